@@ -1,0 +1,15 @@
+"""What the lab itself can fail with: one line that says what happened and what to do next."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """The lab could not do it: an environment, a dependency, a disk (exit code 3)."""
+
+    exit_code = 3
+
+
+class UsageError(LabError):
+    """The caller asked for something that makes no sense: a missing file, a wrong option (exit code 2)."""
+
+    exit_code = 2

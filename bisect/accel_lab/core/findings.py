@@ -1,0 +1,154 @@
+"""Findings: the one record that the terminal, the report, the JSON and the bundle are printed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .outcome import Outcome
+from .probe import Program
+from .signature import Signature
+from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
+from .verdict import Verdict
+
+SCHEMA = "accel-lab/findings/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One row of the ladder or of the ablation table: what was asked and what came back."""
+
+    rung: Rung
+    switch: str = ""
+    label: str = ""
+    verdict: Verdict
+    outcome: Outcome
+    signature: Signature | None = None
+    max_abs_error: float | None = None
+    runs: int = 1
+    failures: int = 0
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "rung": self.rung.value,
+            "verdict": self.verdict.value,
+            "status": self.outcome.status.value,
+            "signature": self.signature.to_json() if self.signature else None,
+            "seconds": round(self.outcome.seconds, 3),
+            "max_abs_error": self.max_abs_error,
+            "torch": self.outcome.torch,
+            "runs": self.runs,
+            "failures": self.failures,
+            "note": self.note,
+        }
+        if self.switch:
+            row["switch"] = self.switch
+            row["label"] = self.label
+        return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """The part of a stage at fault: ``kind`` is op, pass, function, kernel, switch, ...; ``name`` its name."""
+
+    kind: str
+    name: str
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit:
+    """A stage (and, where it could be told, a component) with the evidence for it."""
+
+    stage: Stage
+    confidence: Confidence
+    component: Component | None = None
+    evidence: tuple[str, ...] = ()
+    side: Side | None = None
+    level: Level | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "stage": self.stage.value,
+            "side": (self.side or side_of(self.stage)).value,
+            "level": (self.level or level_of(self.stage)).value,
+            "component": self.component.to_json() if self.component else None,
+            "confidence": self.confidence.value,
+            "evidence": list(self.evidence),
+        }
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
+
+    ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
+    not fail) and ``inconclusive``.
+    """
+
+    program: Program
+    verdict: str = "inconclusive"
+    baseline: list[Step] = field(default_factory=list)
+    signature: Signature | None = None
+    failure_rate: float | None = None
+    ladder: list[Step] = field(default_factory=list)
+    ablation: list[Step] = field(default_factory=list)
+    culprits: list[Culprit] = field(default_factory=list)
+    witness: dict[str, Any] | None = None
+    confidence: float | None = None
+    summary: str = ""
+    next_steps: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, Any] | None = None
+    repro: dict[str, Any] | None = None
+    artifacts: str = ""
+    bundle: str | None = None
+    report: str | None = None
+    seconds_total: float = 0.0
+    seconds_probes: float = 0.0
+    probes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def culprit(self) -> Culprit | None:
+        """The answer, if there is one."""
+        return self.culprits[0] if self.culprits else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of DESIGN section 10; its JSON Schema lies in ``reporting/findings.schema.json``."""
+        first = self.baseline[0].outcome if self.baseline else None
+        return {
+            "schema": SCHEMA,
+            "script": self.program.to_json(),
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "baseline": {
+                "status": first.status.value if first else None,
+                "signature": self.signature.to_json() if self.signature else None,
+                "repeats": sum(step.runs for step in self.baseline),
+                "failures": sum(step.failures for step in self.baseline),
+                "failure_rate": self.failure_rate,
+                "runs": [step.to_json() for step in self.baseline],
+            },
+            "ladder": [step.to_json() for step in self.ladder],
+            "ablation": [step.to_json() for step in self.ablation],
+            "culprit": self.culprit.to_json() if self.culprit else None,
+            "culprits": [c.to_json() for c in self.culprits],
+            "witness": self.witness,
+            "confidence": self.confidence,
+            "next_steps": list(self.next_steps),
+            "warnings": list(self.warnings),
+            "environment": self.environment,
+            "versions": self.versions,
+            "repro": self.repro,
+            "artifacts": self.artifacts,
+            "report": self.report,
+            "bundle": self.bundle,
+            "seconds": {"total": round(self.seconds_total, 3), "probes": round(self.seconds_probes, 3)},
+            "probes": sum(self.probes.values()),
+            "probes_by_kind": dict(self.probes),
+        }

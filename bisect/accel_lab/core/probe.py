@@ -1,0 +1,97 @@
+"""Probe: one question - this program, under this rung, in this environment, with these limits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .stages import Rung
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What the user wants to run: a script by path, or a module by name as ``python -m`` does."""
+
+    path: str | None = None
+    module: str | None = None
+    args: tuple[str, ...] = ()
+    sha256: str = ""
+
+    @property
+    def name(self) -> str:
+        """A short name for headings and folder names."""
+        if self.path is not None:
+            return self.path.rsplit("/", 1)[-1]
+        return f"-m {self.module}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path, "module": self.module, "args": list(self.args), "sha256": self.sha256}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one run may use; what goes beyond is stopped and becomes an Outcome."""
+
+    timeout_s: float = 300.0
+    memory_mb: int = 16_384
+    output_mb: int = 64
+    file_mb: int = 8_192
+    processes: int = 512
+    record_mb: int = 256
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One question to a child process. ``key`` is stable, so an answer can be stored and found again.
+
+    ``switches`` are the single settings changed on top of the rung, such as ``{"fusion": False}``;
+    ``bare`` runs the program with no instrumentation at all, as the user would;
+    ``attempt`` tells repeats of the same question apart.
+    """
+
+    program: Program
+    rung: Rung = Rung.KERNEL
+    switches: tuple[tuple[str, Any], ...] = ()
+    environment: str = "local"
+    limits: Limits = field(default_factory=Limits)
+    bare: bool = False
+    cold: bool = False
+    attempt: int = 0
+
+    @property
+    def key(self) -> str:
+        """Twenty hex digits over everything that can change the answer."""
+        payload = json.dumps(
+            {
+                "program": self.program.to_json(),
+                "rung": self.rung.value,
+                "switches": sorted((k, v) for k, v in self.switches),
+                "environment": self.environment,
+                "limits": self.limits.to_json(),
+                "bare": self.bare,
+                "cold": self.cold,
+                "attempt": self.attempt,
+            },
+            sort_keys=True,
+            default=str,
+        )
+        return hashlib.sha256(payload.encode()).hexdigest()[:20]
+
+    @property
+    def label(self) -> str:
+        """How a person would call this probe in a progress line."""
+        if self.bare:
+            return "plain run"
+        name = self.rung.value
+        if self.switches:
+            name += " " + " ".join(f"{k}={v}" for k, v in self.switches)
+        return name + (" (cold)" if self.cold else "")
+
+    def again(self, attempt: int) -> Probe:
+        """The same question, asked once more."""
+        return replace(self, attempt=attempt)
