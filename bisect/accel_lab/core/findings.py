@@ -16,7 +16,10 @@ SCHEMA = "accel-lab/findings/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One row of the ladder or of the ablation table: what was asked and what came back."""
+    """One row of the ladder or of the ablation table: what was asked and what came back.
+
+    ``settings`` are the probe's switches, ``switch`` and ``label`` their name and words for the reader.
+    """
 
     rung: Rung
     switch: str = ""
@@ -28,6 +31,7 @@ class Step:
     runs: int = 1
     failures: int = 0
     note: str = ""
+    settings: tuple[tuple[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         row: dict[str, Any] = {

@@ -16,6 +16,7 @@ class Rung(str, Enum):
     DECOMP = "decomp"
     FX = "fx"
     LOOPS = "loops"
+    SCHEDULED = "scheduled"
     KERNEL = "kernel"
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class Confidence(str, Enum):
         return self.value
 
 
-#: The steps of the ladder, lowest first. ``meta`` and ``loops`` are checks beside it.
+#: The steps of the ladder, lowest first. ``meta``, ``loops`` and ``scheduled`` are checks beside it.
 LADDER: tuple[Rung, ...] = (
     Rung.UNCOMPILED,
     Rung.DYNAMO,
@@ -100,6 +101,7 @@ BLAMES: dict[Rung, Stage] = {
     Rung.DECOMP: Stage.DECOMPOSITION,
     Rung.FX: Stage.FX_PASSES,
     Rung.LOOPS: Stage.LOWERING,
+    Rung.SCHEDULED: Stage.SCHEDULER,
     Rung.KERNEL: Stage.KERNEL,
 }
 

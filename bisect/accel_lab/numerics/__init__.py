@@ -1,1 +1,1 @@
-
+"""Numbers compared: recordings of runs, the float64 rule, tolerances. numpy only, no torch."""

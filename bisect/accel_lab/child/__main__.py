@@ -1,0 +1,23 @@
+"""Entry of a probe process: ``python <copy of this package> once JOB`` or ``... serve``."""
+
+import os
+import sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+sys.path[0] = os.path.dirname(_here)
+
+if __name__ == "__main__":
+    if sys.argv[1] == "once":
+        from accel_lab_child.runner import run_once
+
+        run_once(sys.argv[2])
+    elif sys.argv[1] == "serve":
+        from accel_lab_child.server import serve
+
+        serve()
+    elif sys.argv[1] == "doctor":
+        from accel_lab_child.doctor import main
+
+        main()
+    else:
+        sys.exit("usage: once JOB | serve | doctor")

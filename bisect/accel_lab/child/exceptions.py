@@ -1,0 +1,75 @@
+"""An exception as plain data: type, message, frames innermost last, and what it was raised from."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+MAX_FRAMES = 120
+
+
+class NotApplicable(RuntimeError):
+    """This rung or switch has nothing to say about this script on this build."""
+
+
+def describe(error):
+    """``{type, message, frames, text, links}`` of an exception; never raises."""
+    try:
+        message = str(error)
+    except Exception:
+        message = "<unprintable>"
+    links, seen, link = [], {id(error)}, _origin(error)
+    frames = _frames(error)
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        try:
+            links.append([type_name(link), str(link)[:2000]])
+        except Exception:
+            links.append([type_name(link), "<unprintable>"])
+        frames = frames + _frames(link)
+        link = _origin(link)
+    try:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except Exception:
+        text = ""
+    return {
+        "type": type_name(error),
+        "message": message[:20000],
+        "frames": frames[-MAX_FRAMES:],
+        "text": text[-200000:],
+        "links": links[:10],
+    }
+
+
+def type_name(error):
+    """The qualified name of an exception's type, without ``builtins``."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "." + kind.__qualname__
+
+
+def _origin(error):
+    """What it was explicitly raised from (``raise ... from``)."""
+    return error.__cause__
+
+
+def _frames(error):
+    rows = []
+    try:
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            rows.append(
+                {"file": short(frame.f_code.co_filename), "line": line, "function": frame.f_code.co_name}
+            )
+    except Exception:
+        return rows
+    return [row for row in rows if not row["file"].startswith("accel_lab_child/")]
+
+
+def short(path):
+    """``torch/...`` for files of torch, ``accel_lab_child/...`` for ours, else the path itself."""
+    normal = path.replace(os.sep, "/")
+    for root in ("/torch/", "/accel_lab_child/", "/torchgen/", "/functorch/"):
+        cut = normal.rfind("/site-packages" + root)
+        if cut >= 0:
+            return normal[cut + len("/site-packages/") :]
+    cut = normal.rfind("/accel_lab_child/")
+    return normal[cut + 1 :] if cut >= 0 else path

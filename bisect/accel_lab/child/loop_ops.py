@@ -1,0 +1,460 @@
+"""What each operation of Inductor's loop IR means, on torch tensors that hold a whole iteration space.
+
+A value has one dimension per loop (size 1 where it does not vary). Floats of 16 or fewer bits are computed in
+float32, as Inductor's kernels do; an explicit `to_dtype` to such a type rounds. Reads and writes outside a
+buffer's storage are errors here, where generated code would read or write whatever lies there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import sympy
+import torch
+
+from . import loop_random, loop_reduce
+from .loop_index import blocks, evaluate
+from .loop_trace import Block, Instruction, NotInterpretable, Program, Ref
+
+#: Points of an iteration space that are held in memory at once.
+CHUNK = 1 << 22
+
+Memory = Callable[[str], torch.Tensor]
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type in which values of `dtype` are computed inside a kernel."""
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
+
+
+def run(program: Program, memory: Memory, size_of: Callable[[sympy.Symbol], Any], device: torch.device) -> None:
+    """Execute a loop nest on `memory` (buffer name to flat storage)."""
+    sizes = [int(evaluate(size, size_of)) for _, size in program.loops]
+    if 0 in sizes[: program.iteration_loops]:
+        return
+    for piece in blocks(sizes, program.iteration_loops, CHUNK):
+        ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
+        _Space(program, ranges, memory, size_of, device).execute(program.instructions)
+
+
+class _Space:
+    """One piece of an iteration space: its loop variables, the values computed so far, the masks in force."""
+
+    def __init__(
+        self,
+        program: Program,
+        ranges: Sequence[Tuple[int, int]],
+        memory: Memory,
+        size_of: Callable[[sympy.Symbol], Any],
+        device: torch.device,
+    ) -> None:
+        self.shape = [stop - start for start, stop in ranges]
+        self.iteration_loops = program.iteration_loops
+        self.device = device
+        self._memory = memory
+        self._size_of = size_of
+        self._values: Dict[int, Any] = {}
+        self._mask: Optional[torch.Tensor] = None
+        self._symbols: Dict[sympy.Symbol, torch.Tensor] = {}
+        for position, ((symbol, _), (start, stop)) in enumerate(zip(program.loops, ranges)):
+            shape = [1] * len(ranges)
+            shape[position] = stop - start
+            self._symbols[symbol] = torch.arange(start, stop, dtype=torch.int64, device=device).reshape(shape)
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def execute(self, instructions: List[Instruction]) -> None:
+        """Run instructions in order, dropping each value after its last use."""
+        for instruction in instructions:
+            result = self._apply(instruction.name, [self._resolve(arg) for arg in instruction.args])
+            if isinstance(instruction.out, Ref):
+                self._values[instruction.out.number] = result
+            elif instruction.out is not None:
+                for ref, value in zip(instruction.out, result):
+                    self._values[ref.number] = value
+            for number in instruction.dead:
+                self._values.pop(number, None)
+
+    def _apply(self, name: str, args: List[Any]) -> Any:
+        method = getattr(self, "op_" + name, None)
+        try:
+            return method(*args) if method is not None else self._elementwise(name, args)
+        except (NotImplementedError, RuntimeError, TypeError) as error:
+            text = str(error)
+            if "not implemented for" in text or "not supported" in text or "unsupported" in text.lower():
+                raise NotInterpretable("operation %s of the loop IR: %s" % (name, text.splitlines()[0])) from error
+            raise
+
+    def _resolve(self, arg: Any) -> Any:
+        if isinstance(arg, Ref):
+            return self._values[arg.number]
+        if isinstance(arg, tuple):
+            return tuple(self._resolve(item) for item in arg)
+        return arg
+
+    def _symbol(self, symbol: sympy.Symbol) -> Any:
+        value = self._symbols.get(symbol)
+        return self._size_of(symbol) if value is None else value
+
+    def index(self, expr: Any) -> torch.Tensor:
+        """An index expression as an int64 tensor with one dimension per loop."""
+        value = evaluate(expr, self._symbol)
+        if isinstance(value, torch.Tensor):
+            return value
+        return torch.full([1] * len(self.shape), value, dtype=torch.int64, device=self.device)
+
+    def value(self, x: Any, like: Optional[torch.Tensor] = None) -> torch.Tensor:
+        """An operand as a tensor with one dimension per loop; a bare Python number takes the other's type."""
+        if isinstance(x, torch.Tensor):
+            return x
+        if isinstance(x, sympy.Basic):
+            x = evaluate(x, self._symbol)
+        dtype = like.dtype if like is not None else torch.float32 if isinstance(x, float) else torch.int64
+        if isinstance(x, float) and not (dtype.is_floating_point or dtype.is_complex):
+            dtype = torch.float32
+        return torch.full([1] * len(self.shape), x, dtype=dtype, device=self.device)
+
+    def full(self, x: torch.Tensor) -> torch.Tensor:
+        """A value spread over every point of the space."""
+        return x.expand(self.shape)
+
+    def _elementwise(self, name: str, args: List[Any]) -> torch.Tensor:
+        like = next((a for a in args if isinstance(a, torch.Tensor)), None)
+        operands = [self.value(a, like) for a in args]
+        return ELEMENTWISE[name](*operands)  # type: ignore[no-any-return]
+
+    # -- constants and indices -------------------------------------------------------------------
+
+    def op_constant(self, value: Any, dtype: torch.dtype) -> torch.Tensor:
+        if isinstance(value, sympy.Basic):
+            value = evaluate(value, self._symbol)
+        if not (dtype.is_floating_point or dtype.is_complex) and isinstance(value, float):
+            if value != value or value in (float("inf"), float("-inf")):
+                raise NotInterpretable("constant %r of type %s" % (value, dtype))
+            value = bool(value) if dtype == torch.bool else int(value)
+        return torch.full([1] * len(self.shape), value, dtype=compute_dtype(dtype), device=self.device)
+
+    def op_index_expr(self, expr: Any, dtype: torch.dtype) -> torch.Tensor:
+        value = evaluate(expr, self._symbol)
+        if not isinstance(value, torch.Tensor):
+            value = torch.full(
+                [1] * len(self.shape),
+                value,
+                dtype=torch.float64 if isinstance(value, float) else torch.int64,
+                device=self.device,
+            )
+        return value.to(compute_dtype(dtype))  # type: ignore[no-any-return]
+
+    op_value_expr = op_index_expr
+
+    def op_indirect_indexing(self, symbol: Any, x: Any, size: Any, check: bool, wrap_neg: bool) -> None:
+        index = self.value(x).to(torch.int64)
+        extent = self.index(size)
+        if wrap_neg:
+            index = torch.where(index < 0, index + extent, index)
+        if check:
+            self._bounds(index, extent, True, True)
+        self._symbols[symbol] = index
+
+    def op_check_bounds(self, expr: Any, size: Any, lower: bool, upper: bool) -> None:
+        self._bounds(self.index(expr), self.index(size), lower, upper)
+
+    def _bounds(self, index: torch.Tensor, size: torch.Tensor, lower: bool, upper: bool) -> None:
+        bad = torch.zeros_like(index, dtype=torch.bool)
+        if lower:
+            bad = bad | (index < 0)
+        if upper:
+            bad = bad | (index >= size)
+        if self._mask is not None:
+            bad = bad & self._mask
+        if bool(bad.any()):
+            where = torch.broadcast_to(index, bad.shape)[bad].flatten()[0]
+            raise RuntimeError("index out of bounds: 0 <= %d < %d" % (int(where), int(size.flatten()[0])))
+
+    def op_device_assert_async(self, cond: Any, msg: str) -> None:
+        holds = self.value(cond).to(torch.bool)
+        if self._mask is not None:
+            holds = holds | ~self._mask
+        if not bool(holds.all()):
+            raise RuntimeError(msg)
+
+    # -- masks -----------------------------------------------------------------------------------
+
+    def op_masked(self, mask: Any, body: Block, other: Any) -> Any:
+        condition = self.value(mask).to(torch.bool)
+        outer = self._mask
+        self._mask = condition if outer is None else condition & outer
+        try:
+            self.execute(body.instructions)
+            inside = self._resolve(body.result)
+        finally:
+            self._mask = outer
+        if isinstance(inside, tuple):
+            others = other if isinstance(other, tuple) else (other,) * len(inside)
+            return tuple(self._select(condition, i, o) for i, o in zip(inside, others))
+        return self._select(condition, inside, other)
+
+    def _select(self, condition: torch.Tensor, inside: Any, other: Any) -> torch.Tensor:
+        inside = self.value(inside)
+        if not isinstance(other, torch.Tensor):
+            other = self.op_constant(other, inside.dtype)
+        return torch.where(condition, inside, other)
+
+    def op_where(self, condition: Any, yes: Any, no: Any) -> torch.Tensor:
+        like = next((v for v in (yes, no) if isinstance(v, torch.Tensor)), None)
+        return torch.where(self.value(condition).to(torch.bool), self.value(yes, like), self.value(no, like))
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def op_load(self, name: str, index: Any) -> torch.Tensor:
+        return self._gather(self._memory(name), self.index(index), name)
+
+    def _gather(self, flat: torch.Tensor, where: torch.Tensor, name: str) -> torch.Tensor:
+        if self._mask is not None:
+            where = torch.where(self._mask, where, torch.zeros_like(where))
+            if flat.numel() == 0 and not bool(self._mask.any()):
+                return torch.zeros(where.shape, dtype=compute_dtype(flat.dtype), device=self.device)
+        try:
+            taken = torch.index_select(_storable(flat), 0, where.reshape(-1))
+        except (IndexError, RuntimeError) as error:
+            raise _outside("reads", name, where, flat) or error
+        return taken.view(flat.dtype).reshape(where.shape).to(compute_dtype(flat.dtype))
+
+    def op_store(self, name: str, index: Any, value: Any, mode: Optional[str]) -> None:
+        flat = self._memory(name)
+        where, what = torch.broadcast_tensors(self.index(index), self.value(value))
+        if mode is not None:  # every point of the space counts, also those that share an address
+            where, what = self.full(where), self.full(what)
+        problem = _outside("writes", name, where, flat)
+        if problem is not None:
+            raise problem
+        where, what = where.reshape(-1), what.reshape(-1).to(flat.dtype)
+        if mode is None:
+            _storable(flat)[where] = _storable(what)
+        elif mode == "atomic_add":
+            flat.index_put_((where,), what, accumulate=True)
+        elif mode in ("atomic_max", "atomic_min"):
+            flat.scatter_reduce_(0, where, what, reduce="amax" if mode == "atomic_max" else "amin")
+        else:
+            raise NotInterpretable("store mode %r" % mode)
+
+    def op_store_reduction(self, name: str, index: Any, value: Any) -> None:
+        self.op_store(name, index, value, None)
+
+    def op_load_seed(self, name: str, offset: Any) -> torch.Tensor:
+        return self.op_load(name, offset)
+
+    def op_bucketize(
+        self,
+        values: Any,
+        boundaries: Tuple[str, Any, Any, Any],
+        boundary_indices: Any,
+        indexing_dtype: torch.dtype,
+        right: bool,
+        sorter: Optional[Tuple[str, Any]] = None,
+        sorter_indices: Any = None,
+    ) -> torch.Tensor:
+        """Binary search in a strided row of `boundaries`: (name, length, numel of the whole, stride)."""
+        x = self.value(values)
+        length = int(evaluate(boundaries[1], self._size_of))
+        stride = int(evaluate(boundaries[3], self._size_of))
+        flat = self._memory(boundaries[0])
+        row = self.value(boundary_indices).to(torch.int64)
+        low = torch.zeros(torch.broadcast_shapes(x.shape, row.shape), dtype=torch.int64, device=self.device)
+        high = torch.full_like(low, length)
+        for _ in range(max(1, length).bit_length()):
+            middle = torch.div(low + high, 2, rounding_mode="floor")
+            inside = middle < high
+            at = torch.where(inside, middle, torch.zeros_like(middle))
+            if sorter is not None:
+                step = int(evaluate(sorter[1], self._size_of))
+                at = self._gather(self._memory(sorter[0]), self.value(sorter_indices) + at * step, sorter[0])
+            bound = self._gather(flat, row + at.to(torch.int64) * stride, boundaries[0])
+            # NaN counts as the largest value, as in torch.searchsorted.
+            above = ~(bound > x) & (x == x) | (x != x) if right else ~(bound >= x) & (x == x) | (x != x) & (bound == bound)
+            low = torch.where(inside & above, middle + 1, low)
+            high = torch.where(inside & ~above, middle, high)
+        return low.to(indexing_dtype)
+
+    # -- types -----------------------------------------------------------------------------------
+
+    def op_to_dtype(
+        self, x: Any, dtype: torch.dtype, src_dtype: Any = None, use_compute_types: Any = True
+    ) -> torch.Tensor:
+        return self.value(x).to(dtype).to(compute_dtype(dtype))
+
+    def op_to_dtype_bitcast(self, x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> torch.Tensor:
+        return self.value(x).to(src_dtype).contiguous().view(dtype).to(compute_dtype(dtype))
+
+    def _rounded(self, x: Any, dtype: torch.dtype, name: str) -> torch.Tensor:
+        value = self.value(x)
+        return (getattr(torch, name)(value) if value.is_floating_point() else value).to(dtype)
+
+    def op_trunc_to_int(self, x: Any, dtype: torch.dtype) -> torch.Tensor:
+        return self._rounded(x, dtype, "trunc")
+
+    def op_ceil_to_int(self, x: Any, dtype: torch.dtype) -> torch.Tensor:
+        return self._rounded(x, dtype, "ceil")
+
+    def op_floor_to_int(self, x: Any, dtype: torch.dtype) -> torch.Tensor:
+        return self._rounded(x, dtype, "floor")
+
+    def op_round_to_int(self, x: Any, dtype: torch.dtype) -> torch.Tensor:
+        return self._rounded(x, dtype, "round")
+
+    # -- integer division, where a switched-off lane may hold any divisor --------------------------
+
+    def _divisor(self, x: torch.Tensor) -> torch.Tensor:
+        if self._mask is None or x.is_floating_point():
+            return x
+        return torch.where(self._mask | (x != 0), x, torch.ones_like(x))
+
+    def op_truncdiv(self, x: Any, y: Any) -> torch.Tensor:
+        x = self.value(x)
+        return torch.div(x, self._divisor(self.value(y, x)), rounding_mode="trunc")
+
+    def op_floordiv(self, x: Any, y: Any) -> torch.Tensor:
+        x = self.value(x)
+        return torch.div(x, self._divisor(self.value(y, x)), rounding_mode="floor")
+
+    def op_mod(self, x: Any, y: Any) -> torch.Tensor:
+        x = self.value(x)
+        return torch.fmod(x, self._divisor(self.value(y, x)))
+
+    def op_remainder(self, x: Any, y: Any) -> torch.Tensor:
+        x = self.value(x)
+        return torch.remainder(x, self._divisor(self.value(y, x)))
+
+    # -- several points at once --------------------------------------------------------------------
+
+    def op_reduction(self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any) -> Any:
+        return loop_reduce.reduction(self, compute_dtype(dtype), kind, value)
+
+    def op_scan(self, dtypes: Any, combine: Callable[..., Any], values: Tuple[Any, ...]) -> Any:
+        return loop_reduce.scan(self, combine, values)
+
+    def op_sort(self, dtypes: Any, values: Tuple[Any, ...], stable: bool, descending: bool) -> Any:
+        return loop_reduce.sort(self, values, descending)
+
+    # -- random numbers, polygamma, frexp ------------------------------------------------------------
+
+    def _cpu_only(self) -> None:
+        if self.device.type != "cpu":
+            raise NotInterpretable("random numbers of the %s kernels" % self.device.type)
+
+    def op_rand(self, seed: Any, offset: Any) -> torch.Tensor:
+        self._cpu_only()
+        return loop_random.rand(self.value(seed), self.value(offset))
+
+    def op_randn(self, seed: Any, offset: Any) -> torch.Tensor:
+        self._cpu_only()
+        return loop_random.randn(self.value(seed), self.value(offset))
+
+    def op_randint64(self, seed: Any, offset: Any, low: Any, high: Any) -> torch.Tensor:
+        self._cpu_only()
+        return loop_random.randint64(self.value(seed), self.value(offset), self.value(low), self.value(high))
+
+    def op_polygamma(self, order: Any, x: Any) -> torch.Tensor:
+        orders = self.value(order)
+        first = int(orders.flatten()[0])
+        if bool((orders != first).any()):
+            raise NotInterpretable("polygamma with an order that varies")
+        return torch.polygamma(first, self.value(x))
+
+    def op_frexp(self, x: Any) -> Tuple[torch.Tensor, torch.Tensor]:
+        mantissa, exponent = torch.frexp(self.value(x))
+        return mantissa, exponent
+
+
+def known(name: str) -> bool:
+    """Whether the interpreter has a meaning for this operation."""
+    return name in ELEMENTWISE or hasattr(_Space, "op_" + name)
+
+
+def _storable(flat: torch.Tensor) -> torch.Tensor:
+    """The same bits in a type that every indexing kernel supports."""
+    if flat.dtype in _INDEXABLE:
+        return flat
+    return flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
+
+
+_INDEXABLE = frozenset(
+    (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+        torch.complex64,
+        torch.complex128,
+    )
+)
+
+
+def _outside(verb: str, name: str, where: torch.Tensor, flat: torch.Tensor) -> Optional[Exception]:
+    """The error for an access outside the storage, or None if all are inside."""
+    if where.numel() == 0:
+        return None
+    low, high = (int(v) for v in torch.aminmax(where))
+    if low >= 0 and high < flat.numel():
+        return None
+    return IndexError(
+        "the loop IR %s %s at offsets %d to %d, but its storage has %d elements" % (verb, name, low, high, flat.numel())
+    )
+
+
+def _fma(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """One rounding: exact enough in float64 for what is stored in float32."""
+    if x.dtype != torch.float32:
+        return x * y + z
+    return (x.to(torch.float64) * y.to(torch.float64) + z.to(torch.float64)).to(torch.float32)
+
+
+def _shift(name: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    return lambda x, y: getattr(torch, name)(x, y)  # type: ignore[no-any-return]
+
+
+_SAME_NAME = (
+    "abs exp exp2 expm1 sqrt relu minimum maximum cos sin lgamma erf cosh sinh acos acosh asin asinh atan2 atan atanh "
+    "copysign erfc erfinv hypot log10 log2 ldexp nextafter logical_and logical_not logical_or logical_xor bitwise_and "
+    "bitwise_not bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift rsqrt log1p tan tanh sigmoid signbit "
+    "fmod log isinf isnan round floor sign trunc ceil neg reciprocal eq ne lt gt le ge add sub mul pow digamma igamma "
+    "igammac i0 square"
+)
+_SPECIAL = (
+    "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx gammainc gammaincc i0e i1 i1e log_ndtr modified_bessel_i0 "
+    "modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 ndtr ndtri scaled_modified_bessel_k0 "
+    "scaled_modified_bessel_k1 spherical_bessel_j0 zeta chebyshev_polynomial_t chebyshev_polynomial_u "
+    "chebyshev_polynomial_v chebyshev_polynomial_w legendre_polynomial_p shifted_chebyshev_polynomial_t "
+    "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w "
+    "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
+)
+
+ELEMENTWISE: Dict[str, Callable[..., Any]] = {
+    name: getattr(torch, name) for name in _SAME_NAME.split() if hasattr(torch, name)
+}
+ELEMENTWISE.update(
+    (name, getattr(torch.special, name)) for name in _SPECIAL.split() if hasattr(torch.special, name)
+)
+ELEMENTWISE.update(
+    {
+        "identity": lambda x: x,
+        "truediv": torch.true_divide,
+        "div_rn": torch.true_divide,
+        "int_truediv": lambda x, y: torch.true_divide(x.to(torch.float64), y.to(torch.float64)),
+        "mul_rn": torch.mul,
+        "dot": torch.mul,
+        "fma": _fma,
+        "fmaximum": torch.fmax,
+        "and_": torch.bitwise_and,
+        "or_": torch.bitwise_or,
+        "xor": torch.bitwise_xor,
+        "lshift": _shift("bitwise_left_shift"),
+        "rshift": _shift("bitwise_right_shift"),
+    }
+)

@@ -1,0 +1,264 @@
+"""Records one loop nest of Inductor's IR as a flat list of instructions that can be read, printed and replayed.
+
+Inductor's loop IR is a Python closure that calls `V.ops.<name>(...)`. Recording it once, at compile time, keeps
+three things apart: what lowering said (this record), what an instruction means (`loop_ops`), and when it runs
+(`loops`). Symbolic indices stay sympy expressions; values become numbered references.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+import sympy
+
+
+class NotInterpretable(Exception):
+    """The loop interpreter does not know what this part of the IR means, so it gives no verdict on it."""
+
+
+class Ref:
+    """A value that an instruction has computed."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return "%%%d" % self.number
+
+
+class Block:
+    """The body of `ops.masked`: instructions that only count where the mask is true."""
+
+    __slots__ = ("instructions", "result")
+
+    def __init__(self, instructions: List[Instruction], result: Any) -> None:
+        self.instructions = instructions
+        self.result = result
+
+
+class Instruction:
+    """One call of `V.ops`; `out` is None for stores, a tuple of references for ops with several results."""
+
+    __slots__ = ("out", "name", "args", "dead")
+
+    def __init__(self, out: Any, name: str, args: Tuple[Any, ...]) -> None:
+        self.out = out
+        self.name = name
+        self.args = args
+        self.dead: Tuple[int, ...] = ()  # values that nothing needs after this instruction
+
+
+class Program:
+    """A loop nest: its loops (outermost first, reduction loops last) and the instructions of its body."""
+
+    def __init__(
+        self,
+        loops: Sequence[Tuple[sympy.Symbol, Any]],
+        iteration_loops: int,
+        instructions: List[Instruction],
+    ) -> None:
+        self.loops = list(loops)
+        self.iteration_loops = iteration_loops
+        self.instructions = instructions
+        _mark_dead_values(instructions)
+
+    def buffers(self) -> Set[str]:
+        """Names of all buffers that the body reads or writes."""
+        found: Set[str] = set()
+        for instruction in _walk(self.instructions):
+            if instruction.name in ("load", "load_seed", "store", "store_reduction"):
+                found.add(instruction.args[0])
+            elif instruction.name == "bucketize":
+                found.update(arg[0] for arg in instruction.args if isinstance(arg, tuple))
+        return found
+
+    def text(self) -> str:
+        """The program as a reader wants it, one instruction per line."""
+        lines = []
+        for depth, (symbol, size) in enumerate(self.loops):
+            kind = "for" if depth < self.iteration_loops else "reduce"
+            lines.append("%s %s in range(%s)" % (kind, symbol, size))
+        lines.extend(_text(self.instructions, "  "))
+        return "\n".join(lines)
+
+
+def trace(
+    function: Callable[[], Any], loops: Sequence[Tuple[Any, Any]], iteration_loops: int, known: Callable[[str], bool]
+) -> Program:
+    """Run the loop body `function` once with a recording handler and return what it did."""
+    from torch._inductor.virtualized import V
+
+    recorder = _Recorder(known)
+    with V.set_ops_handler(recorder):
+        function()
+    return Program(loops, iteration_loops, recorder.instructions)
+
+
+class _Recorder:
+    """An ops handler (duck-typed: the protocol's class differs between releases) that writes everything down."""
+
+    def __init__(self, known: Callable[[str], bool]) -> None:
+        self.instructions: List[Instruction] = []
+        self._known = known
+        self._values = 0
+        self._indirect = 0
+
+    def _new(self) -> Ref:
+        self._values += 1
+        return Ref(self._values - 1)
+
+    def _emit(self, out: Any, name: str, args: Tuple[Any, ...]) -> Any:
+        self.instructions.append(Instruction(out, name, args))
+        return out
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__") or not self._known(name):
+            raise NotInterpretable("the loop IR uses the operation %r, which the interpreter does not know" % name)
+
+        def record(*args: Any, **kwargs: Any) -> Any:
+            return self._emit(self._new(), name, _positional(name, args, kwargs))
+
+        return record
+
+    def masked(self, mask: Any, body: Callable[[], Any], other: Any) -> Any:
+        outer, self.instructions = self.instructions, []
+        try:
+            result = _unwrap(body())
+            block = Block(self.instructions, result)
+        finally:
+            self.instructions = outer
+        out: Any = tuple(self._new() for _ in result) if isinstance(result, tuple) else self._new()
+        return self._emit(out, "masked", (mask, block, other))
+
+    def indirect_indexing(self, x: Any, size: Any, check: bool = True, wrap_neg: bool = True) -> sympy.Symbol:
+        # Inductor's own prefix for such symbols ("tmp") and its own assumptions: sympy simplifies by them.
+        symbol = sympy.Symbol("tmp%d" % self._indirect, integer=True, nonnegative=True)
+        self._indirect += 1
+        self._emit(None, "indirect_indexing", (symbol, x, size, check, wrap_neg))
+        return symbol
+
+    def load(self, name: str, index: Any) -> Any:
+        return self._emit(self._new(), "load", (name, index))
+
+    def store(self, name: str, index: Any, value: Any, mode: Optional[str] = None) -> None:
+        self._emit(None, "store", (name, index, value, mode))
+
+    def store_reduction(self, name: str, index: Any, value: Any) -> None:
+        self._emit(None, "store_reduction", (name, index, value))
+
+    def check_bounds(self, expr: Any, size: Any, lower: bool, upper: bool) -> None:
+        self._emit(None, "check_bounds", (expr, size, lower, upper))
+
+    def device_assert_async(self, cond: Any, msg: str) -> Any:
+        self._emit(None, "device_assert_async", (cond, msg))
+        return cond
+
+    def frexp(self, x: Any) -> Tuple[Any, Any]:
+        return self._emit((self._new(), self._new()), "frexp", (x,))  # type: ignore[no-any-return]
+
+    def reduction(self, dtype: Any, src_dtype: Any, reduction_type: str, value: Any) -> Any:
+        count = {"welford_reduce": 3, "welford_combine": 3, "online_softmax_reduce": 2}.get(
+            reduction_type, 2 if reduction_type.endswith("_with_value") else 1
+        )
+        out: Any = self._new() if count == 1 else tuple(self._new() for _ in range(count))
+        return self._emit(out, "reduction", (dtype, src_dtype, reduction_type, value))
+
+    def scan(self, dtypes: Any, combine_fn: Any, values: Any) -> Any:
+        return self._emit(tuple(self._new() for _ in values), "scan", (dtypes, combine_fn, values))
+
+    def sort(self, dtypes: Any, values: Any, stable: bool, descending: bool) -> Any:
+        return self._emit(tuple(self._new() for _ in values), "sort", (dtypes, values, stable, descending))
+
+
+# Parameter names of the operations that lowerings call with keywords; what is left out becomes None.
+_PARAMETERS: Dict[str, Tuple[str, ...]] = {
+    "constant": ("value", "dtype"),
+    "index_expr": ("expr", "dtype"),
+    "value_expr": ("expr", "dtype"),
+    "to_dtype": ("x", "dtype", "src_dtype", "use_compute_types"),
+    "to_dtype_bitcast": ("x", "dtype", "src_dtype"),
+    "trunc_to_int": ("x", "dtype"),
+    "ceil_to_int": ("x", "dtype"),
+    "floor_to_int": ("x", "dtype"),
+    "round_to_int": ("x", "dtype"),
+    "bucketize": (
+        "values",
+        "boundaries",
+        "boundary_indices",
+        "indexing_dtype",
+        "right",
+        "sorter",
+        "sorter_indices",
+    ),
+}
+
+
+def _positional(name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Any, ...]:
+    if not kwargs:
+        return args
+    rest = _PARAMETERS.get(name, ())[len(args) :]
+    if not set(kwargs) <= set(rest):
+        raise NotInterpretable("operation %r is called with keywords %s" % (name, sorted(kwargs)))
+    return (*args, *(kwargs.get(key) for key in rest))
+
+
+def _unwrap(value: Any) -> Any:
+    """Inductor wraps references in OpsValue for operator overloading; a body's result still carries it."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_unwrap(v) for v in value)
+    return getattr(value, "value", value)
+
+
+def _walk(instructions: List[Instruction]) -> List[Instruction]:
+    found = []
+    for instruction in instructions:
+        found.append(instruction)
+        for arg in instruction.args:
+            if isinstance(arg, Block):
+                found.extend(_walk(arg.instructions))
+    return found
+
+
+def refs(value: Any) -> List[int]:
+    """Numbers of all references in an argument, however deep."""
+    if isinstance(value, Ref):
+        return [value.number]
+    if isinstance(value, (tuple, list)):
+        return [n for item in value for n in refs(item)]
+    if isinstance(value, Block):
+        return [n for i in value.instructions for n in refs(i.args)] + refs(value.result)
+    return []
+
+
+def _mark_dead_values(instructions: List[Instruction]) -> None:
+    """Note at each top-level instruction which values die there: whole iteration spaces are too big to keep."""
+    last: Dict[int, int] = {}
+    for position, instruction in enumerate(instructions):
+        for number in refs(instruction.args) + refs(instruction.out):
+            last[number] = position
+    dying: Dict[int, List[int]] = {}
+    for number, position in last.items():
+        dying.setdefault(position, []).append(number)
+    for position, numbers in dying.items():
+        instructions[position].dead = tuple(numbers)
+
+
+def _text(instructions: List[Instruction], indent: str) -> List[str]:
+    lines = []
+    for instruction in instructions:
+        shown = []
+        nested: List[str] = []
+        for arg in instruction.args:
+            if isinstance(arg, Block):
+                shown.append("body -> %r" % (arg.result,))
+                nested = _text(arg.instructions, indent + "  ")
+            elif callable(arg) and not isinstance(arg, (sympy.Basic, type)):
+                shown.append("<combine>")
+            else:
+                shown.append(str(arg))
+        left = "" if instruction.out is None else "%s = " % (instruction.out,)
+        lines.extend(nested)
+        lines.append("%s%s%s(%s)" % (indent, left, instruction.name, ", ".join(shown)))
+    return lines

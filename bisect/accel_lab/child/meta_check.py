@@ -1,0 +1,199 @@
+"""The ``meta`` rung: every operator's real result is checked against its meta (fake) kernel.
+
+The post-AOT graph is interpreted under a dispatch mode that first runs each operator on fake copies
+of its inputs, then compares shape, dtype and strides, and whether both raise. On a mismatch
+:class:`MetaMismatch` is raised, which names the operator.
+"""
+
+from __future__ import annotations
+
+
+class MetaMismatch(RuntimeError):
+    """An operator's fake kernel promises something else than its real kernel returns."""
+
+
+class MismatchLog(object):
+    """Mismatches in the order they were seen; the run itself goes on undisturbed."""
+
+    def __init__(self):
+        self.entries = []
+
+    def add(self, op, what, real, fake):
+        entry = {"op": str(op), "what": what, "real": str(real), "fake": str(fake)}
+        if entry not in self.entries and len(self.entries) < 50:
+            self.entries.append(entry)
+
+
+def checking_interpreter(gm, log):
+    """A boxed callable that runs ``gm`` node by node under the check."""
+    import torch
+
+    interpreter = torch.fx.Interpreter(gm)
+
+    def run(args):
+        values = list(args)
+        args.clear()
+        with _mode(log):
+            return interpreter.run(*values)
+
+    run._boxed_call = True
+    return run
+
+
+def _mode(log):
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    skip_tags = tuple(
+        getattr(torch.Tag, name)
+        for name in ("data_dependent_output", "dynamic_output_shape", "inplace_view")
+        if hasattr(torch.Tag, name)
+    )
+
+    class Check(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if not self._applies(func, args, kwargs):
+                return func(*args, **kwargs)
+            fake_result, fake_error, skipped = self._on_fakes(func, args, kwargs)
+            try:
+                result = func(*args, **kwargs)
+            except Exception as error:
+                if fake_error is None and not skipped:
+                    log.add(func, "the real kernel raises, the meta kernel accepts", _line(error), "no error")
+                raise
+            if skipped:
+                return result
+            if fake_error is not None:
+                log.add(func, "the meta kernel raises, the real kernel accepts", "no error", _line(fake_error))
+                return result
+            self._compare(func, result, fake_result)
+            return result
+
+        @staticmethod
+        def _applies(func, args, kwargs):
+            if not isinstance(func, torch._ops.OpOverload) or any(t in func.tags for t in skip_tags):
+                return False
+            # A custom operator without a fake kernel has nothing to be compared with.
+            leaves = pytree.tree_leaves((args, kwargs)) if hasattr(pytree, "tree_leaves") else pytree.tree_flatten((args, kwargs))[0]
+            tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
+            return bool(tensors) and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in tensors) and all(
+                t.layout is torch.strided and not t.is_quantized for t in tensors
+            )
+
+        @staticmethod
+        def _on_fakes(func, args, kwargs):
+            fake_mode = FakeTensorMode(allow_fallback_kernels=False)
+
+            def fake(value):
+                return fake_mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
+
+            try:
+                fake_args, fake_kwargs = pytree.tree_map(fake, (args, kwargs))
+            except Exception:
+                return None, None, True
+            try:
+                with fake_mode:
+                    return func(*fake_args, **fake_kwargs), None, False
+            except Exception as error:
+                name = type(error).__name__
+                if isinstance(error, NotImplementedError) or name in (
+                    "UnsupportedOperatorException",
+                    "DynamicOutputShapeException",
+                    "DataDependentOutputException",
+                    "UnsupportedFakeTensorException",
+                    "MetadataMismatchError",
+                ):
+                    return None, None, True
+                return None, error, False
+
+        @staticmethod
+        def _compare(func, result, fake_result):
+            real_leaves, real_spec = pytree.tree_flatten(result)
+            fake_leaves, fake_spec = pytree.tree_flatten(fake_result)
+            if len(real_leaves) != len(fake_leaves):
+                log.add(func, "number of results", len(real_leaves), len(fake_leaves))
+                return
+            for real, fake in zip(real_leaves, fake_leaves):
+                if isinstance(real, torch.Tensor) != isinstance(fake, torch.Tensor):
+                    log.add(func, "kind of result", type(real).__name__, type(fake).__name__)
+                elif isinstance(real, torch.Tensor):
+                    Check._compare_tensors(func, real, fake)
+
+        @staticmethod
+        def _compare_tensors(func, real, fake):
+            if tuple(real.shape) != tuple(fake.shape):
+                log.add(func, "shape", tuple(real.shape), tuple(fake.shape))
+            elif real.dtype != fake.dtype:
+                log.add(func, "dtype", real.dtype, fake.dtype)
+            elif real.layout is torch.strided and real.numel() > 0:
+                pairs = [(r, f) for n, r, f in zip(real.shape, real.stride(), fake.stride()) if n > 1]
+                if any(r != f for r, f in pairs):
+                    log.add(func, "stride", tuple(real.stride()), tuple(fake.stride()))
+
+    return Check()
+
+
+def _line(error):
+    text = str(error).strip().splitlines()
+    return type(error).__name__ + (": " + text[0][:200] if text else "")
+
+
+def correct_meta_kernels(names):
+    """From now on the fake results of the operators ``names`` take their metadata from the real kernel.
+
+    The real kernel is run on zeros of the same shapes and strides. Relies on
+    ``torch/_subclasses/fake_tensor.py: FakeTensorMode.dispatch``; shapes must be static.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    wanted = set(names)
+    original = FakeTensorMode.dispatch
+
+    def static(tensor):
+        return all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride()))
+
+    def real_of(value):
+        if isinstance(value, FakeTensor):
+            if not static(value):
+                raise ValueError("symbolic shapes")
+            storage = torch.zeros(_extent(value), dtype=value.dtype, device=value.fake_device)
+            return storage.as_strided(tuple(value.shape), tuple(value.stride()))
+        return value
+
+    def dispatch(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if str(func) not in wanted:
+            return original(self, func, types, args, kwargs)
+        try:
+            with _disable_current_modes():
+                real_args, real_kwargs = pytree.tree_map(real_of, (args, kwargs))
+        except ValueError:
+            return original(self, func, types, args, kwargs)
+        with _disable_current_modes():
+            real = func(*real_args, **real_kwargs)  # what the real kernel refuses, the fake one now refuses too
+
+        def fake_of(tensor):
+            if not isinstance(tensor, torch.Tensor):
+                return tensor
+            with _disable_current_modes():
+                meta = torch.empty_strided(tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta")
+            return FakeTensor(self, meta, tensor.device)
+
+        return pytree.tree_map(fake_of, real)
+
+    FakeTensorMode.dispatch = dispatch
+
+
+def _extent(tensor):
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()) if n > 0) if tensor.numel() else 0
+
+
+def checking_mode(log):
+    """The check as a mode to be entered around eager code."""
+    return _mode(log)

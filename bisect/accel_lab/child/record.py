@@ -1,0 +1,367 @@
+"""Recorder: what the compiled regions took, changed and returned, written down as it happens.
+
+Each event is one line of ``records.jsonl``; the values of tensors lie in ``tensors.bin`` as contiguous
+logical values (so that strides are compared apart from values) and the event says where. Both files are
+opened by path for each event: a script that closes every descriptor, crashes or is killed loses nothing
+that was written before.
+
+The recorder must never disturb the run: it works with autograd, dispatch modes and function modes
+switched off, draws no random number, touches no gradient and no version counter, and an exception of its
+own becomes an ``object`` event with a note instead of reaching the script. What it keeps alive until the
+end are watched modules and leaf inputs, within a budget of memory; beyond that it holds them weakly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import hashlib
+import json
+import os
+import random
+import sys
+import threading
+import warnings
+import weakref
+import zlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from .record_values import (
+    Empty,
+    flat_values,
+    has_memory,
+    is_plain,
+    leaves,
+    name_of,
+    raw_bytes,
+    scalar,
+    statistics,
+    text_of,
+    type_name,
+    undisturbed,
+)
+
+#: Inputs up to this much per call are checksummed, so that a change is seen without a version counter.
+SNAPSHOT_BYTES = 16 << 20
+#: Beyond the cap this many evenly spaced elements of a tensor are still kept.
+SAMPLE_ELEMENTS = 4096
+#: Leaf inputs kept alive for their gradients, in bytes; the rest are held weakly.
+LEAF_BYTES = 64 << 20
+
+# The script may replace these; the recorder's own copies stay.
+_open, _write, _close, _getpid = os.open, os.write, os.close, os.getpid
+
+
+def _append(path: str, data: Any) -> int:
+    """Append to a file, opened anew, and return the offset at which the data begins."""
+    descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+    try:
+        offset = os.lseek(descriptor, 0, os.SEEK_END)
+        view = memoryview(data)
+        while len(view):
+            view = view[_write(descriptor, view) :]
+        return offset
+    finally:
+        _close(descriptor)
+
+
+class _Input:
+    """A tensor that went into a call, with what tells whether the call changed it."""
+
+    __slots__ = ("checksum", "path", "tensor", "version")
+
+    def __init__(self, path: str, tensor: torch.Tensor, budget: int) -> None:
+        self.path = path
+        self.tensor = tensor
+        self.version = self._version()
+        self.checksum = self._checksum() if tensor.numel() * tensor.element_size() <= budget else None
+
+    def _version(self) -> Optional[int]:
+        return None if self.tensor.is_inference() else int(self.tensor._version)
+
+    def _checksum(self) -> Optional[int]:
+        return zlib.crc32(raw_bytes(flat_values(self.tensor)))
+
+    def change(self) -> Tuple[bool, Optional[bool]]:
+        """``(worth recording, known to have other values)``."""
+        different = None if self.checksum is None else self.checksum != self._checksum()
+        return different is True or self.version != self._version(), different
+
+
+class Call:
+    """A call in progress."""
+
+    __slots__ = ("index", "inputs", "name", "region")
+
+    def __init__(self, region: int, name: str, index: int) -> None:
+        self.region = region
+        self.name = name
+        self.index = index
+        self.inputs: List[_Input] = []
+
+
+class Recorder:
+    """Writes the events of one run into ``folder``; at most ``cap_bytes`` of tensor values.
+
+    ``reference`` gives the float64 values that belong to a tensor, where there are any.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        cap_bytes: int,
+        reference: Optional[Callable[[torch.Tensor], Optional[torch.Tensor]]] = None,
+    ) -> None:
+        self.folder = os.path.abspath(folder)
+        os.makedirs(self.folder, exist_ok=True)
+        self._events = os.path.join(self.folder, "records.jsonl")
+        self._tensors = os.path.join(self.folder, "tensors.bin")
+        self._left = cap_bytes
+        self._sample_left = max(1 << 20, cap_bytes // 4)
+        self._module_left = cap_bytes
+        self._leaf_left = LEAF_BYTES
+        self._reference = reference
+        self._pid = _getpid()
+        self._lock = threading.RLock()
+        self._calls: Dict[int, int] = {}
+        self._modules: List[Tuple[int, Callable[[], Any]]] = []
+        self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any]]] = []
+        self._known_leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+
+    # ---- what the instruments call -----------------------------------------------------------------
+
+    def begin_call(self, region: int, name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Call:
+        """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``."""
+        with self._lock:
+            index = self._calls.get(region, 0)
+            self._calls[region] = index + 1
+        call = Call(region, name, index)
+        if _getpid() != self._pid:
+            return call
+        budget = SNAPSHOT_BYTES
+        seen = set()
+        with self._guard(), undisturbed():
+            for path, value in [*leaves(tuple(args), "args"), *leaves(dict(kwargs), "kwargs")]:
+                if not isinstance(value, torch.Tensor) or id(value) in seen:
+                    continue
+                seen.add(id(value))
+                with self._guard():
+                    if not is_plain(value) or not has_memory(value):
+                        continue
+                    self._remember_leaf(call, path, value)
+                    entry = _Input(path, value, budget)
+                    if entry.checksum is not None:
+                        budget -= value.numel() * value.element_size()
+                    call.inputs.append(entry)
+        return call
+
+    def end_call(self, call: Call, result: Any) -> None:
+        """Record what the call returned and the inputs that it changed."""
+        with self._guard(), undisturbed(), self._lock:
+            for path, value in leaves(result, "out"):
+                self._leaf(self._head(call, "output", path), value)
+            self._changed_inputs(call)
+
+    def raised(self, call: Call, error: BaseException) -> None:
+        """Record that the call raised, and the inputs that it had changed by then."""
+        with self._guard(), undisturbed(), self._lock:
+            event = self._head(call, "raised", "raised")
+            bases = [name_of(c) for c in type(error).__mro__[1:] if c not in (BaseException, object)]
+            event.update(kind="value", type=type_name(error), value=text_of(error), bases=bases)
+            self._emit(event)
+            self._changed_inputs(call)
+
+    def watch_module(self, region: int, module: torch.nn.Module) -> None:
+        """Record the module's parameters, buffers and gradients at the end."""
+        with self._guard(), self._lock:
+            if any(get() is module for _, get in self._modules):
+                return
+            size = 0
+            with contextlib.suppress(Exception):  # parameters that are not yet materialised have no size
+                size = sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
+            keep = size <= self._module_left
+            self._module_left -= size if keep else 0
+            self._modules.append((region, _hold(module, keep)))
+
+    def finish(self) -> None:
+        """Record the end state: watched modules, gradients of leaf inputs, the random state."""
+        if _getpid() != self._pid:
+            return
+        with self._guard(), undisturbed(), self._lock:
+            for index, (region, get) in enumerate(self._modules):
+                module = get()
+                if module is not None:
+                    self._module(region, index, module)
+            for region, name, call, path, get in self._leaf_inputs:
+                tensor = get()
+                if tensor is None:
+                    continue
+                event = {"event": "end", "phase": "leaf_grad", "region": region, "name": name, "call": call}
+                self._leaf({**event, "path": path}, tensor.grad)
+            self._emit({"event": "rng", **_random_state()})
+
+    # ---- inside ------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """An error of the recorder itself is noted and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._emit({"event": "note", "note": f"{type(error).__name__}: {text_of(error)}"})
+
+    @staticmethod
+    def _head(call: Call, phase: str, path: str) -> Dict[str, Any]:
+        return {
+            "event": "call",
+            "region": call.region,
+            "name": call.name,
+            "call": call.index,
+            "phase": phase,
+            "path": path,
+        }
+
+    def _remember_leaf(self, call: Call, path: str, tensor: torch.Tensor) -> None:
+        if not (tensor.requires_grad and tensor.is_leaf) or self._known_leaves.get(id(tensor)) is tensor:
+            return
+        self._known_leaves[id(tensor)] = tensor
+        size = tensor.numel() * tensor.element_size()
+        keep = size <= self._leaf_left
+        self._leaf_left -= size if keep else 0
+        self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep)))
+
+    def _changed_inputs(self, call: Call) -> None:
+        for entry in call.inputs:
+            with self._guard():
+                worth, different = entry.change()
+                if worth:
+                    event = self._head(call, "mutated_input", entry.path)
+                    event["changed"] = different
+                    self._leaf(event, entry.tensor)
+        call.inputs = []
+
+    def _module(self, region: int, index: int, module: torch.nn.Module) -> None:
+        event = {"event": "end", "region": region, "module": index, "name": type_name(module)}
+        for name, parameter in module.named_parameters():
+            self._leaf({**event, "phase": "parameter", "path": name}, parameter)
+            if parameter.requires_grad:
+                self._leaf({**event, "phase": "grad", "path": name}, parameter.grad)
+        for name, buffer in module.named_buffers():
+            self._leaf({**event, "phase": "buffer", "path": name}, buffer)
+
+    def _leaf(self, event: Dict[str, Any], value: Any) -> None:
+        """Write one leaf; what cannot be read as values is written by its type."""
+        try:
+            event.update(self._describe(value))
+        except Exception as error:
+            note = f"{type(error).__name__}: {text_of(error)}"
+            event.update(kind="object", type=type_name(value), note=note)
+        self._emit(event)
+
+    def _describe(self, value: Any) -> Dict[str, Any]:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, Empty):
+            return {"kind": "object", "type": value.name, "note": "empty"}
+        if isinstance(value, enum.Enum):
+            return {"kind": "value", "type": type_name(value), "value": value.name}
+        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            return {"kind": "value", "type": type_name(value), "value": str(value)}
+        if type(value).__module__ == "numpy":
+            return self._numpy(value)
+        if value is None or isinstance(value, (bool, int, float, complex, str)):
+            return {"kind": "value", "type": type_name(value), **scalar(value)}
+        return {"kind": "object", "type": type_name(value)}
+
+    def _numpy(self, value: Any) -> Dict[str, Any]:
+        """An array or scalar that numpy made, read through torch: this module does without numpy."""
+        if type(value).__name__ == "ndarray":
+            with warnings.catch_warnings():  # torch warns of arrays that cannot be written
+                warnings.simplefilter("ignore")
+                return {**self._tensor(torch.as_tensor(value)), "type": "numpy.ndarray"}
+        return {"kind": "value", "type": type_name(value), **scalar(value.item())}
+
+    def _tensor(self, tensor: torch.Tensor) -> Dict[str, Any]:
+        if not is_plain(tensor) or not has_memory(tensor):
+            return {"kind": "object", "type": type_name(tensor), "dtype": str(tensor.dtype)[6:]}
+        flat = flat_values(tensor)
+        memory = raw_bytes(flat)
+        size = len(memory)
+        event: Dict[str, Any] = {
+            "kind": "tensor",
+            "dtype": str(tensor.dtype)[6:],
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "device": tensor.device.type,
+            "requires_grad": tensor.requires_grad,
+            "nbytes": size,
+            "sha256": hashlib.sha256(memory).hexdigest(),
+            "stats": statistics(flat),
+        }
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            event["type"] = type_name(tensor)
+        reference = self._reference(tensor) if self._reference is not None else None
+        self._store(event, flat, memory, None if reference is None else flat_values(reference))
+        return event
+
+    def _store(
+        self, event: Dict[str, Any], flat: torch.Tensor, memory: Any, reference: Optional[torch.Tensor]
+    ) -> None:
+        """Keep the values whole within the cap, a sample of them beyond it."""
+        extra = b"" if reference is None else raw_bytes(reference)
+        if len(memory) + len(extra) <= self._left:
+            self._left -= len(memory) + len(extra)
+            event["offset"] = _append(self._tensors, memory)
+        else:
+            step = max(1, -(-flat.numel() // SAMPLE_ELEMENTS))
+            flat = flat[::step].contiguous()
+            memory = raw_bytes(flat)
+            if reference is not None:
+                reference = reference[::step].contiguous()
+                extra = raw_bytes(reference)
+            if len(memory) + len(extra) > self._sample_left:
+                event["note"] = "beyond the cap: hash and statistics only"
+                return
+            self._sample_left -= len(memory) + len(extra)
+            event["note"] = f"beyond the cap: one element in {step} is kept"
+            event["sample"] = {"step": step, "offset": _append(self._tensors, memory), "nbytes": len(memory)}
+        if reference is not None:
+            event["ref"] = {
+                "offset": _append(self._tensors, extra),
+                "length": len(extra),
+                "dtype": str(reference.dtype)[6:],
+            }
+
+    def _emit(self, event: Dict[str, Any]) -> None:
+        if _getpid() == self._pid:
+            _append(self._events, (json.dumps(event, allow_nan=False) + "\n").encode("utf-8", "replace"))
+
+
+def _hold(value: Any, keep: bool) -> Callable[[], Any]:
+    """A way back to an object: by keeping it, or weakly."""
+    return functools.partial(_same, value) if keep else weakref.ref(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _random_state() -> Dict[str, Any]:
+    """Hashes of the generators that the process uses; reading their state draws nothing."""
+    parts = {"torch": _digest(raw_bytes(torch.get_rng_state()))}
+    parts["python"] = _digest(repr(random.getstate()).encode())
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states = [bytes(raw_bytes(state.cpu())) for state in torch.cuda.get_rng_state_all()]
+        parts["cuda"] = _digest(b"".join(states))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        parts["numpy"] = _digest(repr(numpy.random.get_state()).encode())
+    return {"sha256": parts["torch"], "parts": parts}
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,234 @@
+"""Reading values without touching them: the leaves of what a call took or returned, and a tensor's bytes.
+
+Nothing here draws a random number, builds a graph, or changes a tensor's gradient or version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import hashlib
+import math
+import types
+from collections import UserDict
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+MAX_DEPTH = 16
+MAX_LEAVES = 20_000
+MAX_TEXT = 4096
+
+Leaf = Tuple[str, Any]
+
+
+def type_name(value: Any) -> str:
+    """The qualified name of a value's type."""
+    return name_of(type(value))
+
+
+def name_of(kind: type) -> str:
+    """A type's name with its module, but for the built-in ones."""
+    module = getattr(kind, "__module__", "")
+    return kind.__qualname__ if module in ("builtins", "") else f"{module}.{kind.__qualname__}"
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's values lie in memory that can be read as they are."""
+    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return False
+    if tensor.layout is not torch.strided or tensor.device.type in ("meta", "lazy", "vulkan"):
+        return False
+    if tensor.is_quantized or tensor.is_nested:
+        return False
+    functorch = getattr(torch._C, "_functorch", None)
+    if functorch is not None and functorch.is_functorch_wrapped_tensor(tensor):
+        return False
+    return not (hasattr(torch, "_is_functional_tensor") and torch._is_functional_tensor(tensor))
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the storage holds every element: a storage resized to nothing must not be read."""
+    if tensor.numel() == 0:
+        return True
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return tensor.untyped_storage().nbytes() >= needed
+
+
+def flat_values(tensor: torch.Tensor) -> torch.Tensor:
+    """The logical values as one contiguous row on the host."""
+    return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+
+
+def raw_bytes(flat: torch.Tensor) -> Any:
+    """The memory of a contiguous host tensor, without a copy; it keeps the tensor alive."""
+    size = flat.numel() * flat.element_size()
+    if size == 0:
+        return b""
+    address = flat.data_ptr()
+    if address == 0:
+        raise RuntimeError("the tensor has no memory")
+    memory = (ctypes.c_ubyte * size).from_address(address)
+    memory.owner = flat
+    return memory
+
+
+def _finite(number: float) -> Optional[float]:
+    return number if math.isfinite(number) else None
+
+
+def statistics(flat: torch.Tensor) -> Dict[str, Any]:
+    """Least, greatest and mean finite value, and how many are NaN or infinite; empty if it cannot be told."""
+    if flat.numel() == 0:
+        return {"min": None, "max": None, "mean": None, "nan": 0, "inf": 0}
+    try:
+        if flat.is_complex():
+            flat = torch.view_as_real(flat).reshape(-1)
+        if not flat.is_floating_point():
+            wide = flat.to(torch.uint8) if flat.dtype is torch.bool else flat
+            return {
+                "min": int(wide.min()),
+                "max": int(wide.max()),
+                "mean": float(wide.double().mean()),
+                "nan": 0,
+                "inf": 0,
+            }
+        wide = flat if flat.dtype in (torch.float32, torch.float64) else flat.to(torch.float32)
+        nan, inf = int(torch.isnan(wide).sum()), int(torch.isinf(wide).sum())
+        if nan or inf:
+            wide = wide[torch.isfinite(wide)]
+        if wide.numel() == 0:
+            return {"min": None, "max": None, "mean": None, "nan": nan, "inf": inf}
+        mean = float(wide.mean(dtype=torch.float64))
+        return {
+            "min": float(wide.min()),
+            "max": float(wide.max()),
+            "mean": _finite(mean),
+            "nan": nan,
+            "inf": inf,
+        }
+    except (RuntimeError, NotImplementedError):
+        return {}
+
+
+def _children(value: Any) -> Optional[List[Leaf]]:
+    """The parts of a container with the path piece that leads to each, or None if it is no container."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [("." + name, item) for name, item in zip(value._fields, tuple(value))]
+    if isinstance(value, (tuple, list)):
+        walk = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        return [(f"[{index}]", item) for index, item in enumerate(walk)]
+    if isinstance(value, dict):
+        dotted = dataclasses.is_dataclass(value)  # transformers' ModelOutput is both
+        pairs = list(dict.items(value))
+        return [(f".{key}" if dotted else f"[{_key(key)}]", item) for key, item in pairs]
+    if isinstance(value, (UserDict, types.MappingProxyType)):
+        mapping = value.data if isinstance(value, UserDict) else value
+        return [(f"[{_key(key)}]", item) for key, item in mapping.items()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = getattr(value, "__dict__", {})
+        names = [field.name for field in dataclasses.fields(value)]
+        return [("." + name, own[name]) for name in names if name in own]
+    return _registered_children(value)
+
+
+def _registered_children(value: Any) -> Optional[List[Leaf]]:
+    """The parts of a container registered with torch's pytrees, or the tensors inside a wrapper."""
+    if isinstance(value, torch.Tensor):
+        flatten = getattr(type(value), "__tensor_flatten__", None)
+        if flatten is None or is_plain(value):
+            return None
+        return [("." + name, getattr(value, name)) for name in flatten(value)[0]]
+    node = getattr(torch.utils._pytree, "SUPPORTED_NODES", {}).get(type(value))
+    if node is None:
+        return None
+    parts, _ = node.flatten_fn(value)
+    return [(f"<{index}>", item) for index, item in enumerate(parts)]
+
+
+def _key(key: Any) -> str:
+    return repr(key) if isinstance(key, (str, int, float, bool, type(None), tuple)) else type_name(key)
+
+
+def leaves(value: Any, path: str) -> Iterator[Leaf]:
+    """Every leaf below a value with a path that is the same in each run; cycles and depths are cut."""
+    budget = [MAX_LEAVES]
+
+    def walk(item: Any, where: str, above: Tuple[int, ...]) -> Iterator[Leaf]:
+        if budget[0] <= 0:
+            return
+        parts = None
+        if not isinstance(item, (str, bytes, int, float, complex, type(None), torch.nn.Module)):
+            try:
+                parts = _children(item)
+            except Exception:
+                parts = None
+        if parts is None or id(item) in above or len(above) >= MAX_DEPTH:
+            budget[0] -= 1
+            yield where, item
+            return
+        if not parts:
+            budget[0] -= 1
+            yield where, Empty(type_name(item))
+        for piece, part in parts:
+            yield from walk(part, where + piece, (*above, id(item)))
+
+    yield from walk(value, path, ())
+
+
+class Empty:
+    """Stands for an empty container, so that a call that returns one leaves an event."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _disable_modes() -> Any:
+    """A context in which no dispatch mode sees an operator (torch/utils/_python_dispatch.py)."""
+    try:
+        stack = torch._C._len_torch_dispatch_stack()
+    except AttributeError:
+        stack = 1
+    if stack == 0:
+        return contextlib.nullcontext()
+    from torch.utils import _python_dispatch
+
+    disable = getattr(_python_dispatch, "_disable_current_modes", None)
+    if disable is not None:
+        return disable()
+    from torch.utils._mode_utils import no_dispatch  # torch 2.0
+
+    return no_dispatch()
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """No graph is built and no mode sees an operator."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_modes():
+        yield
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_TEXT]
+    except Exception:
+        return ""
+
+
+def scalar(value: Any) -> Dict[str, Any]:
+    """A Python value as JSON; floats that JSON lacks are written as text."""
+    if isinstance(value, bool) or value is None:
+        return {"value": value}
+    if isinstance(value, int):
+        return {"value": int(value)}
+    if isinstance(value, float):
+        return {"value": float(value) if math.isfinite(value) else repr(float(value))}
+    if isinstance(value, complex):
+        return {"value": [repr(value.real), repr(value.imag)]}
+    text = str(value)
+    if len(text) <= MAX_TEXT:
+        return {"value": text}
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return {"value": text[:MAX_TEXT], "sha256": digest}

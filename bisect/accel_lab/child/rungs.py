@@ -1,0 +1,459 @@
+"""Forces a rung of the ladder onto an unmodified script.
+
+``torch._dynamo.optimize`` is what ``torch.compile`` (as function, decorator, with any arguments),
+``nn.Module.compile()`` and old code all end in, so that one function is replaced; ``torch.compile``
+itself stays as it is. The replacement picks the backend for the rung and wraps what comes back, so
+that every outermost call of a compiled region is recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+
+from . import torch_internals
+from .exceptions import NotApplicable, describe
+from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
+from .subsystems import Subsystems
+
+ORDER = ("uncompiled", "dynamo", "aot", "meta", "partition", "decomp", "fx", "loops", "scheduled", "kernel")
+
+#: How far down the ladder the backends of torch go by themselves.
+DEPTHS = {"eager": "dynamo", "aot_eager": "partition", "aot_eager_decomp_partition": "decomp", "inductor": "kernel"}
+
+
+class Ladder:
+    """The rung in force, the settings on top of it, and what was noticed on the way.
+
+    ``switches`` may hold: ``inductor``, ``functorch``, ``dynamo`` (settings of those), ``hold`` (region
+    number to the rung it is kept on), ``fresh`` (forget all compiled code before each call), ``static``
+    (no automatic dynamic shapes), ``fallback`` (every operator calls its eager kernel), ``off``
+    (applications of a subsystem to leave out, by number), ``meta_eager`` (check meta kernels while the
+    regions run uncompiled), ``meta_fix`` (operators whose meta kernel is corrected), ``bisector``
+    (drive torch's own compiler bisector).
+    """
+
+    def __init__(self, rung, switches, recorder, artifacts):
+        self.rung = rung
+        self.switches = switches
+        self.recorder = recorder
+        self.artifacts = artifacts
+        self.regions = []
+        self.meta_log = MismatchLog()
+        self.graphs = 0
+        self.reached = set()
+        self.caught = []
+        self.graph_texts = []
+        self.subsystems = Subsystems(switches.get("off"))
+        self.not_applicable = ""
+        self.on_region = None
+        self._depth = threading.local()
+        self._lock = threading.RLock()
+        self._original = None
+
+    # -- installing ----------------------------------------------------------------------------
+
+    def install(self, dynamo):
+        """Replace ``optimize`` in ``torch._dynamo`` (a module object), once."""
+        from torch._dynamo import eval_frame
+
+        if self._original is not None:
+            return
+        self._original = eval_frame.optimize
+
+        @functools.wraps(self._original)
+        def replacement(backend="inductor", **kwargs):
+            return self._optimize(backend, **kwargs)
+
+        dynamo.optimize = replacement
+        eval_frame.optimize = replacement
+        self._apply_global_switches()
+
+    def _apply_global_switches(self):
+        if self.switches.get("static"):
+            torch_internals.force_static_shapes()
+        bisector = self.switches.get("bisector")
+        if bisector:
+            if not torch_internals.start_bisector(bisector["backend"], bisector["subsystem"], bisector["max"]):
+                raise NotApplicable("this torch has no compiler bisector to ask")
+        elif not self.subsystems.install() and self.switches.get("off"):
+            raise NotApplicable("this torch has no places to switch single applications off")
+        if self.switches.get("meta_fix"):
+            correct_meta_kernels(self.switches["meta_fix"])
+        for group, name in (("dynamo", "torch._dynamo.config"), ("functorch", "torch._functorch.config")):
+            for key, value in (self.switches.get(group) or {}).items():
+                module = __import__(name, fromlist=["config"])
+                if not torch_internals.has_config(module, key):
+                    raise NotApplicable("this torch has no setting %s.%s" % (name, key))
+                setattr(module, key, value)
+
+    def _optimize(self, backend, **kwargs):
+        import os
+
+        if kwargs.get("disable") or os.environ.get("TORCHDYNAMO_DISABLE", "") == "1":
+            return self._original(backend, **kwargs)
+        region = self._new_region(backend, kwargs)
+        if region["rung"] == "uncompiled":
+            context = _Identity()
+        else:
+            context = self._original(self._backend_for(region, backend), **kwargs)
+        return _Context(context, self, region)
+
+    def _new_region(self, backend, kwargs):
+        name, options, _ = torch_internals.describe_backend(backend)
+        with self._lock:
+            index = len(self.regions)
+            depth = DEPTHS.get(name, "kernel")
+            rung = self._rung_of(index)
+            if ORDER.index(rung) > ORDER.index(depth):
+                rung = "kernel"  # the user's own backend ends above this rung: it is run as it is
+            if name not in DEPTHS and rung not in ("uncompiled", "dynamo", "aot"):
+                rung = "kernel"  # a backend that we know nothing of can only be run as it is
+            region = {
+                "id": index,
+                "name": "",
+                "backend": name,
+                "options": {str(k): repr(v) for k, v in (options or {}).items()},
+                "fullgraph": bool(kwargs.get("nopython", False)),
+                "dynamic": kwargs.get("dynamic"),
+                "rung": rung,
+                "calls": 0,
+            }
+            self.regions.append(region)
+            self._changed()
+            return region
+
+    def _changed(self):
+        if self.on_region is not None:
+            self.on_region()
+
+    def _rung_of(self, index):
+        return (self.switches.get("hold") or {}).get(str(index), self.rung)
+
+    # -- backends ------------------------------------------------------------------------------
+
+    def _backend_for(self, region, requested):
+        rung = region["rung"]
+        if rung == "kernel":
+            return requested if self.switches.get("bisector") else self._kernel(region, requested)
+        _, options, _ = torch_internals.describe_backend(requested)
+        patches = dict(options or {})
+        patches.update(self.switches.get("inductor") or {})
+        builder = getattr(self, "_" + rung)
+
+        def backend(gm, example_inputs, **_):
+            self._save_graph("dynamo_graph", gm)
+            try:
+                return builder(gm, example_inputs, patches)
+            except Exception as error:
+                self._note_not_applicable(error)
+                raise
+
+        backend.__name__ = "inductor" if region["backend"] == "inductor" else "accel_lab_" + rung
+        return backend
+
+    def _kernel(self, region, requested):
+        name, options, _ = torch_internals.describe_backend(requested)
+        if name != "inductor":
+            return requested
+        patches = self._checked_inductor_patches()
+        inner = torch_internals.with_inductor_config(requested, patches) if patches else requested
+        if isinstance(inner, str):
+            inner = torch_internals.with_inductor_config("inductor", {"fx_graph_cache": False})
+        return _KernelBackend(inner, self)
+
+    def _checked_inductor_patches(self):
+        patches = dict(self.switches.get("inductor") or {})
+        if patches:
+            import torch._inductor.config as config
+
+            for key in patches:
+                if not torch_internals.has_config(config, key):
+                    raise NotApplicable("this torch has no setting torch._inductor.config.%s" % key)
+        return patches
+
+    def _dynamo(self, gm, example_inputs, patches):
+        return torch_internals.lookup_backend("eager")(gm, example_inputs)
+
+    def _aot(self, gm, example_inputs, patches):
+        default, _ = torch_internals.partitioners()
+        return self._aot_autograd(gm, example_inputs, default, None, self._nop)
+
+    def _meta(self, gm, example_inputs, patches):
+        default, _ = torch_internals.partitioners()
+        return self._aot_autograd(gm, example_inputs, default, None, self._checked)
+
+    def _partition(self, gm, example_inputs, patches):
+        _, min_cut = torch_internals.partitioners()
+        return self._aot_autograd(gm, example_inputs, min_cut, None, self._nop)
+
+    def _decomp(self, gm, example_inputs, patches):
+        import torch._inductor.config as config
+
+        _, min_cut = torch_internals.partitioners()
+        with config.patch(patches):
+            table = torch_internals.decomposition_table()
+            return self._aot_autograd(gm, example_inputs, min_cut, table, self._nop)
+
+    def _fx(self, gm, example_inputs, patches):
+        from torch._inductor import compile_fx
+
+        def inner(gm_, inputs_, **kwargs):
+            with torch_internals.stop_before_lowering():
+                try:
+                    compile_fx.compile_fx_inner(gm_, inputs_, **kwargs)
+                except torch_internals.LoweringReached as reached:
+                    self.reached.add("fx")
+                    self._save_graph("post_grad", reached.gm)
+                    return _interpreted(reached.gm)
+            raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
+
+        return self._inductor(gm, example_inputs, inner, patches)
+
+    def _loops(self, gm, example_inputs, patches):
+        return self._by_loops(gm, example_inputs, patches, scheduled=False)
+
+    def _scheduled(self, gm, example_inputs, patches):
+        return self._by_loops(gm, example_inputs, patches, scheduled=True)
+
+    def _by_loops(self, gm, example_inputs, patches, scheduled):
+        from .loops import compile_loops
+
+        self.reached.add("loops")
+        return compile_loops(
+            gm, example_inputs, scheduled=scheduled, on_graph=self._save_text, config_patches=patches
+        )
+
+    def _inductor(self, gm, example_inputs, inner, patches):
+        from torch._inductor import compile_fx
+
+        with torch_internals.no_caches():
+            return compile_fx.compile_fx(
+                gm, example_inputs, inner_compile=inner, config_patches=dict(patches, cpp_wrapper=False)
+            )
+
+    def _aot_autograd(self, gm, example_inputs, partition, table, compiler):
+        from torch._dynamo.backends.common import aot_autograd
+
+        keywords = {
+            "fw_compiler": functools.partial(compiler, "aot_forward"),
+            "bw_compiler": functools.partial(compiler, "aot_backward"),
+            "partition_fn": partition,
+            "keep_inference_input_mutations": True,
+        }
+        if table is not None:
+            keywords["decompositions"] = table
+        with torch_internals.no_caches():
+            return aot_autograd(**keywords)(gm, example_inputs)
+
+    def _nop(self, kind, gm, example_inputs):
+        self.reached.add("aot")
+        self._save_graph(kind, gm)
+        return _boxed(gm)
+
+    def _checked(self, kind, gm, example_inputs):
+        self.reached.add("aot")
+        self._save_graph(kind, gm)
+        return checking_interpreter(gm, self.meta_log)
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def wrap(self, compiled, original, region):
+        """The compiled callable, recording each outermost call; Dynamo looks through it when nested."""
+        import torch
+
+        if isinstance(original, type):
+            return compiled
+        if isinstance(original, torch.nn.Module) and compiled is not original:
+            region["name"] = type(original).__qualname__
+            if self.recorder is not None:
+                self.recorder.watch_module(region["id"], original)
+            compiled.forward = self._recording(compiled.forward, region)
+            self._changed()
+            return compiled
+        region["name"] = getattr(original, "__qualname__", None) or type(original).__qualname__
+        owner = getattr(original, "__self__", None)
+        if isinstance(owner, torch.nn.Module) and self.recorder is not None:
+            self.recorder.watch_module(region["id"], owner)
+        self._changed()
+        return self._recording(compiled, region)
+
+    def _recording(self, compiled, region):
+        ladder = self
+
+        @functools.wraps(compiled)
+        def call(*args, **kwargs):
+            if getattr(ladder._depth, "value", 0) or _tracing():
+                return compiled(*args, **kwargs)
+            if ladder.switches.get("fresh"):
+                torch_internals.reset_dynamo()
+            ladder._depth.value = 1
+            region["calls"] += 1
+            handle = ladder.recorder.begin_call(region["id"], region["name"], args, kwargs) if ladder.recorder else None
+            try:
+                result = ladder._call(compiled, args, kwargs)
+            except BaseException as error:
+                if ladder.recorder:
+                    ladder.recorder.raised(handle, error)
+                ladder._note_raised(region, error)
+                raise
+            finally:
+                ladder._depth.value = 0
+            if ladder.recorder:
+                ladder.recorder.end_call(handle, result)
+            return result
+
+        call._torchdynamo_inline = compiled
+        return call
+
+    def _call(self, compiled, args, kwargs):
+        if self.switches.get("meta_eager"):
+            with checking_mode(self.meta_log):
+                return compiled(*args, **kwargs)
+        return compiled(*args, **kwargs)
+
+    def _note_not_applicable(self, error):
+        seen = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            if type(error).__name__ in ("NotApplicable", "NotInterpretable") and not self.not_applicable:
+                self.not_applicable = str(error) or type(error).__name__
+            error = error.__cause__ or error.__context__
+
+    def _note_raised(self, region, error):
+        self._note_not_applicable(error)
+        if len(self.caught) < 20:
+            self.caught.append(dict(describe(error), region=region["id"], call=region["calls"]))
+
+    # -- artifacts -----------------------------------------------------------------------------
+
+    def _save_text(self, kind, text):
+        if self.artifacts is not None:
+            self.artifacts.text(kind, text, "txt" if kind.endswith("_ir") else "py")
+
+    def _save_graph(self, kind, gm):
+        self.graphs += 1
+        if kind == "dynamo_graph" and len(self.graph_texts) < 200:
+            self.graph_texts.append(hashlib.sha256(gm.code.encode()).hexdigest()[:16])
+        if self.artifacts is not None and self.graphs <= 60:
+            self.artifacts.graph(kind, gm)
+
+
+class _KernelBackend:
+    """The user's own Inductor request, with the switches that cannot be settings."""
+
+    compiler_name = "inductor"
+
+    def __init__(self, inner, ladder):
+        self._inner = inner
+        self._ladder = ladder
+
+    def __call__(self, gm, example_inputs, **kwargs):
+        ladder = self._ladder
+        ladder._save_graph("dynamo_graph", gm)
+        with torch_internals.no_caches():
+            if ladder.switches.get("fallback"):
+                with torch_internals.all_lowerings_fall_back():
+                    return self._inner(gm, example_inputs, **kwargs)
+            return self._inner(gm, example_inputs, **kwargs)
+
+    def get_compiler_config(self):
+        getter = getattr(self._inner, "get_compiler_config", None)
+        return getter() if getter else {}
+
+    def reset(self):
+        reset = getattr(self._inner, "reset", None)
+        if reset is not None:
+            reset()
+
+
+class _Identity:
+    """Stands where Dynamo's context would: the function runs as it is, a module behind a thin shell."""
+
+    def __call__(self, fn):
+        import torch
+
+        if isinstance(fn, torch.nn.Module):
+            from torch._dynamo.eval_frame import OptimizedModule
+
+            return OptimizedModule(fn, _identity)
+        return fn
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return None
+
+
+def _identity(fn):
+    return fn
+
+
+class _Context:
+    """What ``optimize`` returns: called with the function or module that is to be compiled."""
+
+    def __init__(self, context, ladder, region):
+        self._context = context
+        self._ladder = ladder
+        self._region = region
+
+    def __call__(self, fn):
+        compiled = self._context(fn)
+        if compiled is fn and self._region["rung"] == "uncompiled" and callable(fn):
+            return self._ladder.wrap(_shell(fn), fn, self._region)
+        return self._ladder.wrap(compiled, fn, self._region)
+
+    def __enter__(self):
+        return self._context.__enter__()
+
+    def __exit__(self, *exc):
+        return self._context.__exit__(*exc)
+
+    def __getattr__(self, name):
+        return getattr(self._context, name)
+
+
+def _shell(fn):
+    @functools.wraps(fn)
+    def run(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    return run
+
+
+def _tracing():
+    import torch
+
+    compiler = getattr(torch, "compiler", None)
+    probe = getattr(compiler, "is_compiling", None) or torch._dynamo.is_compiling
+    return probe()
+
+
+def _boxed(gm):
+    from torch.fx.graph import _BoxedCodeGen
+
+    gm.graph.set_codegen(_BoxedCodeGen())
+    gm.recompile()
+    forward = gm.forward
+
+    def run(args):
+        return forward(args)
+
+    run._boxed_call = True
+    return run
+
+
+def _interpreted(gm):
+    import torch
+
+    interpreter = torch.fx.Interpreter(gm)
+
+    def run(args):
+        values = list(args)
+        args.clear()
+        return interpreter.run(*values)
+
+    run._boxed_call = True
+    return run

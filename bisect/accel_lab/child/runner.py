@@ -1,0 +1,303 @@
+"""Runs the user's program as Python would, under one rung, and writes down how it ended.
+
+The job is a JSON file; what was found goes to ``result.json`` in the job's folder, regions as they
+appear to ``regions.json``. The parent takes the process's own exit status as the truth; a missing
+``result.json`` means that the process did not come to its end by itself.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import types
+
+from .artifacts import Artifacts
+from .exceptions import NotApplicable, describe
+
+_KEEP_OPEN = []  # files that must live as long as the process
+
+
+def run_once(job_path):
+    """A cold run: this process has not imported torch yet."""
+    with open(job_path, encoding="utf-8") as stream:
+        job = json.load(stream)
+    sys.exit(execute(job))
+
+
+def execute(job):
+    """Run the job's program; returns the exit code that Python would have given."""
+    folder = job["folder"]
+    _catch_faults(folder)
+    _seed(job.get("seed", 0))
+    session = _Session(job)
+    session.prepare()
+    code, raised = _run_program(job["program"])
+    _join_threads()
+    session.finish(code, raised)
+    return code
+
+
+class _Session:
+    """The instruments around one run: rung, recorder, artifacts."""
+
+    def __init__(self, job):
+        self.job = job
+        self.folder = job["folder"]
+        self.notes = []
+        self.ladder = None
+        self.recorder = None
+        self.shadow = None
+        self.lab_error = None
+        self.not_applicable = ""
+
+    def prepare(self):
+        """Install the rung now if torch is there, else at the moment the script imports it."""
+        if "torch._dynamo" in sys.modules:
+            self._install()
+        else:
+            sys.meta_path.insert(0, _AfterImport({"torch._dynamo": self._install, "numpy": self._seed_numpy}))
+        if "numpy" in sys.modules:
+            self._seed_numpy()
+
+    def _seed_numpy(self):
+        sys.modules["numpy"].random.seed(self.job.get("seed", 0) % 2**32)
+
+    def _install(self):
+        try:
+            self._install_rung()
+        except NotApplicable as error:
+            self.not_applicable = str(error)
+            raise SystemExit("accel-lab: %s" % error) from error
+        except Exception as error:
+            # Without its instruments the run would answer another question than the one asked.
+            self.lab_error = describe(error)
+            raise SystemExit("accel-lab could not prepare this run: %s" % error) from error
+
+    def _install_rung(self):
+        import torch
+
+        from .record import Recorder
+        from .rungs import Ladder
+
+        switches = self.job.get("switches") or {}
+        reference = None
+        if switches.get("shadow"):
+            from .shadow import ShadowMode
+
+            self.shadow = ShadowMode()
+            self.shadow.__enter__()
+            reference = self.shadow.lookup
+        self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), reference=reference)
+        self.ladder = Ladder(
+            self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
+        )
+        self.ladder.on_region = self._write_regions
+        self.ladder.install(sys.modules["torch._dynamo"])
+        self._watch_other_entries(torch)
+
+    def _watch_other_entries(self, torch):
+        """Note the ways into the compiler that no rung reaches, when the script takes one."""
+        for module_name, attribute in (
+            ("torch.export", "export"),
+            ("torch._inductor", "aoti_compile_and_package"),
+            ("torch._inductor", "aot_compile"),
+            ("torch._inductor", "compile"),
+            ("torch.jit", "script"),
+            ("torch.jit", "trace"),
+        ):
+            module = sys.modules.get(module_name)
+            original = getattr(module, attribute, None)
+            if isinstance(original, types.FunctionType):
+                setattr(module, attribute, _noting(original, module_name + "." + attribute, self.notes))
+
+    def _write_regions(self):
+        _write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions)
+
+    def finish(self, code, raised):
+        """End records and write ``result.json``."""
+        facts = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
+        if self.shadow is not None:
+            facts["shadow_fallbacks"] = sorted(getattr(self.shadow, "fallbacks", {}))[:50]
+            try:
+                self.shadow.__exit__(None, None, None)
+            except Exception as error:
+                self.notes.append("the float64 reference could not be closed: %r" % error)
+        if self.recorder is not None:
+            try:
+                self.recorder.finish()
+            except Exception as error:
+                self.notes.append("the final state could not be recorded: %r" % error)
+        if self.ladder is not None:
+            from . import torch_internals
+
+            facts.update(
+                regions=self.ladder.regions,
+                graphs=self.ladder.graphs,
+                reached=sorted(self.ladder.reached),
+                caught=self.ladder.caught,
+                meta_mismatches=self.ladder.meta_log.entries,
+                counters=torch_internals.counters(),
+                config=torch_internals.changed_config(),
+                not_applicable=self.ladder.not_applicable or self.not_applicable,
+                applied=self.ladder.subsystems.applied,
+                graph_texts=self.ladder.graph_texts,
+            )
+            if self.job["rung"] == "kernel":
+                cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+                if cache:
+                    self.ladder.artifacts.generated_code(cache)
+        torch = sys.modules.get("torch")
+        facts["determinism"] = _determinism(torch)
+        _write_json(
+            os.path.join(self.folder, "result.json"),
+            {
+                "exit_code": code,
+                "raised": raised,
+                "torch": getattr(torch, "__version__", "") and str(torch.__version__),
+                "python": "%d.%d.%d" % sys.version_info[:3],
+                "facts": facts,
+                "notes": self.notes,
+            },
+        )
+
+
+def _determinism(torch):
+    facts = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "")}
+    try:
+        facts["deterministic_algorithms"] = bool(torch.are_deterministic_algorithms_enabled())
+        facts["threads"] = int(torch.get_num_threads())
+    except Exception:
+        return facts
+    return facts
+
+
+def _noting(original, name, notes):
+    import functools
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        line = "%s was called: the ladder does not reach it, only torch.compile regions are covered" % name
+        if line not in notes and not _from_torch(sys._getframe(1)):
+            notes.append(line)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _from_torch(frame):
+    return "/site-packages/torch/" in frame.f_code.co_filename.replace(os.sep, "/")
+
+
+def _catch_faults(folder):
+    stream = open(os.path.join(folder, "fault.txt"), "w")  # noqa: SIM115 - lives as long as the process
+    _KEEP_OPEN.append(stream)
+    faulthandler.enable(stream)
+    if hasattr(faulthandler, "register") and hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, file=stream, all_threads=True, chain=False)
+
+
+def _seed(seed):
+    random.seed(seed)
+
+
+def _join_threads():
+    """Wait for the program's threads as the interpreter does at its end.
+
+    Pools of ``concurrent.futures`` are told to stop by hooks that only ``threading._shutdown`` runs;
+    joining their threads one by one would wait for ever.
+    """
+    shutdown = getattr(threading, "_shutdown", None)
+    if shutdown is not None:
+        shutdown()
+
+
+def _run_program(program):
+    """``(exit code, described exception or None)``; prints the traceback as Python does."""
+    sys.argv = [program["path"] or program["module"], *program["args"]]
+    try:
+        if program["path"] is not None:
+            _run_script(program["path"])
+        else:
+            import runpy
+
+            sys.path[0] = os.getcwd()
+            runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        return _exit_code(error), describe(error)
+    except BaseException as error:
+        described = describe(error)
+        _report(error)
+        return (130 if isinstance(error, KeyboardInterrupt) else 1), described
+    return 0, None
+
+
+def _run_script(path):
+    main = types.ModuleType("__main__")
+    main.__file__ = path
+    main.__builtins__ = __builtins__
+    main.__dict__["__annotations__"] = {}
+    sys.modules["__main__"] = main
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    with io.open_code(path) as stream:
+        code = compile(stream.read(), path, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _exit_code(error):
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    sys.stderr.write(str(error.code) + "\n")
+    return 1
+
+
+def _report(error):
+    """Print the traceback through the user's ``sys.excepthook``, without our own frames."""
+    traceback = error.__traceback__
+    while traceback is not None and "accel_lab_child" in traceback.tb_frame.f_code.co_filename:
+        traceback = traceback.tb_next
+    try:
+        sys.excepthook(type(error), error, traceback)
+        sys.stderr.flush()
+    except Exception:
+        return
+
+
+class _AfterImport:
+    """A meta path finder that calls back right after a module's body has run."""
+
+    def __init__(self, callbacks):
+        self._callbacks = dict(callbacks)
+
+    def find_spec(self, name, path=None, target=None):
+        callback = self._callbacks.pop(name, None)
+        if callback is None:
+            return None
+        import importlib.util
+
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            self._callbacks[name] = callback
+            return None
+        original = spec.loader.exec_module
+
+        def exec_module(module):
+            original(module)
+            callback()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _write_json(path, data):
+    temporary = path + ".part"
+    with open(temporary, "w", encoding="utf-8") as stream:
+        json.dump(data, stream, default=str)
+    os.replace(temporary, path)

@@ -1,0 +1,170 @@
+"""The warm server: imports torch, Dynamo and Inductor once and forks a child for each probe.
+
+Requests come as JSON lines on standard input, answers leave as JSON lines on the descriptor that
+was standard output at the start: ``{"event": "ready"}``, ``{"event": "started", "id", "pid"}``,
+``{"event": "ended", "id", "status"}`` with the raw wait status.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+
+def serve():
+    """Serve until standard input closes."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    sys.stdout.flush()
+    # Without this, importing Inductor touches the CUDA driver and no forked child could use it.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    started = time.time()
+    from . import torch_internals
+
+    missing = torch_internals.preload()
+    initialised = torch_internals.lazy_init()
+    import torch
+
+    from . import loops, record, rungs, runner, shadow  # noqa: F401 - so that no child pays for them
+
+    _become_subreaper()
+    _say(
+        answers,
+        event="ready",
+        torch=str(torch.__version__),
+        python="%d.%d.%d" % sys.version_info[:3],
+        missing=missing,
+        initialised=initialised,
+        seconds=round(time.time() - started, 3),
+    )
+    _loop(answers)
+
+
+def _say(stream, **message):
+    stream.write(json.dumps(message) + "\n")
+    stream.flush()
+
+
+def _loop(answers):
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    os.set_blocking(wake_read, False)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running = {}
+    pending = b""
+    while True:
+        readable, _, _ = select.select([0, wake_read], [], [], 1.0)
+        if wake_read in readable:
+            try:
+                os.read(wake_read, 4096)
+            except BlockingIOError:
+                pass
+        _reap(running, answers)
+        if 0 in readable:
+            chunk = os.read(0, 65536)
+            if not chunk:
+                for pid in running:
+                    _kill(pid)
+                return
+            pending += chunk
+            while b"\n" in pending:
+                line, pending = pending.split(b"\n", 1)
+                job = json.loads(line.decode())
+                pid = _fork(job)
+                running[pid] = job["id"]
+                _say(answers, event="started", id=job["id"], pid=pid)
+
+
+def _reap(running, answers):
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        identity = running.pop(pid, None)
+        if identity is not None:
+            _say(answers, event="ended", id=identity, status=status)
+
+
+def _kill(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        return
+
+
+def _fork(job):
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        code = _in_child(job)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        try:
+            import atexit
+
+            atexit._run_exitfuncs()
+        except BaseException:
+            pass
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except BaseException:
+            pass
+        os._exit(code)
+
+
+def _in_child(job):
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, path, flags in (
+        (0, job["stdin"] or os.devnull, os.O_RDONLY),
+        (1, job["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+        (2, job["stderr"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+    ):
+        opened = os.open(path, flags, 0o644)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.closerange(3, 256)
+    # New objects over the inherited descriptors: a user may close or replace them.
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stderr = sys.__stderr__ = open(
+        2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1
+    )
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if job.get("file_bytes"):
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], hard))
+    os.environ.update(job["env"])
+    os.chdir(job["cwd"])
+    from .runner import execute
+
+    return execute(job)
+
+
+def _become_subreaper():
+    """Orphans of a probe come back to this process, so that they can be found and reaped."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    except Exception:
+        return

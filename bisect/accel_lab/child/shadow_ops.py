@@ -1,0 +1,115 @@
+"""What the shadow run has to know about an operator: what it writes, whether it draws, whether it steps."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, FrozenSet, Tuple
+
+import torch
+
+_TAG_RANDOM = getattr(torch.Tag, "nondeterministic_seeded", None)
+_TAG_INPLACE_VIEW = getattr(torch.Tag, "inplace_view", None)
+
+# By name too: torch 2.0 has fewer tags, and an operator that drew twice would change the script's own draws.
+_RANDOM = re.compile(
+    r"((new_)?rand|normal|uniform|bernoulli|multinomial|poisson$|binomial|exponential|geometric|cauchy|log_normal"
+    r"|random|rrelu|_?sample_dirichlet|_?standard_gamma|_scaled_dot_product|_?fused_dropout|native_dropout"
+    r"|(feature_)?(alpha_)?dropout)"
+)
+_NOT_RANDOM = re.compile(r".*(backward|_masked_scale)")
+_EMPTY = re.compile(r"(new_)?empty(_like|_strided|_permuted|_quantized)?$")
+
+#: Operators that change geometry or storage and no value.
+_GEOMETRY = re.compile(
+    r"(set|resize|resize_as|_resize_output|as_strided|t|transpose|swapaxes|swapdims|squeeze|unsqueeze|detach|movedim"
+    r"|rename|requires_grad)_$|record_stream$"
+)
+
+#: Piecewise constant functions: which step it is, the real run decides. So are draws by a given probability.
+_DISCRETE = re.compile(
+    r"(sign|sgn|floor|ceil|round|trunc|fix|heaviside|floor_divide|nextafter|bernoulli|multinomial|poisson|binomial)$"
+)
+
+#: Arguments that choose a branch, given to the shadow run with their real values.
+_CHOOSERS: Dict[str, Tuple[str, ...]] = {
+    "threshold_backward": ("self",),
+    "hardtanh_backward": ("self",),
+    "hardsigmoid_backward": ("self",),
+    "leaky_relu_backward": ("self",),
+    "hardshrink_backward": ("self",),
+    "softshrink_backward": ("self",),
+    "copysign": ("other",),
+}
+
+#: Kernels whose workspaces are bound to the type they were made for, or that exist for one type only.
+_OPAQUE = re.compile(
+    r"_?(cudnn|miopen|mkldnn|thnn_fused|flash_attention|efficient_attention)|_scaled_mm|_fake_quant"
+)
+
+#: Operators after which nothing is left of what the written argument held.
+_OVERWRITES = frozenset(("copy_", "fill_", "zero_"))
+
+_TORCH_NAMESPACES = frozenset(("aten", "prims", "prim"))
+
+
+class Plan:
+    """An operator's schema, read once.
+
+    ``kind`` is ``real`` (no value is made), ``composite`` (made of operators that are seen by themselves),
+    ``foreign`` (not torch's own), ``random``, ``discrete``, ``opaque`` (has no float64 twin) or ``shadow``.
+    """
+
+    __slots__ = ("choosers", "kind", "name", "names", "overwrites", "writes")
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        namespace, self.name = schema.name.split("::", 1)
+        base = self.name[:-1] if self.name.endswith("_") and not self.name.endswith("__") else self.name
+        self.names = tuple(argument.name for argument in schema.arguments)
+        writes = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+        outs = {a.name for a in schema.arguments if a.name in writes and a.kwarg_only}
+        if "batch_norm" in self.name and not self.name.endswith("backward"):
+            # The oldest schemas do not say that running statistics are updated in place.
+            writes |= {"running_mean", "running_var"} & set(self.names)
+        self.writes: FrozenSet[str] = frozenset(writes)
+        self.overwrites = bool(writes) and (writes == outs or self.name in _OVERWRITES)
+        self.choosers = frozenset(_CHOOSERS.get(base, ()))
+        self.kind = self._kind(func, namespace, base)
+
+    def _kind(self, func: Any, namespace: str, base: str) -> str:
+        tags = getattr(func, "tags", ())
+        if _GEOMETRY.match(self.name) or (_TAG_INPLACE_VIEW is not None and _TAG_INPLACE_VIEW in tags):
+            return "real"
+        if _EMPTY.match(self.name):
+            return "real"
+        if namespace not in _TORCH_NAMESPACES:
+            return "foreign"
+        if _composite(func):
+            return "composite"
+        if _DISCRETE.match(base):
+            return "discrete"
+        tagged = _TAG_RANDOM is not None and _TAG_RANDOM in tags
+        if tagged or (_RANDOM.match(base) and not _NOT_RANDOM.match(base)):
+            return "random"
+        return "opaque" if _OPAQUE.match(self.name) else "shadow"
+
+    def bind(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+        """The arguments by name."""
+        return {**dict(zip(self.names, args)), **kwargs}
+
+    def draws(self, bound: Dict[str, Any]) -> bool:
+        """Whether this call of a random operator draws: without dropout, or in evaluation, it does not."""
+        if self.kind != "random":
+            return False
+        if self.name.startswith("_scaled_dot_product"):
+            return bool(bound.get("dropout_p", 0.0))
+        return bound.get("train", True) is not False and bound.get("training", True) is not False
+
+
+def _composite(func: Any) -> bool:
+    """Whether the operator only calls others: under inference mode such ones arrive whole."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    name = func.name()
+    if not has(name, "CompositeImplicitAutograd"):
+        return False
+    return not any(has(name, key) for key in ("CPU", "CUDA"))

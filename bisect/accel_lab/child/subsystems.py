@@ -1,0 +1,60 @@
+"""Counts every decomposition, FX pass and lowering that is applied, and switches chosen ones off.
+
+torch asks ``CompilerBisector.disable_subsystem`` before each of them (``torch/_inductor/
+compiler_bisector.py``, from 2.6 on). Here that question is answered by us, without its files.
+"""
+
+from __future__ import annotations
+
+import threading
+
+MAX_NAMES = 4000
+
+
+class Subsystems:
+    """``off`` maps a subsystem's name to the numbers of the applications to leave out."""
+
+    def __init__(self, off):
+        self.off = {name: set(numbers) for name, numbers in (off or {}).items()}
+        self.applied = {}
+        self._lock = threading.Lock()
+
+    def install(self):
+        """Take the place of torch's own bisector; False where this torch has none."""
+        try:
+            from torch._inductor.compiler_bisector import CompilerBisector
+        except ImportError:
+            return False
+        if not hasattr(CompilerBisector, "disable_subsystem"):
+            return False
+
+        def disable_subsystem(cls, backend, subsystem, debug_info=None):
+            return self._ask(subsystem, debug_info)
+
+        CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
+        return True
+
+    def _ask(self, subsystem, debug_info):
+        with self._lock:
+            names = self.applied.setdefault(subsystem, [])
+            number = len(names)
+            if number < MAX_NAMES:
+                names.append(_name(subsystem, debug_info))
+            return number in self.off.get(subsystem, ())
+
+
+def _name(subsystem, debug_info):
+    """What is applied, in words; a lowering's node is taken with its operator."""
+    if debug_info is None:
+        return subsystem
+    for cell in getattr(debug_info, "__closure__", None) or ():
+        node = cell.cell_contents
+        if hasattr(node, "op") and hasattr(node, "target"):
+            return "%s target=%s" % (node.name, node.target)
+    try:
+        text = str(debug_info())
+    except Exception:
+        return subsystem
+    if "overload='" in text and "op='" in text:  # <OpOverload(op='aten.x', overload='default')>
+        return text.split("op='", 1)[1].split("'", 1)[0] + "." + text.split("overload='", 1)[1].split("'", 1)[0]
+    return text

@@ -1,0 +1,358 @@
+"""Everything that depends on a torch release, picked by feature: one place to mend when torch changes.
+
+Checked on torch 2.6.0 to 2.14.1. The names used here are private to torch; each function says which
+file of torch it relies on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+
+_LOWERING_LOCK = threading.RLock()
+
+
+class LoweringReached(BaseException):
+    """Carries the final FX graph out of Inductor.
+
+    A BaseException, so that torch's own ``except Exception`` handlers let it pass.
+    """
+
+    def __init__(self, gm):
+        super().__init__("the final FX graph")
+        self.gm = gm
+
+
+def lookup_backend(name):
+    """The backend registered under a name (``torch/_dynamo/backends/registry.py``)."""
+    from torch._dynamo.backends.registry import lookup_backend as lookup
+
+    return lookup(name)
+
+
+def describe_backend(backend):
+    """``(name, inductor options or None, callable)`` of what was handed to ``torch._dynamo.optimize``.
+
+    ``torch.compile`` wraps its backend in ``_TorchCompileInductorWrapper`` (options in ``.config``)
+    or ``_TorchCompileWrapper`` (``torch/__init__.py``).
+    """
+    if isinstance(backend, str):
+        return backend, ({} if backend == "inductor" else None), backend
+    if getattr(backend, "compiler_name", None) == "inductor" and hasattr(backend, "config"):
+        return "inductor", dict(backend.config), backend
+    inner = getattr(backend, "compiler_fn", None)
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
+    if inner is not None and _registered_name(inner) is None and name in ("eager", "aot_eager", "inductor"):
+        name = "custom:" + name  # a user's own function that happens to carry a well-known name
+    registered = _registered_name(inner if inner is not None else backend)
+    return registered or str(name), None, backend
+
+
+def _registered_name(fn):
+    for name in ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor"):
+        try:
+            known = lookup_backend(name)
+        except Exception:
+            continue
+        if fn is known:
+            return name
+    return None
+
+
+def with_inductor_config(backend, patches):
+    """The same Inductor request with some settings changed, over the user's own mode and options."""
+    if not patches:
+        return backend
+    if isinstance(backend, str):
+        return _InductorWith(None, patches)
+    return _InductorWith(backend, patches)
+
+
+class _InductorWith:
+    """Calls Inductor with extra settings; they hold for the lazily compiled backward graph too."""
+
+    compiler_name = "inductor"
+
+    def __init__(self, wrapped, patches):
+        self.config = dict(getattr(wrapped, "config", None) or {})
+        self.config.update(patches)
+        self.dynamic = getattr(wrapped, "dynamic", None)
+
+    def __call__(self, gm, example_inputs, **kwargs):
+        from torch._inductor.compile_fx import compile_fx
+
+        with no_caches():
+            return compile_fx(gm, example_inputs, config_patches=dict(self.config))
+
+    def get_compiler_config(self):
+        from torch._inductor import config
+
+        with config.patch(self.config):
+            return config.get_config_copy()
+
+
+@contextlib.contextmanager
+def patched(module, **values):
+    """Set config entries for a while; entries that this release lacks are left out.
+
+    Yields the names that could be set.
+    """
+    have = {}
+    for name, value in values.items():
+        dotted = name.replace("__", ".")
+        if has_config(module, dotted):
+            have[dotted] = value
+    with contextlib.ExitStack() as stack:
+        if have:
+            stack.enter_context(module.patch(have))
+        yield tuple(have)
+
+
+def has_config(module, name):
+    """Whether a torch config module has the (dotted) entry ``name``."""
+    target = module
+    try:
+        for part in name.split("."):
+            target = getattr(target, part)
+    except AttributeError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def no_caches():
+    """Compile without the FX graph cache and AOTAutograd's cache.
+
+    Either would answer instead of the part of the compiler that a rung wants to look at.
+    """
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    with patched(inductor_config, fx_graph_cache=False, fx_graph_remote_cache=False):
+        with patched(functorch_config, enable_autograd_cache=False, enable_remote_autograd_cache=False):
+            yield
+
+
+def partitioners():
+    """``(default_partition, min_cut_rematerialization_partition)`` of ``torch/_functorch/partitioners.py``."""
+    from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+
+    return default_partition, min_cut_rematerialization_partition
+
+
+def decomposition_table():
+    """Inductor's decomposition table under the settings of the moment (``torch/_inductor/decomposition.py``)."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
+@contextlib.contextmanager
+def stop_before_lowering():
+    """While active, Inductor's lowering hands out its graph (:class:`LoweringReached`) and does no more."""
+    from torch._inductor.graph import GraphLowering
+
+    def run(self, *args):
+        raise LoweringReached(getattr(self, "orig_gm", None) or self.module)
+
+    with _LOWERING_LOCK:
+        original = GraphLowering.run
+        GraphLowering.run = run
+        try:
+            yield
+        finally:
+            GraphLowering.run = original
+
+
+@contextlib.contextmanager
+def all_lowerings_fall_back(keep=None):
+    """While active, Inductor calls the eager kernel of every operator that has a fallback.
+
+    ``keep(node)`` true keeps that node's real lowering. Relies on ``GraphLowering.call_function``
+    and ``torch/_inductor/lowering.py: fallback_handler``.
+    """
+    from torch._inductor import graph as graph_module
+    from torch._inductor.lowering import fallback_handler, make_fallback  # noqa: F401
+    import torch
+
+    original = graph_module.GraphLowering.call_function
+
+    def call_function(self, target, args, kwargs):
+        node = getattr(self, "current_node", None)
+        if (
+            isinstance(target, torch._ops.OpOverload)
+            and target.namespace == "aten"
+            and not _returns_alias(target)
+            and not (keep is not None and node is not None and keep(node))
+        ):
+            return fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
+        return original(self, target, args, kwargs)
+
+    with _LOWERING_LOCK:
+        graph_module.GraphLowering.call_function = call_function
+        try:
+            yield
+        finally:
+            graph_module.GraphLowering.call_function = original
+
+
+def _returns_alias(op):
+    """Views and in-place operators stay with Inductor, which tracks their aliasing by itself."""
+    schema = op._schema
+    return any(r.alias_info is not None for r in schema.returns) or any(
+        a.alias_info is not None and a.alias_info.is_write for a in schema.arguments
+    )
+
+
+def lazy_init():
+    """Do, once, what Inductor would do at its first compile: pattern registration and operator tables."""
+    done = []
+    for module_name, function in (
+        ("torch._inductor.fx_passes.pre_grad", "lazy_init"),
+        ("torch._inductor.fx_passes.joint_graph", "lazy_init"),
+        ("torch._inductor.fx_passes.post_grad", "lazy_init"),
+    ):
+        try:
+            module = __import__(module_name, fromlist=[function])
+            hook = getattr(module, function)
+        except (ImportError, AttributeError):
+            continue
+        try:
+            hook()
+        except TypeError:
+            try:
+                hook(None)
+            except Exception:
+                continue
+        except Exception:
+            continue
+        done.append(module_name)
+    if _probe_vector_units():
+        done.append("cpu vector units")
+    return done
+
+
+def _probe_vector_units():
+    """Let Inductor compile its test program for the vector instruction set now, once for all forks.
+
+    The answer is kept in the process (``torch/_inductor/cpu_vec_isa.py``); without a working
+    compiler there is none, and the probe that needs one will say so itself.
+    """
+    for name in ("torch._inductor.cpu_vec_isa", "torch._inductor.codecache"):
+        try:
+            module = __import__(name, fromlist=["pick_vec_isa"])
+            module.pick_vec_isa()
+            return True
+        except Exception:
+            continue
+    return False
+
+
+PRELOAD = (
+    "torch",
+    "torch._dynamo",
+    "torch._dynamo.backends.debugging",
+    "torch._functorch.aot_autograd",
+    "torch._functorch.partitioners",
+    "torch._inductor.compile_fx",
+    "torch._inductor.decomposition",
+    "torch._inductor.lowering",
+    "torch._inductor.scheduler",
+    "torch._inductor.codegen.cpp",
+    "torch._inductor.codegen.cpp_wrapper_cpu",
+    "torch._inductor.codegen.triton",
+    "torch._inductor.fx_passes.joint_graph",
+    "torch._inductor.fx_passes.post_grad",
+    "torch._inductor.fx_passes.pre_grad",
+    "torch._inductor.fx_passes.freezing_patterns",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.quantization",
+    "torch._inductor.kernel.bmm",
+    "torch._inductor.kernel.conv",
+    "torch._inductor.kernel.mm",
+    "torch._inductor.async_compile",
+    "torch._inductor.mkldnn_lowerings",
+    "torch._inductor.quantized_lowerings",
+    "torch.testing",
+    "torch.fx.experimental.symbolic_shapes",
+)
+
+
+def preload():
+    """Import all that a probe is likely to need; modules that this release lacks are left out."""
+    missing = []
+    for name in PRELOAD:
+        try:
+            __import__(name)
+        except ImportError:
+            missing.append(name)
+    return missing
+
+
+def counters():
+    """What Dynamo counted: graphs, graph breaks, ... (``torch/_dynamo/utils.py``)."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return {}
+    return {str(group): {str(k): int(v) for k, v in values.items()} for group, values in utils.counters.items() if values}
+
+
+def changed_config():
+    """Settings of Dynamo, functorch and Inductor that differ from their defaults, as text."""
+    changed = {}
+    for name in ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config"):
+        module = sys.modules.get(name)
+        entries = getattr(module, "_config", None)
+        if not isinstance(entries, dict):
+            continue
+        for key, entry in entries.items():
+            if getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False):
+                continue
+            default = getattr(entry, "default", entry)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    value = getattr(module, key)
+                if value != default and type(value) in (bool, int, float, str, type(None)):
+                    changed[name + "." + key] = repr(value)
+            except Exception:
+                continue
+    return changed
+
+
+def reset_dynamo():
+    """Forget every compiled frame, so that the next call compiles afresh."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+
+
+def force_static_shapes():
+    """Compile every shape on its own: no automatic dynamic shapes."""
+    import torch._dynamo.config as config
+
+    for name, value in (("automatic_dynamic_shapes", False), ("assume_static_by_default", True)):
+        if has_config(config, name):
+            setattr(config, name, value)
+
+
+def start_bisector(backend, subsystem, maximum):
+    """Drive torch's own compiler bisector by its environment variables; False where there is none.
+
+    ``maximum`` is how often the subsystem may be applied (``torch/_inductor/compiler_bisector.py``).
+    """
+    try:
+        from torch._inductor.compiler_bisector import CompilerBisector, get_env_val
+    except ImportError:
+        return False
+    names = {"TORCH_BISECT_BACKEND": backend, "TORCH_BISECT_SUBSYSTEM": subsystem, "TORCH_BISECT_MAX": maximum}
+    for name, value in names.items():
+        if value is not None and (subsystem is not None or name == "TORCH_BISECT_BACKEND"):
+            os.environ[name] = str(value)
+    clear = getattr(get_env_val, "cache_clear", None)
+    if clear is not None:
+        clear()
+    return CompilerBisector.get_backend() == backend

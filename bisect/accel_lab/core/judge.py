@@ -1,0 +1,87 @@
+"""judge: turns an Outcome into a Verdict against the failure that is looked for. Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from .outcome import Outcome, Raised, Status
+from .signature import Signature, normalise
+from .verdict import Verdict
+
+#: Exceptions that only wrap another one; the same fault has them on some rungs and lacks them on others.
+_WRAPPERS = ("BackendCompilerFailed", "InductorError", "LoweringException")
+_RAISED_BY_BACKEND = re.compile(r"^backend='[^']*' raised:\s*\n?", re.S)
+_INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
+_PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S+(?: - (?P<message>.*))?$", re.M)
+
+
+def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
+    """The signature of a run that failed by itself; None for one that did not.
+
+    ``stdout_tail`` is the end of what it printed: a test runner tells its failures only there.
+    """
+    if not outcome.failed:
+        return None
+    raised = outcome.raised
+    frames = _innermost(raised)
+    if outcome.status is Status.EXCEPTION and raised is not None:
+        kind, message = unwrap(raised)
+        return Signature(kind="exception", type=kind, message=normalise(message), frames=frames)
+    if outcome.status is Status.MEMORY:
+        return Signature(kind="memory")
+    if outcome.status is Status.SIGNAL:
+        return Signature(kind="signal", type=_signal_type(outcome), frames=frames)
+    if outcome.status is Status.EXIT:
+        return Signature(
+            kind="exit", type=f"exit {outcome.exit_code}", message=_exit_message(outcome, stdout_tail), frames=frames
+        )
+    return Signature(kind=outcome.status.value, frames=frames)
+
+
+def judge(outcome: Outcome, target: Signature, signature: Signature | None) -> Verdict:
+    """GOOD, BAD (the same signature), DIFFERENT (another failure) or SKIP (nothing was learned)."""
+    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        return Verdict.SKIP
+    if signature is None:
+        return Verdict.GOOD
+    return Verdict.BAD if signature.same_as(target) else Verdict.DIFFERENT
+
+
+def unwrap(raised: Raised) -> tuple[str, str]:
+    """``(type, message)`` of the exception inside torch's wrappers, type without its module."""
+    kind, message = raised.type.rsplit(".", 1)[-1], raised.message
+    for _ in range(4):
+        if kind not in _WRAPPERS:
+            break
+        message = _RAISED_BY_BACKEND.sub("", message)
+        inner = _INNER.match(message)
+        if inner is None:
+            break
+        kind, message = inner["type"].rsplit(".", 1)[-1], inner["message"]
+    return kind, message
+
+
+def _innermost(raised: Raised | None) -> tuple[str, ...]:
+    if raised is None:
+        return ()
+    return tuple(frame.function for frame in raised.frames[-3:])
+
+
+def _signal_type(outcome: Outcome) -> str:
+    import signal
+
+    try:
+        return signal.Signals(outcome.signal or 0).name
+    except ValueError:
+        return f"signal {outcome.signal}"
+
+
+def _exit_message(outcome: Outcome, stdout_tail: str) -> str:
+    """What the program said when it gave up: ``sys.exit("text")``, a test runner's summary, or what a region raised."""
+    raised = outcome.raised
+    if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
+        return normalise(raised.message) if raised.message not in ("", "None") else ""
+    failures = [m["message"] or "" for m in _PYTEST_FAILURE.finditer(stdout_tail)]
+    if failures:
+        return "; ".join(sorted({normalise(message) for message in failures}))[:400]
+    return ""

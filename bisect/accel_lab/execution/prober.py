@@ -1,0 +1,218 @@
+"""Asks probes of the local machine: cold in a process of their own, or warm from the server.
+
+The searches see :meth:`Prober.ask` and an executor with the interface of ``concurrent.futures``;
+that a probe runs here is known to this module only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe
+
+from . import process
+from .collect import collect
+from .journal import Journal, write_atomic
+from .warm import WarmServer
+from .workspace import Place, Workspace, write_job
+
+Listener = Callable[[str, Probe, "Outcome | None"], None]
+
+
+class Interrupted(LabError):
+    """The user asked to stop (exit code 130); what was found so far is in the journal."""
+
+    exit_code = 130
+
+
+class Prober:
+    """Answers probes with one interpreter; every answer is journalled and none is asked for twice.
+
+    ``listener(event, probe, outcome)`` is told ``start``, ``end`` and ``cached``.
+    """
+
+    def __init__(
+        self,
+        *,
+        python: str,
+        workspace: Workspace,
+        env: Mapping[str, str] | None = None,
+        stdin: Path | None = None,
+        listener: Listener | None = None,
+        workers: int = 2,
+        keep: bool = False,
+    ) -> None:
+        self.python = python
+        self.workspace = workspace
+        self.journal = Journal(workspace.root / "journal.jsonl")
+        self.asked = 0
+        self.seconds = 0.0
+        self.environment = dict(os.environ if env is None else env)
+        self._stdin = stdin
+        self._listener = listener or (lambda event, probe, outcome: None)
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._server: WarmServer | None = None
+        self._cold_only = False
+        self._keep = keep
+        self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def ask(self, probe: Probe) -> Outcome:
+        """The outcome of a probe: from the journal, or by running it."""
+        known = self.journal.answer(probe.key)
+        if known is not None:
+            self._listener("cached", probe, known)
+            return known
+        if self._stop.is_set():
+            raise Interrupted("interrupted")
+        self._listener("start", probe, None)
+        self.journal.started(probe.key, probe.label)
+        outcome = self._run(probe)
+        if self._stop.is_set():
+            raise Interrupted("interrupted")
+        self.journal.ended(probe.key, outcome)
+        with self._lock:
+            self.asked += 1
+            self.seconds += outcome.seconds
+        self._listener("end", probe, outcome)
+        return outcome
+
+    def submit(self, probe: Probe) -> Future[Outcome]:
+        """Ask in the background; several probes run side by side as far as workers allow."""
+        return self._executor.submit(self.ask, probe)
+
+    def warm_up(self) -> None:
+        """Start the warm server in the background; a no-op where only cold runs are allowed."""
+        if self._server is None and not self._cold_only and hasattr(os, "fork"):
+            place = self.workspace.root / "server"
+            (place / "cache" / "triton").mkdir(parents=True, exist_ok=True)
+            env = dict(self.environment)
+            env.setdefault("PYTHONHASHSEED", "0")
+            env["PYTHONDONTWRITEBYTECODE"] = "1"
+            env["TORCHINDUCTOR_CACHE_DIR"] = str(place / "cache")
+            env["TRITON_CACHE_DIR"] = str(place / "cache" / "triton")
+            self._server = WarmServer(
+                self.python, self.workspace.library, env, place / "log.txt", f"server-{uuid.uuid4().hex}"
+            )
+
+    def go_cold(self) -> None:
+        """From now on every probe is run in a fresh process."""
+        self._cold_only = True
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether probes are answered by the warm server."""
+        return self._server is not None and not self._cold_only
+
+    def interrupt(self) -> None:
+        """Stop everything that runs; nothing finished is lost."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """End the server and the executor."""
+        self._stop.set()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.journal.close()
+
+    def __enter__(self) -> Prober:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- running -------------------------------------------------------------------------------
+
+    def _run(self, probe: Probe) -> Outcome:
+        place = self.workspace.place(probe)
+        marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
+        warm = self.is_warm and not probe.cold and not probe.bare
+        try:
+            ended, warm = self._end(probe, place, marker, warm)
+            outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+        finally:
+            self.workspace.tidy(place, keep=self._keep)
+        write_atomic(place.folder / "outcome.json", _pretty(outcome))
+        return outcome
+
+    def _end(self, probe: Probe, place: Place, marker: str, warm: bool) -> tuple[process.Ended, bool]:
+        env = self.workspace.environment(place, self.environment, probe.bare)
+        if warm and self._server is not None:
+            job = self._job(probe, place)
+            job["env"] = {k: v for k, v in env.items() if self.environment.get(k) != v} | {"ACCEL_LAB_PROBE": marker}
+            write_job(place, job)
+            try:
+                ended = self._server.run(
+                    job,
+                    outputs=(place.stdout, place.stderr),
+                    limits=probe.limits,
+                    marker=marker,
+                    stop=self._stop,
+                )
+                return ended, True
+            except LabError:
+                if self._stop.is_set():
+                    raise Interrupted("interrupted") from None
+                self.go_cold()
+        return self._cold(probe, place, env, marker), False
+
+    def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
+        if probe.bare:
+            program = probe.program
+            target = [program.path] if program.path is not None else ["-m", str(program.module)]
+            command = [self.python, *target, *program.args]
+        else:
+            job = write_job(place, self._job(probe, place))
+            command = [self.python, str(self.workspace.library), "once", str(job)]
+        return process.run(
+            command,
+            cwd=place.cwd,
+            env=env,
+            stdout=place.stdout,
+            stderr=place.stderr,
+            limits=probe.limits,
+            marker=marker,
+            stdin=self._stdin,
+            stop=self._stop,
+        )
+
+    def _job(self, probe: Probe, place: Place) -> dict[str, Any]:
+        return {
+            "id": f"{probe.key}-{time.monotonic_ns()}",
+            "program": probe.program.to_json(),
+            "rung": probe.rung.value,
+            "switches": dict(probe.switches),
+            "seed": probe.attempt,
+            "folder": str(place.folder),
+            "cwd": str(place.cwd),
+            "stdin": str(self._stdin) if self._stdin else "",
+            "stdout": str(place.stdout),
+            "stderr": str(place.stderr),
+            "record_bytes": probe.limits.record_mb << 20,
+            "file_bytes": probe.limits.file_mb << 20,
+        }
+
+
+def _pretty(outcome: Outcome) -> str:
+    import json
+
+    return json.dumps(outcome.to_json(), indent=1, default=str)
+
+
+__all__ = ["Interrupted", "Listener", "Prober", "Status"]

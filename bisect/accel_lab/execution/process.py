@@ -1,0 +1,196 @@
+"""The one module that starts processes: each in its own session, within limits, none left behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.probe import Limits
+
+from .proctable import HAVE_PROC, MARKER, REGISTER
+from .watch import Watch, sweep
+
+Stream = IO[bytes] | int  # as Popen takes them
+
+__all__ = ["MARKER", "Ended", "Watch", "run", "spawn", "sweep"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a process ended.
+
+    ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
+    timeout, memory, output, processes or interrupted; then there is neither exit code nor signal.
+    Output beyond the limit counts as ``output`` also if the process was done before we looked, so
+    that the answer does not depend on who was faster.
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    limit: str | None = None
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdout: Path,
+    stderr: Path,
+    limits: Limits,
+    marker: str,
+    stdin: Path | None = None,
+    stop: threading.Event | None = None,
+) -> Ended:
+    """Run a command to its end, or to its limits. When this returns, no process of it is left.
+
+    ``stop`` ends it from another thread. An exception here, such as Ctrl-C, ends it too.
+    """
+    if stop is not None and stop.is_set():
+        return Ended(limit="interrupted")
+    with ExitStack() as files:
+        try:
+            for path in (stdout, stderr):
+                path.write_bytes(b"")
+            # Appending: the child may open the same file again, or both may be one file.
+            out = files.enter_context(open(stdout, "ab"))
+            err = files.enter_context(open(stderr, "ab"))
+            source = files.enter_context(open(stdin or os.devnull, "rb"))
+        except OSError as error:
+            raise LabError(f"cannot open {error.filename}: {error.strerror}") from error
+        outputs = [out.fileno()] if stderr == stdout else [out.fileno(), err.fileno()]
+        child: subprocess.Popen[bytes] | None = None
+        watch: Watch | None = None
+        began = time.monotonic()
+        try:
+            env = {**env, MARKER: marker}
+            child = spawn(command, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
+            watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs)
+            limit = _attend(child, watch, stop)
+            seconds = time.monotonic() - began
+            watch.stop()
+            code = child.wait()
+        except LabError:
+            raise
+        except BaseException:
+            try:
+                if watch is not None:
+                    watch.stop()
+            finally:  # a second Ctrl-C comes here, and ends it without grace
+                sweep(marker)
+                if child is not None:
+                    child.wait()
+            raise
+        limit = limit or watch.passed
+        if watch.output_mb() > limits.output_mb:
+            limit = limit or "output"
+            for descriptor in outputs:
+                size = min(os.stat(descriptor).st_size, limits.output_mb * 2**20)
+                os.truncate(descriptor, size)
+    return Ended(
+        exit_code=code if limit is None and code >= 0 else None,
+        signal=-code if limit is None and code < 0 else None,
+        limit=limit,
+        seconds=seconds,
+        peak_mb=watch.peak_mb,
+    )
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: Stream = subprocess.PIPE,
+    stdout: Stream = subprocess.PIPE,
+    stderr: Stream = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a process that lives on, in a session of its own, with pipes and without limits.
+
+    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree.
+    """
+    _expect_children()
+    try:
+        # Held until the child is registered: a child that is not would be taken for an orphan.
+        with REGISTER.lock:
+            child = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                pass_fds=pass_fds,
+            )
+            REGISTER.add(child)
+    except (OSError, ValueError) as error:
+        if not cwd.is_dir():
+            raise LabError(f"cannot start {command[0]!r}: the working directory {cwd} is missing") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise LabError(f"cannot start {command[0]!r}: {reason}") from error
+    return child
+
+
+def _expect_children() -> None:
+    """Adopt orphans, and make sure that exit statuses reach us.
+
+    A program that started us with SIGCHLD ignored would make the kernel throw every status away,
+    and each failure would then look like exit code 0.
+    """
+    REGISTER.adopt_orphans()
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except ValueError as error:  # only the main thread may change it
+            raise LabError("SIGCHLD is ignored: start the lab from a program that does not do so") from error
+
+
+def _attend(child: subprocess.Popen[bytes], watch: Watch, stop: threading.Event | None) -> str | None:
+    """Wait until the child has ended (None) or must be ended (why). Its exit status is left in place.
+
+    While the status is not fetched the pid cannot be given away, so its session's number is safe too.
+    """
+    with ExitStack() as resources:
+        exits: select.poll | None = None
+        if HAVE_PROC and hasattr(os, "pidfd_open"):
+            try:
+                pidfd = os.pidfd_open(child.pid)
+            except OSError:
+                pass  # a kernel without it: look at short intervals instead
+            else:
+                resources.callback(os.close, pidfd)
+                exits = select.poll()
+                exits.register(pidfd, select.POLLIN)
+        while True:
+            limit = watch.poll()
+            if limit is not None:
+                return limit
+            if stop is not None and stop.is_set():
+                return "interrupted"
+            if exits is not None:
+                if exits.poll(watch.pause * 1000):
+                    return None
+            elif _has_ended(child):
+                return None
+            else:
+                time.sleep(watch.pause)
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    if HAVE_PROC and hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return child.poll() is not None

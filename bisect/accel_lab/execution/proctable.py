@@ -1,0 +1,246 @@
+"""The process table: what the kernel tells about a process, and signals that cannot hit the wrong one.
+
+Everything that needs ``/proc`` is here. Where there is none (macOS), ``read`` and ``table`` find
+nothing, ``HAVE_PROC`` is false, and ``watch`` falls back to the process group.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+MARKER = "ACCEL_LAB_PROBE"
+HAVE_PROC = sys.platform == "linux" and Path("/proc/self/stat").exists()
+_PAGE_MB = resource.getpagesize() / 2**20
+_PR_SET_CHILD_SUBREAPER = 36
+_DEAD = "ZXx"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One line of the process table. ``start`` tells two processes apart that had the same pid."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    threads: int
+    start: int
+    rss_mb: float
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still run: a zombie cannot, unless only its first thread has ended."""
+        return self.state not in _DEAD or self.threads > 1
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What names this process for ever."""
+        return self.pid, self.start
+
+
+class Started(Protocol):
+    """What the register needs of a ``Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+
+def _bytes_of(path: str) -> bytes:
+    """A file of /proc, or nothing when the process is gone or not ours to look at."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read() or b""
+    except OSError:
+        return b""
+
+
+def read(pid: int) -> Process | None:
+    """The process with this pid, or None when there is none."""
+    stat = _bytes_of(f"/proc/{pid}/stat")
+    # The name stands in parentheses and may itself hold spaces and parentheses: split after the last.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    if len(fields) < 22:
+        return None
+    return Process(
+        pid=pid,
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+        start=int(fields[19]),
+        rss_mb=int(fields[21]) * _PAGE_MB,
+    )
+
+
+def table(skip: Collection[int] = ()) -> Iterator[Process]:
+    """All processes, zombies too, except those in ``skip``, which are not even looked at."""
+    try:
+        names = os.listdir("/proc") if HAVE_PROC else []
+    except OSError:
+        names = []
+    for name in names:
+        if name.isdigit() and int(name) not in skip:
+            process = read(int(name))
+            if process is not None:
+                yield process
+
+
+def is_marked(pid: int, marker: str) -> bool:
+    """Whether the process was started with ``ACCEL_LAB_PROBE=<marker>`` in its environment."""
+    entry = f"\0{MARKER}={marker}\0".encode()
+    return entry in b"\0" + _bytes_of(f"/proc/{pid}/environ")
+
+
+def proportional_mb(pid: int) -> float | None:
+    """Memory of one process with every shared page divided among its sharers; None where not known."""
+    for line in _bytes_of(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) / 1024
+    return None
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler of its own for this signal."""
+    for line in _bytes_of(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def send(process: Process, number: int) -> None:
+    """Signal this very process: a pidfd keeps a pid that was given away meanwhile from being hit."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        pidfd = -1  # Linux before 5.3, or the process is gone
+    try:
+        now = read(process.pid)
+        if now is None or now.start != process.start:
+            return
+        if pidfd >= 0:
+            signal.pidfd_send_signal(pidfd, number)
+        else:
+            os.kill(process.pid, number)
+    except OSError:
+        pass  # gone, or of another user: whoever waits for it to end will notice
+    finally:
+        if pidfd >= 0:
+            os.close(pidfd)
+
+
+def confine(pid: int, *, file_mb: int) -> None:
+    """Cap the files a process can write and turn core dumps off, from outside.
+
+    Done by the parent after the start, because ``preexec_fn`` may deadlock in a program with threads.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        size = file_mb * 2**20
+        if hard != resource.RLIM_INFINITY:
+            size = min(size, hard)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, size))
+        # core(5): a limit of 0 does not stop a dump that is piped to a program; the kernel refuses both at 1.
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
+        size = 0 if hard == 0 else 1
+        resource.prlimit(pid, resource.RLIMIT_CORE, (size, size))
+    except OSError:
+        pass  # ended meanwhile, or of another user
+
+
+class Register:
+    """The children this program started itself. Any other child of ours is an orphan of one of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held while a child is started, so that none is half registered
+        self._own: dict[int, Started] = {}
+        self._adopts: tuple[int, bool] = (0, False)
+
+    def adopt_orphans(self) -> bool:
+        """Become the parent of every descendant that loses its own; False where that cannot be had."""
+        with self.lock:
+            if self._adopts[0] != os.getpid():  # the setting is per process and not inherited
+                done = False
+                if HAVE_PROC:
+                    libc = ctypes.CDLL(None, use_errno=True)
+                    done = libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0) == 0
+                self._adopts = (os.getpid(), done)
+            return self._adopts[1]
+
+    def add(self, child: Started) -> None:
+        """Note a child that was just started; call it with the lock held since before the start."""
+        self._own = {pid: known for pid, known in self._own.items() if known.returncode is None}
+        self._own[child.pid] = child
+
+    def owns(self, pid: int) -> bool:
+        """Whether we started this process and have not yet fetched its exit status."""
+        with self.lock:
+            child = self._own.get(pid)
+            return child is not None and child.returncode is None
+
+    def poll(self, pid: int) -> None:
+        """Fetch the exit status of a child of ours if it has ended."""
+        child = self._own.get(pid)
+        if child is not None:
+            child.poll()
+
+    def is_orphan(self, process: Process) -> bool:
+        """Whether it came to us because its parent died. Children by other means share our session."""
+        return (
+            process.parent == os.getpid()
+            and self._adopts == (os.getpid(), True)
+            and process.session != os.getsid(0)
+            and not self.owns(process.pid)
+        )
+
+    def orphans(self) -> list[int]:
+        """The pids of all orphans that came to us, the dead too; much quicker than to read the table."""
+        if self._adopts != (os.getpid(), True):
+            return []
+        lists = [_bytes_of(f"/proc/self/task/{thread}/children") for thread in os.listdir("/proc/self/task")]
+        if not any(lists) and not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+            return [p.pid for p in table() if self.is_orphan(p)]  # a kernel without these lists
+        found = []
+        for pid in (int(word) for words in lists for word in words.split()):
+            try:
+                if os.getsid(pid) != os.getsid(0) and not self.owns(pid):
+                    found.append(pid)
+            except OSError:
+                pass  # reaped by another thread
+        return found
+
+    def reap(self, *, strike: bool = False, spare: Collection[int] = ()) -> int:
+        """Fetch the exit status of dead orphans, never that of a child somebody waits for; how many.
+
+        With ``strike`` the living ones not in ``spare`` are killed, the youngest first.
+        """
+        reaped = 0
+        with self.lock:  # nobody else reaps meanwhile, so these pids stay theirs
+            for pid in reversed(self.orphans()):
+                try:
+                    if strike and pid not in spare:
+                        os.kill(pid, signal.SIGKILL)
+                    reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+                except OSError:
+                    pass  # of another user, or gone
+        return reaped
+
+
+REGISTER = Register()

@@ -1,0 +1,176 @@
+"""The lab's side of the warm server: start it, hand it jobs, watch the children it forks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.probe import Limits
+
+from .process import Ended, Watch, spawn, sweep
+
+START_TIMEOUT_S = 240.0
+
+
+class WarmServer:
+    """One process of the probed interpreter that has torch imported and forks a child per job.
+
+    Raises :class:`LabError` where it cannot be started or died; the prober then goes on cold.
+    """
+
+    def __init__(self, python: str, library: Path, env: Mapping[str, str], log: Path, marker: str) -> None:
+        self._marker = marker
+        self._log = log
+        self._messages: dict[str, dict[str, Any]] = {}
+        self._ended: dict[str, int] = {}
+        self._ready: dict[str, Any] | None = None
+        self._gone = False
+        self._changed = threading.Condition()
+        self._write_lock = threading.Lock()
+        with log.open("wb") as stream:
+            self._process = spawn(
+                [python, str(library), "serve"],
+                cwd=log.parent,
+                env={**env, "ACCEL_LAB_PROBE": marker},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True, name="accel-lab-warm")
+        self._reader.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has finished its imports."""
+        return self._ready is not None and not self._gone
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it said when it became ready: torch, python, seconds."""
+        return self._ready or {}
+
+    def wait_ready(self) -> None:
+        """Block until the imports are done."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        with self._changed:
+            while self._ready is None and not self._gone:
+                if not self._changed.wait(timeout=max(0.0, deadline - time.monotonic())):
+                    break
+        if not self.ready:
+            raise LabError(f"the warm server did not start: {self._last_log_line()}")
+
+    def run(
+        self,
+        job: Mapping[str, Any],
+        *,
+        outputs: tuple[Path, Path],
+        limits: Limits,
+        marker: str,
+        stop: threading.Event | None = None,
+    ) -> Ended:
+        """Fork one child for ``job`` and watch it to its end."""
+        self.wait_ready()
+        identity = str(job["id"])
+        started = time.monotonic()
+        self._send(job)
+        pid = self._wait_started(identity)
+        watch = Watch(pid, marker=marker, limits=limits, outputs=outputs)
+        pause, limit = 0.005, None
+        while identity not in self._ended and limit is None:
+            with self._changed:
+                self._changed.wait_for(lambda: identity in self._ended or self._gone, timeout=pause)
+            if self._gone:
+                break
+            pause = min(0.1, pause * 1.5)
+            if identity in self._ended:
+                break
+            limit = watch.poll()
+            if limit is None and time.monotonic() - started > limits.timeout_s:
+                limit = "timeout"
+            if stop is not None and stop.is_set():
+                limit = "interrupted"
+        if limit is not None:
+            watch.stop(limit)
+        else:
+            watch.poll()
+            watch.clear()
+        sweep(marker)
+        status = self._ended.pop(identity, None)
+        if status is None and limit is None:
+            raise LabError(f"the warm server died: {self._last_log_line()}")
+        return _ended(status, limit, time.monotonic() - started, watch.peak_mb)
+
+    def close(self) -> None:
+        """End the server and all that it forked."""
+        self._gone = True
+        try:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            self._process.wait(timeout=2.0)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+        sweep(self._marker)
+
+    def _send(self, job: Mapping[str, Any]) -> None:
+        line = (json.dumps(job) + "\n").encode()
+        try:
+            with self._write_lock:
+                assert self._process.stdin is not None
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+        except OSError as error:
+            raise LabError(f"the warm server is gone: {self._last_log_line()}") from error
+
+    def _wait_started(self, identity: str) -> int:
+        with self._changed:
+            if not self._changed.wait_for(lambda: identity in self._messages or self._gone, timeout=60.0):
+                raise LabError("the warm server does not answer")
+        if identity not in self._messages:
+            raise LabError(f"the warm server died: {self._last_log_line()}")
+        return int(self._messages.pop(identity)["pid"])
+
+    def _read(self) -> None:
+        stream = self._process.stdout
+        assert stream is not None
+        for line in stream:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            with self._changed:
+                event = message.get("event")
+                if event == "ready":
+                    self._ready = message
+                elif event == "started":
+                    self._messages[message["id"]] = message
+                elif event == "ended":
+                    self._ended[message["id"]] = int(message["status"])
+                self._changed.notify_all()
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
+
+    def _last_log_line(self) -> str:
+        try:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1][:300] if lines else f"no message (see {self._log.name})"
+
+
+def _ended(status: int | None, limit: str | None, seconds: float, peak_mb: float) -> Ended:
+    code = number = None
+    if limit is None and status is not None:
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+        else:
+            code = os.WEXITSTATUS(status)
+    return Ended(exit_code=code, signal=number, limit=limit, seconds=seconds, peak_mb=peak_mb)

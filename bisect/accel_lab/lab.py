@@ -1,0 +1,153 @@
+"""Joins the parts: answers the searches' questions with real probes, records and the user's oracle."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.signature import Signature
+from accel_lab.execution import process
+from accel_lab.execution.prober import Prober
+from accel_lab.numerics import records
+from accel_lab.numerics.tolerances import ComparisonConfig
+
+TAIL_BYTES = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oracle:
+    """What counts as the failure, beyond the script's own end.
+
+    ``check`` is a shell command run in the probe's folder (exit 0 good, 125 cannot tell, else bad);
+    ``fail_regex`` is searched in what the script printed.
+    """
+
+    check: str | None = None
+    fail_regex: str | None = None
+    comparison: ComparisonConfig = ComparisonConfig()
+
+
+class LocalLab:
+    """The :class:`accel_lab.search.lab.Lab` of this machine."""
+
+    def __init__(self, prober: Prober, oracle: Oracle, *, cold_only: str = "") -> None:
+        self._prober = prober
+        self._oracle = oracle
+        self._cold_only = cold_only
+        self._checked: dict[str, int] = {}
+        self.load = lru_cache(maxsize=64)(records.load)
+
+    @property
+    def is_warm(self) -> bool:
+        return self._prober.is_warm
+
+    def submit(self, probe: Probe) -> Future[Outcome]:
+        return self._prober.submit(probe)
+
+    def warm_up(self) -> None:
+        if not self._cold_only:
+            self._prober.warm_up()
+
+    def go_cold(self) -> None:
+        self._prober.go_cold()
+
+    # -- the oracle ----------------------------------------------------------------------------
+
+    def signature(self, outcome: Outcome) -> Signature | None:
+        """The failure under the user's oracle: ``--check``, ``--fail-regex``, else the script's own end."""
+        if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+            return None
+        if self._oracle.check is not None:
+            code = self._check(outcome)
+            return None if code in (0, 125) else Signature(kind="check", type=f"exit {code}")
+        if self._oracle.fail_regex is not None:
+            match = re.search(self._oracle.fail_regex, self._printed(outcome), re.M)
+            return None if match is None else Signature(kind="regex", message=self._oracle.fail_regex)
+        return signature_of(outcome, self._tail(outcome, "stdout.txt"))
+
+    def cannot_tell(self, outcome: Outcome) -> bool:
+        return self._oracle.check is not None and self._check(outcome) == 125
+
+    def _check(self, outcome: Outcome) -> int:
+        if outcome.folder not in self._checked:
+            folder = Path(outcome.folder)
+            ended = process.run(
+                ["/bin/sh", "-c", str(self._oracle.check)],
+                cwd=folder,
+                env={
+                    **_environment(),
+                    "ACCEL_LAB_EXIT_CODE": "" if outcome.exit_code is None else str(outcome.exit_code),
+                    "ACCEL_LAB_STATUS": outcome.status.value,
+                },
+                stdout=folder / "check.out.txt",
+                stderr=folder / "check.err.txt",
+                limits=Limits(timeout_s=60.0),
+                marker=f"check-{uuid.uuid4().hex}",
+            )
+            self._checked[outcome.folder] = 125 if ended.exit_code is None else ended.exit_code
+        return self._checked[outcome.folder]
+
+    def _printed(self, outcome: Outcome) -> str:
+        return self._tail(outcome, "stdout.txt") + self._tail(outcome, "stderr.txt")
+
+    @staticmethod
+    def _tail(outcome: Outcome, name: str) -> str:
+        try:
+            data = (Path(outcome.folder) / name).read_bytes()
+        except OSError:
+            return ""
+        return data[-TAIL_BYTES:].decode("utf-8", "replace")
+
+    # -- recorded values -----------------------------------------------------------------------
+
+    def differences(
+        self, got: Outcome, want: Outcome, reference: Outcome | None = None
+    ) -> list[records.Difference]:
+        wanted = self.load((reference or want).folder)
+        return records.failures(records.diff(self.load(got.folder), wanted, self._oracle.comparison))
+
+    def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
+        return records.same_difference(list(one), list(two))
+
+    # -- the surroundings ----------------------------------------------------------------------
+
+    def compiler_works(self) -> tuple[bool, str]:
+        """Build an empty library with the compiler that ``CXX`` names (else g++, as Inductor does)."""
+        folder = self._prober.workspace.root / "compiler"
+        folder.mkdir(exist_ok=True)
+        (folder / "empty.cpp").write_text('#include <cmath>\nextern "C" int answer() { return 42; }\n')
+        compiler = self._prober.environment.get("CXX") or "g++"
+        try:
+            ended = process.run(
+                [compiler, "-shared", "-fPIC", "empty.cpp", "-o", "empty.so"],
+                cwd=folder,
+                env=self._prober.environment,
+                stdout=folder / "stdout.txt",
+                stderr=folder / "stderr.txt",
+                limits=Limits(timeout_s=60.0),
+                marker=f"compiler-{uuid.uuid4().hex}",
+            )
+        except Exception as error:
+            return False, f"{compiler}: {error}"
+        if ended.exit_code == 0 and (folder / "empty.so").exists():
+            return True, compiler
+        said = (folder / "stderr.txt").read_text(errors="replace").strip().splitlines()
+        return False, f"{compiler} ended with {ended.exit_code}" + (f": {said[-1][:200]}" if said else "")
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)
+
+
+__all__ = ["LocalLab", "Oracle"]

@@ -1,0 +1,329 @@
+"""Recordings of whole runs: read from disk, laid side by side, and told where they part.
+
+Events of two runs are aligned by the region's name and its turn among regions of that name, the call, the
+phase and the path, so that neither numbering nor order of writing matters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .comparison import Comparison, Record, compare
+from .dtypes import Array, decode, item_bytes
+from .tolerances import ComparisonConfig
+
+#: Where an event belongs: region name, its turn, call (-1 for the end of the run), phase, path.
+Key = tuple[str, int, int, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One recorded value with its place.
+
+    ``changed`` tells of an input that was written whether its values are known to differ.
+    """
+
+    key: Key
+    record: Record
+    reference: Array | None = field(default=None, repr=False)
+    changed: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """All that one run left, in the order in which it was written."""
+
+    entries: dict[Key, Entry] = field(default_factory=dict)
+    random_state: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> dict[tuple[str, int], list[int]]:
+        """The calls of each region."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for name, turn, call, _, _ in self.entries:
+            if call >= 0:
+                calls = found.setdefault((name, turn), [])
+                if call not in calls:
+                    calls.append(call)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One place where two runs part. A ``note`` is worth telling and no failure."""
+
+    region: str
+    name: str
+    call: int
+    phase: str
+    path: str
+    comparison: Comparison
+    note: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, str, str]:
+        return (self.region, self.call, self.phase, self.path)
+
+    @property
+    def line(self) -> str:
+        """One line for tables."""
+        call = f" call {self.call}" if self.call >= 0 else ""
+        return (
+            f"{self.name}{call} {self.phase} {self.path}: {self.comparison.detail or self.comparison.reason}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "comparison": self.comparison.to_json()}
+
+
+def load(folder: str | Path) -> Recording:
+    """Read ``records.jsonl`` and ``tensors.bin``; a line that a crash cut short ends the reading."""
+    folder = Path(folder)
+    try:
+        text = (folder / "records.jsonl").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return Recording()
+    try:
+        data = (folder / "tensors.bin").read_bytes()
+    except FileNotFoundError:
+        data = b""
+    entries: dict[Key, Entry] = {}
+    notes: list[str] = []
+    random_state: dict[str, str] = {}
+    turns = _Turns()
+    for event in _events(text):
+        kind = event.get("event")
+        if kind == "note":
+            notes.append(str(event.get("note", "")))
+        elif kind == "rng":
+            random_state = dict(event.get("parts") or {"torch": event.get("sha256", "")})
+        elif kind in ("call", "end"):
+            entry = _entry(event, data, turns)
+            entries.setdefault(entry.key, entry)
+    return Recording(entries=entries, random_state=random_state, notes=tuple(notes))
+
+
+def diff(got: Recording, want: Recording, config: ComparisonConfig | None = None) -> list[Difference]:
+    """Where a run differs from the uncompiled one, which carries the references.
+
+    In the order in which the uncompiled run wrote its values, so that the first difference is the earliest;
+    notes come last. Calls that one run lacks are one difference for each region, a call that raised in one
+    run only is one difference.
+    """
+    config = config or ComparisonConfig()
+    found: list[Difference] = []
+    ours, theirs = got.calls, want.calls
+    told: set[tuple[str, int, int]] = set()
+    for key in [*want.entries, *(key for key in got.entries if key not in want.entries)]:
+        name, turn, call, _, _ = key
+        one, two = ours.get((name, turn), []), theirs.get((name, turn), [])
+        place = (name, turn, call)
+        if place in told:
+            continue
+        if call >= 0 and (call not in one or call not in two):
+            lacking = sorted(set(one) ^ set(two))
+            told.update((name, turn, other) for other in lacking)
+            found.append(_missing_calls(key, lacking, got_lacks=call not in one))
+            continue
+        raised = _raised(got, want, place) if call >= 0 else None
+        if raised is not None:
+            told.add(place)
+            found.append(raised)
+            continue
+        difference = _difference(key, got.entries.get(key), want.entries.get(key), config)
+        if difference is not None:
+            found.append(difference)
+    found.sort(key=lambda difference: difference.note)
+    return [*found, *_random_state(got, want)]
+
+
+def failures(differences: list[Difference]) -> list[Difference]:
+    """The differences that count."""
+    return [d for d in differences if not d.note]
+
+
+def same_difference(one: list[Difference], two: list[Difference]) -> bool:
+    """Whether two runs differ from eager in the same places and in the same way.
+
+    The first place must be the same, with the same reason and an error of the same order (a factor of 100
+    either way); of all places at least half must be shared: what follows from one wrong value varies.
+    """
+    a, b = failures(one), failures(two)
+    if not a or not b:
+        return not a and not b
+    if a[0].place != b[0].place or not _alike(a[0].comparison, b[0].comparison):
+        return False
+    left = {d.place: d.comparison for d in a}
+    right = {d.place: d.comparison for d in b}
+    shared = [p for p in left if p in right and left[p].reason == right[p].reason]
+    return 2 * len(shared) >= len(left | right)
+
+
+def _alike(a: Comparison, b: Comparison) -> bool:
+    if a.reason != b.reason:
+        return False
+    one, two = a.max_abs_error, b.max_abs_error
+    if one is None or two is None or one == two:
+        return (one is None) == (two is None)
+    if not (math.isfinite(one) and math.isfinite(two)):
+        return not (math.isfinite(one) or math.isfinite(two))
+    return max(one, two) <= 100 * min(one, two)
+
+
+class _Turns:
+    """Numbers the regions of one name in the order of their first events."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[Any]] = {}
+
+    def of(self, name: str, region: Any) -> int:
+        regions = self._seen.setdefault(name, [])
+        if region not in regions:
+            regions.append(region)
+        return regions.index(region)
+
+
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(event, dict):
+            yield event
+
+
+def _entry(event: dict[str, Any], data: bytes, turns: _Turns) -> Entry:
+    name, phase = str(event.get("name", "")), str(event.get("phase", ""))
+    path = str(event.get("path", ""))
+    if event["event"] == "call":
+        turn, call = turns.of(name, event.get("region")), int(event.get("call", 0))
+    elif phase == "leaf_grad":
+        turn, call = turns.of(name, event.get("region")), -1
+        path = f"call {event.get('call', 0)} {path}"
+    else:
+        turn, call = turns.of(f"module {name}", event.get("module")), -1
+    record, reference = _record(event, data)
+    return Entry(
+        key=(name, turn, call, phase, path), record=record, reference=reference, changed=event.get("changed")
+    )
+
+
+def _record(event: dict[str, Any], data: bytes) -> tuple[Record, Array | None]:
+    shape = tuple(event.get("shape") or ())
+    dtype = str(event.get("dtype", ""))
+    sample = event.get("sample") or {}
+    whole = "offset" in event
+    offset = event.get("offset") if whole else sample.get("offset")
+    size = event.get("nbytes") if whole else sample.get("nbytes")
+    values = None
+    if offset is not None and size is not None and offset + size <= len(data):
+        count = size // (item_bytes(dtype) or 1)
+        values = decode(data[offset : offset + size], dtype, shape if whole else (count,))
+    record = Record(
+        kind=str(event.get("kind", "object")),
+        type=str(event.get("type", "")),
+        dtype=dtype,
+        shape=shape,
+        stride=tuple(event.get("stride") or ()),
+        sha256=str(event.get("sha256", "")),
+        stats=event.get("stats") or {},
+        value=event.get("value"),
+        data=values,
+        bases=tuple(event.get("bases") or ()),
+        sample_step=None if whole or not sample else int(sample["step"]),
+        note=str(event.get("note", "")),
+    )
+    ref = event.get("ref")
+    if not ref or values is None or ref["offset"] + ref["length"] > len(data):
+        return record, None
+    raw = data[ref["offset"] : ref["offset"] + ref["length"]]
+    return record, decode(raw, ref.get("dtype", "float64"), values.shape)
+
+
+def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:
+    name, turn, call, phase, path = key
+    return Difference(
+        region=f"{name}#{turn}",
+        name=name,
+        call=call,
+        phase=phase,
+        path=path,
+        comparison=comparison,
+        note=note,
+    )
+
+
+def _difference(
+    key: Key, got: Entry | None, want: Entry | None, config: ComparisonConfig
+) -> Difference | None:
+    """What there is to say of one place."""
+    if got is not None and want is not None:
+        if key[3] == "raised":
+            return None  # the same failure; messages may be worded otherwise
+        result = compare(got.record, want.record, want.reference, config)
+        return _place(key, result, note=result.same) if result.stride_differs or not result.same else None
+    present = got or want
+    if present is None or (key[3] == "mutated_input" and present.changed is False):
+        return None  # written with the values that it had before
+    reason = "missing" if got is None else "extra"
+    # At the end of a run it says only that one run kept an object alive longer than the other.
+    end = key[2] < 0
+    detail = f"{reason} in the compiled run"
+    return _place(key, Comparison(same=end, reason=reason, detail=detail), note=end)
+
+
+def _missing_calls(key: Key, calls: list[int], got_lacks: bool) -> Difference:
+    reason = "missing" if got_lacks else "extra"
+    count = f"{len(calls)} call{'s' if len(calls) > 1 else ''}"
+    detail = f"{count} {reason} in the compiled run, from call {calls[0]} on"
+    return _place(
+        (key[0], key[1], calls[0], "call", ""), Comparison(same=False, reason=reason, detail=detail)
+    )
+
+
+def _raised(got: Recording, want: Recording, place: tuple[str, int, int]) -> Difference | None:
+    """A call that raised in one run only, or another type of exception in each."""
+    key = (*place, "raised", "raised")
+    one, two = got.entries.get(key), want.entries.get(key)
+    if one is None and two is None:
+        return None
+    if one is not None and two is not None and _same_exception(one.record, two.record):
+        return None
+    detail = f"{_deed(one)} instead of {_deed(two)}"[:300]
+    return _place(key, Comparison(same=False, reason="raised", detail=detail))
+
+
+def _same_exception(got: Record, want: Record) -> bool:
+    """Whether a handler of eager's exception would have caught the compiled one as the same failure.
+
+    Dynamo raises what an operator raised as its own TorchRuntimeError; other exceptions of the compiler may
+    derive from the same type and are failures of their own.
+    """
+    if got.type == want.type:
+        return True
+    compilers = got.type.startswith(("torch._dynamo", "torch._inductor", "torch._functorch"))
+    wrapped = got.type.endswith(".TorchRuntimeError")
+    return want.type in got.bases and (wrapped or not compilers)
+
+
+def _deed(entry: Entry | None) -> str:
+    return "returned" if entry is None else f"raised {entry.record.type}: {entry.record.value}"[:140]
+
+
+def _random_state(got: Recording, want: Recording) -> list[Difference]:
+    """A note when the generators ended elsewhere."""
+    one, two = got.random_state, want.random_state
+    changed = [name for name in sorted({*one, *two}) if one.get(name) != two.get(name)]
+    if not (changed and one and two):
+        return []
+    detail = f"the random state at the end differs: {', '.join(changed)}"
+    return [_place(("", 0, -1, "rng", ""), Comparison(same=True, detail=detail), note=True)]

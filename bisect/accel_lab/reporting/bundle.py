@@ -1,0 +1,253 @@
+"""bundle.zip: all that a maintainer needs to see the failure and run it again, the same bytes each time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accel_lab import __version__
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.verdict import Verdict
+
+from . import run_files, words
+from .expected import expectation, message_rules
+from .html import render_html
+from .issue import issue_markdown
+from .plan import Dropped, Entry, Packed, choose
+from .redact import Redactor
+from .schema import json_text, plain
+from .sources import repro_sources, rerun_files
+
+SCHEMA = "accel-lab/bundle/1"
+#: What GitHub takes as an attachment, a little less.
+LIMIT_BYTES = 25_000_000
+MANIFEST = "MANIFEST.json"
+
+_LOG_LIMIT = 400_000
+_ARTIFACT_LIMIT = 4_000_000
+#: The earliest moment that a zip can name: a bundle carries no clock.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+# Ranks: what is dropped first has the highest.
+_REQUIRED, _REPORT, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG = range(8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleReport:
+    """What was written: the path, the size, the files, what was dropped, and how much was redacted."""
+
+    path: Path
+    size: int
+    sha256: str
+    files: tuple[str, ...]
+    dropped: tuple[Dropped, ...]
+    redactions: int
+    warnings: tuple[str, ...]
+
+
+def write_bundle(
+    findings: Findings,
+    run_dir: Path,
+    path: Path,
+    *,
+    script_text: str | None = None,
+    redactor: Redactor | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> BundleReport:
+    """Writes the bundle, whole or not at all.
+
+    ``script_text`` takes the place of the script on disk, for a run whose script has changed since.
+    """
+    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
+    data, files, dropped = maker.make(limit_bytes)
+    draft = path.with_name(path.name + ".part")
+    draft.write_bytes(data)
+    draft.replace(path)
+    return BundleReport(
+        path=path,
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        files=tuple(files),
+        dropped=tuple(dropped),
+        redactions=sum(row["count"] for row in maker.redactor.ledger()),
+        warnings=tuple(maker.warnings + maker.redactor.warnings),
+    )
+
+
+class _Maker:
+    """Collects, redacts, chooses and zips."""
+
+    def __init__(
+        self, findings: Findings, run_dir: Path, redactor: Redactor, script_text: str | None
+    ) -> None:
+        self.findings = findings
+        self.run_dir = run_dir
+        self.redactor = redactor
+        self.script_text = script_text
+        self.left_out: list[Dropped] = []
+        self.warnings: list[str] = []
+        self.entries: dict[str, Entry] = {}
+        self.folded: set[str] = {"ledger.json", MANIFEST.casefold()}
+
+    def make(self, limit: int) -> tuple[bytes, list[str], list[Dropped]]:
+        """The zip's bytes, the names in it, and what is not in it."""
+        self._collect()
+        ledger = Entry(name="LEDGER.json", data=json_text({"replaced": self.redactor.ledger()}).encode())
+        entries = [*self.entries.values(), ledger]
+        # The manifest names every file, kept or not: room for a row each is set aside.
+        rows = len(entries) + len(self.left_out)
+        names = sum(len(e.name.encode()) for e in entries) + sum(len(d.name) for d in self.left_out)
+        reserve = 2_000 + 260 * rows + 2 * names
+        kept, dropped = choose(entries, limit - reserve)
+        dropped = sorted([*self.left_out, *dropped], key=lambda d: d.name)
+        manifest = self._manifest(kept, dropped)
+        files = [*kept, Packed(entry=manifest, size=0, stored=False)]
+        return _zip(files), sorted(p.entry.name for p in files), dropped
+
+    def _collect(self) -> None:
+        """Every file that the bundle could have, redacted."""
+        found = self.findings
+        sources = repro_sources(found, self.run_dir, self.script_text)
+        self.left_out += sources.left_out
+        self.warnings += sources.warnings
+        for text in sources.files.values():
+            self.redactor.learn(text)
+        self.redactor.learn(json.dumps(plain(found.to_json()), ensure_ascii=False))
+        for name, text in sources.files.items():
+            self._add(name, self.redactor.any(text, name))
+        expected = self.redactor.value(expectation(found), "expected.json")
+        self._add("expected.json", json_text({**expected, **message_rules()}))
+        for entry in rerun_files():
+            self.entries[entry.name] = entry
+            self.folded.add(entry.name)
+        self._add("report.json", json_text(self.redactor.value(_portable(found), "report.json")))
+        self._add(
+            "environment.json", json_text(self.redactor.value(plain(found.environment), "environment.json"))
+        )
+        issue = issue_markdown(found, self.run_dir, redact=self._redact_issue, bundle="bundle.zip")
+        self._add("ISSUE.md", issue)
+        html = render_html(found, self.run_dir, redact=self._redact_html)
+        self._add("report.html", html, rank=_REPORT)
+        self._steps()
+
+    def _redact_issue(self, text: str, file: str) -> str:
+        return (
+            self.redactor.python(text, "ISSUE.md")
+            if file.endswith(".py")
+            else self.redactor.text(text, "ISSUE.md")
+        )
+
+    def _redact_html(self, text: str, file: str) -> str:
+        if file.endswith(".py"):
+            return self.redactor.python(text, "report.html")
+        return self.redactor.text(text, "report.html")
+
+    def _steps(self) -> None:
+        """The artifacts and logs of every step, in folders by rung."""
+        bad, good = words.first_bad(self.findings), words.last_good(self.findings)
+        taken: dict[str, int] = {}
+        rows = [("baseline", step) for step in self.findings.baseline]
+        rows += [(step.rung.value, step) for step in self.findings.ladder]
+        rows += [(f"switch-{step.switch}", step) for step in self.findings.ablation]
+        for name, step in rows:
+            base = "artifacts/" + _file_name(self.redactor.text(name, "MANIFEST.json"))
+            taken[base] = taken.get(base, 0) + 1
+            folder = base if taken[base] == 1 else f"{base}-{taken[base]}"
+            self._step(folder, step, near=step is bad or step is good)
+
+    def _step(self, folder: str, step: Step, *, near: bool) -> None:
+        rank = _CULPRIT if near else _SWITCH if step.switch else _FAILING
+        if rank == _FAILING and step.verdict is Verdict.GOOD:
+            rank = _PASSING
+        for artifact in run_files.artifacts_of(step, self.run_dir):
+            label = self.redactor.text(artifact.name, "MANIFEST.json")
+            name = folder + "/" + "/".join(_file_name(part) for part in label.split("/"))
+            text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
+            if "\0" in text.text:
+                reason = "not a text, so nothing private can be taken out of it"
+                self.left_out.append(Dropped(name=name, size=text.size, reason=reason))
+                continue
+            if text.cut:
+                self._was_cut(name, text.size)
+            self._add(name, self.redactor.any(text.text, name), rank=rank)
+        for log in ("stderr.txt", "stdout.txt"):
+            text = run_files.log_of(step, self.run_dir, log, _LOG_LIMIT)
+            if not text.text:
+                continue
+            if text.cut:
+                self._was_cut(f"{folder}/{log}", text.size)
+            shown = run_files.clean(text.text)
+            self._add(
+                f"{folder}/{log}",
+                self.redactor.text(shown, f"{folder}/{log}"),
+                rank=_CULPRIT_LOG if near else _LOG,
+            )
+        outcome = plain({**step.outcome.to_json(), "folder": folder})
+        self._add(
+            f"{folder}/outcome.json",
+            json_text(self.redactor.value(outcome, f"{folder}/outcome.json")),
+            rank=_FAILING,
+        )
+
+    def _was_cut(self, name: str, size: int) -> None:
+        self.left_out.append(Dropped(name=name, size=size, reason="the middle was cut out"))
+
+    def _add(self, name: str, text: str, *, rank: int = _REQUIRED) -> None:
+        data = text.encode("utf-8", "backslashreplace")
+        if name.casefold() in self.folded:
+            reason = "another file has this name, but for upper and lower case"
+            self.left_out.append(Dropped(name=name, size=len(data), reason=reason))
+            return
+        self.folded.add(name.casefold())
+        self.entries[name] = Entry(name=name, data=data, rank=rank)
+
+    def _manifest(self, kept: list[Packed], dropped: list[Dropped]) -> Entry:
+        content = {
+            "schema": SCHEMA,
+            "accel_lab": __version__,
+            "findings": "report.json",
+            "files": [
+                {
+                    "path": p.entry.name,
+                    "size": len(p.entry.data),
+                    "sha256": hashlib.sha256(p.entry.data).hexdigest(),
+                }
+                for p in kept
+            ],
+            "dropped": [{"path": d.name, "size": d.size, "reason": d.reason} for d in dropped],
+        }
+        return Entry(name=MANIFEST, data=json_text(content).encode())
+
+
+def _portable(findings: Findings) -> dict[str, Any]:
+    """The findings as they hold inside the bundle: paths of this run point to the bundle's own files."""
+    data: dict[str, Any] = plain(findings.to_json())
+    data.update(artifacts="artifacts", report="report.html", bundle=None)
+    if isinstance(data["repro"], dict):
+        data["repro"]["script"] = "repro.py"
+    return data
+
+
+def _file_name(text: str) -> str:
+    """A name that every file system takes."""
+    name = re.sub(r"[^A-Za-z0-9._+=-]+", "_", text).strip(".")[:100]
+    return name or "_"
+
+
+def _zip(files: list[Packed]) -> bytes:
+    """The same files give the same bytes: fixed order, times, permissions and compression level."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for packed in sorted(files, key=lambda p: p.entry.name):
+            info = zipfile.ZipInfo(packed.entry.name, _EPOCH)
+            info.create_system = 3
+            info.external_attr = (0o100755 if packed.entry.executable else 0o100644) << 16
+            method = zipfile.ZIP_STORED if packed.stored else zipfile.ZIP_DEFLATED
+            archive.writestr(info, packed.entry.data, compress_type=method, compresslevel=9)
+    return stream.getvalue()

@@ -1,0 +1,350 @@
+"""report.html: one file, no scripts, no outside loads; the verdict first and then the evidence."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from accel_lab import __version__
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.signature import normalise
+
+from . import run_files, words
+from .picture import by_height, draw
+from .run_files import Artifact, clean, cut
+from .schema import plain
+
+#: ``redact(text, file name)``: what takes private parts out before anything is shown.
+Redact = Callable[[str, str], str]
+
+TEXT_LIMIT = 60_000
+TOTAL_LIMIT = 2_000_000
+MAX_FILES = 40
+DIFF_LINES = 4_000
+#: The one fact that may be long: the template gives it more room.
+FAILURE = "Failure"
+
+
+def keep(text: str, _file: str) -> str:
+    """Redacts nothing: for a report that stays on the user's machine."""
+    return text
+
+
+def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
+    """Writes the report, whole or not at all."""
+    text = render_html(findings, run_dir, redact=redact)
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def render_html(findings: Findings, run_dir: Path, *, redact: Redact = keep) -> str:
+    """The report as text."""
+    return _template().render(**_View(findings, run_dir, redact).build())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A text under a heading; ``diff`` texts are coloured line by line."""
+
+    title: str
+    text: str
+    open: bool = False
+    diff: bool = False
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Each line of a diff with the class that colours it."""
+        return [(_line_class(line), line) for line in self.text.splitlines()]
+
+
+class _View:
+    """Collects what the template shows: plain strings, redacted, cleaned and cut."""
+
+    def __init__(self, findings: Findings, run_dir: Path, redact: Redact) -> None:
+        self.findings = findings
+        self.run_dir = run_dir
+        self._redact = redact
+        self._left = TOTAL_LIMIT
+
+    def say(self, text: Any, file: str = "report.html", limit: int = TEXT_LIMIT) -> str:
+        """A string that may be shown."""
+        return cut(clean(self._redact(str(text), file)), limit)
+
+    def block(self, title: str, text: str, *, file: str = "report.html", open: bool = False) -> Shown | None:
+        """A longer text, within what is left of the page's budget; None when there is nothing to show."""
+        if not text.strip():
+            return None
+        shown = self.say(text, file, min(TEXT_LIMIT, max(self._left, 400)))
+        self._left -= len(shown)
+        return Shown(title=self.say(title), text=shown.rstrip("\n"), open=open)
+
+    def build(self) -> dict[str, Any]:
+        """Everything that the template names."""
+        found, good, bad = self.findings, words.last_good(self.findings), words.first_bad(self.findings)
+        style = _style()
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        return {
+            "style": style,
+            "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+            "form-action 'none'",
+            "name": self.say(found.program.name),
+            "verdict": words.VERDICTS.get(found.verdict, "CANNOT TELL"),
+            "mark": {"fails": words.BAD, "passes": words.GOOD}.get(found.verdict, words.SKIP),
+            "summary": self.say(found.summary) or "No summary was written.",
+            "facts": self._facts(),
+            "wide": FAILURE,
+            "next_steps": [self.say(line) for line in found.next_steps],
+            "warnings": [self.say(line) for line in found.warnings],
+            "picture": draw(found),
+            "ladder": [self._row(step) for step in by_height(found)],
+            "ablation": [self._row(step) for step in found.ablation],
+            "culprits": [self._culprit(number) for number in range(len(found.culprits))],
+            "witness": self._pairs(found.witness),
+            "versions": self._versions(),
+            "repro": self._pairs({k: v for k, v in (found.repro or {}).items() if v is not None}),
+            "error": self._error(bad),
+            "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
+            "pair": (good.rung.value, bad.rung.value) if good and bad else None,
+            "code": self._code(bad or (found.ladder[-1] if found.ladder else None)),
+            "environment": self._pairs(found.environment),
+            "again": self._again(good, bad),
+            "version": __version__,
+            "schema": found.to_json()["schema"],
+        }
+
+    def _facts(self) -> list[tuple[str, str]]:
+        found, first = self.findings, self.findings.baseline[0].outcome if self.findings.baseline else None
+        facts: list[tuple[str, str]] = []
+        if found.culprit is not None:
+            data = found.culprit.to_json()
+            facts.append(("Stage", words.STAGES[found.culprit.stage]))
+            facts.append(("Where", f"{data['side'].replace('_', ' ')}, {data['level']} level"))
+            if found.culprit.component is not None:
+                facts.append(("Component", f"{found.culprit.component.kind} {found.culprit.component.name}"))
+            facts.append(("Confidence", self._confidence(data["confidence"])))
+        if found.signature is not None:
+            facts.append((FAILURE, found.signature.line))
+        if found.failure_rate is not None and found.failure_rate < 1:
+            facts.append(("Fails in", f"{found.failure_rate:.0%} of its runs"))
+        if first is not None and first.torch:
+            facts.append(("Torch", first.torch))
+        if first is not None and first.python:
+            facts.append(("Python", first.python))
+        facts.append(("Probes", f"{sum(found.probes.values())} in {found.seconds_total:.1f} s"))
+        return [(name, self.say(text, limit=400)) for name, text in facts]
+
+    def _confidence(self, word: str) -> str:
+        number = self.findings.confidence
+        return f"{word}, {number:.1%}" if number is not None else word
+
+    def _row(self, step: Step) -> dict[str, Any]:
+        said = words.mark_of(step)
+        remarks = [words.failure_of(step), step.note]
+        if step.max_abs_error:
+            remarks.insert(1, f"largest absolute error {step.max_abs_error:.3g}")
+        return {
+            "mark": said,
+            "said": words.said_of(step),
+            "rung": step.rung.value,
+            "runs": words.RUNS.get(step.rung, ""),
+            "torch": words.torch_backend(step.rung),
+            "switch": self.say(step.switch, limit=200),
+            "label": self.say(step.label, limit=200),
+            "seconds": f"{step.outcome.seconds:.1f}",
+            "remark": self.say("; ".join(part for part in remarks if part), limit=600),
+        }
+
+    def _culprit(self, index: int) -> dict[str, Any]:
+        culprit = self.findings.culprits[index]
+        part = culprit.component
+        return {
+            "stage": words.STAGES[culprit.stage],
+            "confidence": culprit.confidence.value,
+            "component": self.say(f"{part.kind} {part.name}", limit=400) if part else "",
+            "detail": self.say(part.detail) if part else "",
+            "evidence": [self.say(line) for line in culprit.evidence],
+        }
+
+    def _pairs(self, data: dict[str, Any] | None) -> list[tuple[str, str]]:
+        """A dictionary as rows; a nested one becomes ``outer.inner``, a list its items by line."""
+        rows: list[tuple[str, str]] = []
+        for key, value in (data or {}).items():
+            if isinstance(value, dict):
+                rows += [(f"{self.say(key)}.{inner}", text) for inner, text in self._pairs(value)]
+            elif isinstance(value, (list, tuple)):
+                rows.append((self.say(key), self._valued(key, "\n".join(_as_text(item) for item in value))))
+            else:
+                rows.append((self.say(key), self._valued(key, _as_text(value))))
+        return rows
+
+    def _valued(self, key: str, text: str) -> str:
+        """A value redacted with its key before it: the key tells a version from an address."""
+        head = self.say(f"{key}: ")
+        shown = self.say(f"{key}: {text}", limit=8000)
+        return shown[len(head) :] if shown.startswith(head) else self.say(text, limit=8000)
+
+    def _versions(self) -> dict[str, Any] | None:
+        versions = self.findings.versions
+        if not versions:
+            return None
+        marks = {mark.name: mark for mark in (words.GOOD, words.BAD, words.DIFFERENT, words.SKIP)}
+        tested = [
+            (self.say(row.get("torch", "")), marks.get(str(row.get("verdict", "")), words.SKIP))
+            for row in versions.get("tested", ())
+        ]
+        rest = {k: v for k, v in versions.items() if k not in ("tested", "flips") and v not in (None, [], "")}
+        flips = [
+            self.say(f"{flip.get('kind', '')}: after {flip.get('after', '?')}, at {flip.get('at', '?')}")
+            for flip in versions.get("flips", ())
+        ]
+        return {"tested": tested, "flips": flips, "rest": self._pairs(rest)}
+
+    def _error(self, bad: Step | None) -> dict[str, Any] | None:
+        step = bad or next((s for s in self.findings.baseline if s.outcome.failed), None)
+        signature = self.findings.signature or (step.signature if step else None)
+        if step is None and signature is None:
+            return None
+        trace = ""
+        if step is not None:
+            trace = step.outcome.raised.text if step.outcome.raised else ""
+            trace = trace or run_files.log_of(step, self.run_dir, "stderr.txt", TEXT_LIMIT).text
+        return {
+            "signature": self._pairs(signature.to_json()) if signature else [],
+            "trace": self.block("What was printed", trace, open=True),
+        }
+
+    def _error_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
+        """What the two rungs printed, line against line, numbers and paths taken out."""
+        if good is None or bad is None:
+            return None
+        one, two = (self._printed(step) for step in (good, bad))
+        return self._diff(
+            f"What was printed: {good.rung} (passes) against {bad.rung} (fails)",
+            (one, str(good.rung)),
+            (two, str(bad.rung)),
+        )
+
+    def _printed(self, step: Step) -> list[str]:
+        texts = [
+            run_files.log_of(step, self.run_dir, name, TEXT_LIMIT).text
+            for name in ("stdout.txt", "stderr.txt")
+        ]
+        if not any(texts) and step.outcome.raised is not None:
+            texts = [step.outcome.raised.text]
+        return [normalise(line) for line in self.say("\n".join(texts)).splitlines() if line.strip()]
+
+    def _graph_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
+        """The last graph of the good rung against the last graph of the bad one."""
+        if good is None or bad is None:
+            return None
+        one, two = _graph_pair(
+            run_files.artifacts_of(good, self.run_dir), run_files.artifacts_of(bad, self.run_dir)
+        )
+        if one is None or two is None:
+            return None
+        texts = [
+            self.say(run_files.read_text(a.path, TEXT_LIMIT).text, a.name).splitlines() for a in (one, two)
+        ]
+        return self._diff(
+            f"The graph: {good.rung} (passes) against {bad.rung} (fails)",
+            (texts[0], f"{good.rung}/{one.name}"),
+            (texts[1], f"{bad.rung}/{two.name}"),
+        )
+
+    def _diff(self, title: str, left: tuple[list[str], str], right: tuple[list[str], str]) -> Shown | None:
+        """A unified diff; a note where both are equal, nothing where both are empty."""
+        if not left[0] and not right[0]:
+            return None
+        one, two = left[0][:DIFF_LINES], right[0][:DIFF_LINES]
+        lines = list(difflib.unified_diff(one, two, left[1], right[1], n=4, lineterm=""))
+        text = "\n".join(lines) or f"no difference between {left[1]} and {right[1]}"
+        shown = cut(text, min(TEXT_LIMIT, max(self._left, 400)))
+        self._left -= len(shown)
+        return Shown(title=title, text=shown, open=len(lines) < 60, diff=True)
+
+    def _code(self, step: Step | None) -> dict[str, Any]:
+        """The graphs and the generated code of one rung, generated code first."""
+        if step is None:
+            return {"rung": "", "files": [], "more": 0}
+        found = sorted(run_files.artifacts_of(step, self.run_dir), key=lambda a: (a.is_graph, a.name))
+        files = []
+        for artifact in found[:MAX_FILES]:
+            if self._left <= 0:
+                break
+            text = run_files.read_text(artifact.path, 4 * TEXT_LIMIT).text
+            files.append(self.block(f"{artifact.name} ({_size(artifact.size)})", text, file=artifact.name))
+        shown = [file for file in files if file is not None]
+        return {"rung": step.rung.value, "files": shown, "more": len(found) - len(files)}
+
+    def _again(self, good: Step | None, bad: Step | None) -> list[tuple[str, str]]:
+        program = self.findings.program
+        target = program.path if program.path is not None else f"-m {program.module}"
+        call = " ".join([target, *program.args])
+        rows = [("The plain run", f"python {call}"), ("The whole bisection", f"accel-lab bisect {call}")]
+        if program.path is not None:
+            extra = f' ARGS="{" ".join(program.args)}"' if program.args else ""
+            rows.append(("The same by make", f"make bisect SCRIPT={program.path}{extra}"))
+        for step, word in ((good, "passes"), (bad, "fails")):
+            name = words.TORCH_BACKENDS.get(step.rung) if step is not None else None
+            if name is not None:
+                rows.append((f"By hand, {word}", f'torch.compile(..., backend="{name}")'))
+        return [(name, self.say(text, limit=2000)) for name, text in rows]
+
+
+def _graph_pair(good: list[Artifact], bad: list[Artifact]) -> tuple[Artifact | None, Artifact | None]:
+    """The deepest graph of each; of the bad rung the one that follows, else the same kind."""
+    one, two = _deepest(good), _deepest(bad)
+    if one is not None and two is not None and one.kind != two.kind:
+        return one, two
+    same = [a for a in bad if one is not None and a.name == one.name]
+    return one, same[0] if same else two
+
+
+def _deepest(artifacts: list[Artifact]) -> Artifact | None:
+    for kind in reversed(run_files.GRAPHS):
+        for artifact in artifacts:
+            if artifact.kind == kind:
+                return artifact
+    return next((a for a in artifacts if a.is_graph), None)
+
+
+def _line_class(line: str) -> str:
+    if line.startswith(("+++", "---", "@@")):
+        return "meta"
+    return {"+": "plus", "-": "minus"}.get(line[:1], "same")
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(plain(value), ensure_ascii=False, default=str)
+
+
+def _size(size: int) -> str:
+    return f"{size:,} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"
+
+
+@cache
+def _style() -> str:
+    text = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
+    return "\n" + text
+
+
+@cache
+def _template() -> jinja2.Template:
+    text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(text)

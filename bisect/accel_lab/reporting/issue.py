@@ -1,0 +1,218 @@
+"""ISSUE.md: the findings in the fields of PyTorch's torch.compile bug form, short enough for GitHub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from accel_lab import __version__
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+
+from . import run_files, words
+from .html import Redact, keep
+from .run_files import clean, cut
+from .schema import plain
+
+#: GitHub takes this many characters; it counts some of them twice, and so does ``length``.
+LIMIT = 65_536
+
+_COLUMNS = {
+    Rung.AOT: "AOTAutograd, default partitioner (no backend of torch's)",
+    Rung.META: "aot_eager with every operator checked against its meta kernel",
+    Rung.FX: "inductor up to its last FX graph, run in eager mode",
+    Rung.LOOPS: "inductor up to its loop IR, interpreted",
+    Rung.SCHEDULED: "inductor up to its scheduled loops, interpreted",
+}
+
+
+def length(text: str) -> int:
+    """Characters as a browser counts them: those beyond the basic plane twice."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def issue_markdown(
+    findings: Findings, run_dir: Path, *, redact: Redact = keep, limit: int = LIMIT, bundle: str = ""
+) -> str:
+    """The issue's text. When it is too long the logs are cut first, then the switches, then the script."""
+    parts = _Parts(findings, run_dir, redact, bundle)
+    log_room, script_room, switches = 24_000, 40_000, True
+    while True:
+        text = parts.text(log_room, script_room, switches)
+        if length(text) <= limit:
+            return text
+        if log_room > 500:
+            log_room //= 2
+        elif switches:
+            switches = False
+        elif script_room > 500:
+            script_room //= 2
+        else:
+            return cut(text, limit - 80)[: limit // 2] if length(text) > limit else text
+
+
+class _Parts:
+    """The pieces of the issue, redacted once and cut as told."""
+
+    def __init__(self, findings: Findings, run_dir: Path, redact: Redact, bundle: str) -> None:
+        self.findings = findings
+        self.redact = redact
+        self.bundle = bundle
+        self.bad = words.first_bad(findings)
+        repro = run_files.repro_text(findings, run_dir)
+        self.is_reduced = bool(repro)
+        script = repro or run_files.script_text(findings)
+        self.script = clean(redact(script, "repro.py"))
+        self.log = clean(redact(self._log(run_dir), "ISSUE.md"))
+
+    def text(self, log_room: int, script_room: int, switches: bool) -> str:
+        """The whole issue with this much room for its long parts."""
+        blocks = [
+            "### 🐛 Describe the bug",
+            self._describe(),
+            "#### Ablation",
+            self._ladder_table(),
+        ]
+        if self.findings.ablation:
+            blocks.append(
+                self._switch_table() if switches else "Single switches: see report.html in the bundle."
+            )
+        blocks += ["#### Minimal repro", self._repro(script_room)]
+        blocks += [
+            "### Error logs",
+            fenced(cut(self.log, log_room)) if self.log.strip() else "No error is printed.",
+        ]
+        blocks += ["### Versions", fenced(cut(self._versions(), 6000))]
+        return "\n\n".join(blocks) + "\n"
+
+    def _describe(self) -> str:
+        found = self.findings
+        lines = [self._say(found.summary) or "The cause could not be told."]
+        for culprit in found.culprits:
+            data = culprit.to_json()
+            where = f"{data['side'].replace('_', ' ')}, {data['level']} level"
+            part = culprit.component
+            name = f", {part.kind} {code(self._plain(part.name))}" if part is not None else ""
+            lines.append(f"- **{words.STAGES[culprit.stage]}**{name} ({where}; {culprit.confidence.value})")
+            lines += [f"  - {self._say(line)}" for line in culprit.evidence]
+        if found.failure_rate is not None and found.failure_rate < 1:
+            lines.append(f"- It fails in {found.failure_rate:.0%} of its runs.")
+        if found.witness:
+            said = "; ".join(f"{key}: {run_text(value)}" for key, value in found.witness.items())
+            lines.append(f"- A second witness: {self._say(said)}")
+        lines += [f"- {self._say(line)}" for line in self._since()]
+        attached = f" Everything is in the attached `{self.bundle}`." if self.bundle else ""
+        lines.append(f"\nFound by accel-lab {__version__}.{attached}")
+        return lines[0] + "\n\n" + "\n".join(lines[1:])
+
+    def _since(self) -> list[str]:
+        versions = self.findings.versions or {}
+        return [
+            f"{flip.get('kind', 'changed')} between torch {flip.get('after')} and {flip.get('at')}"
+            for flip in versions.get("flips", ())
+        ]
+
+    def _ladder_table(self) -> str:
+        rows = ["| backend | result | how it failed |", "| --- | --- | --- |"]
+        for step in self.findings.ladder:
+            name = words.TORCH_BACKENDS.get(step.rung)
+            shown = code(name) if name else _COLUMNS.get(step.rung, words.torch_backend(step.rung))
+            rows.append(f"| {shown} | {self._said(step)} | {self._failure(step)} |")
+        return "\n".join(rows) if self.findings.ladder else "No backend was tried."
+
+    def _switch_table(self) -> str:
+        rows = ["| inductor with one switch changed | result | how it failed |", "| --- | --- | --- |"]
+        for step in self.findings.ablation:
+            label = self._cell(f"{step.switch} ({step.label})" if step.label else step.switch)
+            rows.append(f"| {label} | {self._said(step)} | {self._failure(step)} |")
+        return "\n".join(rows)
+
+    def _said(self, step: Step) -> str:
+        mark = words.mark_of(step)
+        said = f"{mark.symbol} {words.said_of(step)}"
+        return f"**{said}**" if step.verdict is Verdict.BAD else said
+
+    def _failure(self, step: Step) -> str:
+        parts = [words.failure_of(step)]
+        if step.max_abs_error:
+            parts.append(f"max abs error {step.max_abs_error:.3g}")
+        parts.append(step.note)
+        return self._cell("; ".join(part for part in parts if part))
+
+    def _repro(self, room: int) -> str:
+        program = self.findings.program
+        if not self.script.strip():
+            return f"Run as `python {self._plain(' '.join([program.name, *program.args]))}`."
+        lead = (
+            "Reduced; it exits non-zero while the bug is there."
+            if self.is_reduced
+            else "The script, not reduced."
+        )
+        return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
+
+    def _log(self, run_dir: Path) -> str:
+        steps = [
+            step for step in (*self.findings.baseline, self.bad) if step is not None and step.outcome.failed
+        ]
+        for step in steps:
+            text = run_files.log_of(step, run_dir, "stderr.txt", 200_000).text
+            if text.strip():
+                return text
+            if step.outcome.raised is not None and step.outcome.raised.text:
+                return step.outcome.raised.text
+        found = self.findings.signature
+        return found.line if found is not None else ""
+
+    def _versions(self) -> str:
+        lines = [f"{key}: {value}" for key, value in _flat(self.findings.environment)]
+        first = self.findings.baseline[0].outcome if self.findings.baseline else None
+        if not lines and first is not None:
+            lines = [f"torch: {first.torch}", f"python: {first.python}"]
+        return self._plain("\n".join(lines)) or "unknown"
+
+    def _plain(self, text: str) -> str:
+        return clean(self.redact(text, "ISSUE.md"))
+
+    def _say(self, text: str) -> str:
+        return prose(cut(self._plain(text), 4000))
+
+    def _cell(self, text: str) -> str:
+        flat = " ".join(self._plain(text).split())
+        return code(flat if len(flat) <= 160 else flat[:157] + "...", cell=True) if flat else ""
+
+
+def prose(text: str) -> str:
+    """Text that GitHub shows as written: no tags, nobody notified, no issue linked."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([@#])(?=\w)", r"\1<!-- -->", text)
+    return re.sub(r"([*_`~\[\]|])", r"\\\1", text)
+
+
+def code(text: str, *, cell: bool = False) -> str:
+    """An inline code span that no backtick inside can close; in a table cell, pipes are escaped."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return fence + pad + (text.replace("|", "\\|") if cell else text) + pad + fence
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that nothing inside the text can close."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def run_text(value: Any) -> str:
+    """A value in a sentence."""
+    return value if isinstance(value, str) else str(plain(value))
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", run_text(value)))
+    return rows

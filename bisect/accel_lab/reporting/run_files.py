@@ -1,0 +1,140 @@
+"""What a finished run left on disk, read with limits: texts are cut, links are not followed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.findings import Findings, Step
+
+#: Characters that a page, a terminal or a diff must not receive raw: controls, lone surrogates, and
+#: the marks that reorder text so that code reads differently from what it is.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+
+#: Artifacts by what they show; graphs come in the order in which the compiler makes them.
+GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
+CODE = ("output_code", "kernel", "loops")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One text file that a probe left."""
+
+    name: str
+    path: Path
+    size: int
+
+    @property
+    def kind(self) -> str:
+        """The name without its number and suffix: ``post_grad_0.py`` is a ``post_grad``."""
+        return re.sub(r"_?\d+$", "", self.name.rsplit("/", 1)[-1].split(".", 1)[0])
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether this is a graph, and not generated code or a log."""
+        return self.kind.startswith(GRAPHS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A text that may have been cut; ``size`` is that of the whole, in bytes."""
+
+    text: str
+    size: int
+    cut: bool = False
+
+
+def clean(text: str) -> str:
+    """The text without terminal escapes; other unsafe characters become visible escapes."""
+    text = _ANSI.sub("", text.replace("\r\n", "\n"))
+    return _UNSAFE.sub(lambda m: f"\\u{ord(m.group()):04x}" if m.group() != "\r" else "\n", text)
+
+
+def cut(text: str, limit: int) -> str:
+    """At most about ``limit`` characters: two thirds from the start, one from the end, and a note between."""
+    if len(text) <= limit:
+        return text
+    head = max(limit * 2 // 3, 1)
+    tail = max(limit - head, 1)
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[... {left_out:,} characters left out ...]\n{text[-tail:]}"
+
+
+def read_text(path: Path, limit: int) -> Text:
+    """The file's text, the middle left out when it is larger than ``limit`` bytes; missing reads as empty."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return Text(text="", size=0)
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            if size <= limit:
+                return Text(text=file.read().decode("utf-8", "replace"), size=size)
+            head = file.read(limit * 2 // 3)
+            file.seek(size - (limit - len(head)))
+            tail = file.read(limit - len(head))
+    except OSError:
+        return Text(text="", size=0)
+    left_out = size - len(head) - len(tail)
+    middle = f"\n[... {left_out:,} bytes left out ...]\n"
+    return Text(
+        text=head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace"), size=size, cut=True
+    )
+
+
+def folder_of(step: Step, run_dir: Path) -> Path | None:
+    """The probe folder of a step, also when the run folder was moved after the run."""
+    if not step.outcome.folder:
+        return None
+    said = Path(step.outcome.folder)
+    for folder in (said, run_dir / "probes" / said.name):
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def artifacts_of(step: Step, run_dir: Path) -> list[Artifact]:
+    """The text files below the step's ``artifacts`` folder, in the order of their names."""
+    folder = folder_of(step, run_dir)
+    if folder is None or not (folder / "artifacts").is_dir():
+        return []
+    root = folder / "artifacts"
+    found = []
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink() and not _below_link(path, root):
+            name = path.relative_to(root).as_posix()
+            found.append(Artifact(name=name, path=path, size=path.stat().st_size))
+    return sorted(found, key=lambda a: a.name)
+
+
+def _below_link(path: Path, root: Path) -> bool:
+    return any(parent.is_symlink() for parent in path.parents if root in parent.parents)
+
+
+def log_of(step: Step, run_dir: Path, name: str, limit: int) -> Text:
+    """``stdout.txt`` or ``stderr.txt`` of a step."""
+    folder = folder_of(step, run_dir)
+    return read_text(folder / name, limit) if folder is not None else Text(text="", size=0)
+
+
+def script_text(findings: Findings, limit: int = 2_000_000) -> str:
+    """The user's script as it lies on disk; empty for a module, or when it is gone."""
+    path = findings.program.path
+    return read_text(Path(path), limit).text if path else ""
+
+
+def repro_text(findings: Findings, run_dir: Path, limit: int = 2_000_000) -> str:
+    """The reduced script, if the run has one that was verified or at least written."""
+    said = (findings.repro or {}).get("script")
+    if not isinstance(said, str) or not said:
+        return ""
+    if "\n" in said:
+        return said
+    for path in (Path(said), run_dir / said, run_dir / Path(said).name):
+        text = read_text(path, limit).text
+        if text:
+            return text
+    return ""

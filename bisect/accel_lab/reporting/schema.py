@@ -1,0 +1,53 @@
+"""report.json: the Findings as strict JSON text, and the JSON Schema that it keeps to."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import resources
+from typing import Any
+
+from accel_lab.core.findings import Findings
+
+
+def load_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of ``Findings.to_json()``."""
+    text = resources.files(__package__).joinpath("findings.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: infinities and NaN become strings, other strangers their text."""
+    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+        return value if type(value) in (bool, int, str, type(None)) else _base(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    return str(value)
+
+
+def _base(value: Any) -> Any:
+    """An enum over str or int, down to the plain value that it stands for."""
+    return str(value) if isinstance(value, str) else int(value)
+
+
+def findings_json(findings: Findings) -> dict[str, Any]:
+    """``findings.to_json()`` with nothing in it that strict JSON lacks."""
+    data: dict[str, Any] = plain(findings.to_json())
+    return data
+
+
+def json_text(value: Any) -> str:
+    """The one way in which reports and bundles write JSON: readable, sorted as given, ends in a newline."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def report_json(findings: Findings) -> str:
+    """The text of ``report.json``."""
+    return json_text(findings.to_json())

@@ -1,0 +1,148 @@
+"""Findings as plain text for a terminal: tables and one paragraph. Nothing here prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from accel_lab.core.findings import Culprit, Findings, Step
+
+from . import words
+from .run_files import clean
+
+_CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
+
+
+#: The column that says how a step failed is of no use below this.
+_LEAST_ROOM = 24
+
+
+def paint(text: str, name: str, colour: bool) -> str:
+    """The text in the colour of a mark (or ``bold``), or as it is."""
+    return f"\x1b[{_CODES[name]}m{text}\x1b[0m" if colour and text else text
+
+
+def one_line(text: str, width: int) -> str:
+    """The text on one line of at most ``width`` characters, with no control characters."""
+    flat = " ".join(clean(text).split())
+    return flat if len(flat) <= width else flat[: max(width - 3, 0)] + "..."
+
+
+def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100) -> str:
+    """The ladder, one row a rung, in the order in which the compiler works."""
+    rows = [
+        [
+            _said(step, unicode),
+            step.rung.value,
+            words.TORCH_BACKENDS.get(step.rung, ""),
+            f"{step.outcome.seconds:.1f}",
+            _remark(step),
+        ]
+        for step in findings.ladder
+    ]
+    table = _table(["verdict", "rung", "torch's backend", "seconds", "how it failed"], rows, width)
+    return _painted(table, findings.ladder, unicode) if colour else table
+
+
+def ablation_table(
+    findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100
+) -> str:
+    """The switches that were changed one at a time, with what each did to the failure."""
+    rows = [
+        [
+            _said(step, unicode),
+            one_line(step.switch, 40),
+            one_line(step.label, 40),
+            f"{step.outcome.seconds:.1f}",
+            _remark(step),
+        ]
+        for step in findings.ablation
+    ]
+    table = _table(["verdict", "switch", "what it does", "seconds", "how it failed"], rows, width)
+    return _painted(table, findings.ablation, unicode) if colour else table
+
+
+def culprit_line(culprit: Culprit) -> str:
+    """A culprit in one line: stage, component, side, level, confidence."""
+    data = culprit.to_json()
+    name = words.STAGES[culprit.stage]
+    if culprit.component is not None:
+        name += f", {culprit.component.kind} {culprit.component.name}"
+    side = data["side"].replace("_", " ")
+    return f"{name} ({side}, {data['level']} level; {data['confidence']})"
+
+
+def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
+    """The answer in plain words: the verdict, the summary, the culprits, the warnings and what to do next."""
+    mark = {"fails": "bad", "passes": "good"}.get(findings.verdict, "skip")
+    head = paint(words.VERDICTS.get(findings.verdict, "CANNOT TELL"), mark, colour)
+    blocks = [f"{head}  {one_line(findings.program.name, width)}"]
+    if findings.summary:
+        blocks.append(_wrap(findings.summary, width))
+    if len(findings.culprits) > 1:
+        blocks.append(
+            "\n".join(
+                _wrap(f"fault {number}: {culprit_line(culprit)}", width, hang="  ")
+                for number, culprit in enumerate(findings.culprits, 1)
+            )
+        )
+    if findings.warnings:
+        blocks.append("\n".join(_wrap(f"note: {line}", width, hang="  ") for line in findings.warnings))
+    if findings.next_steps:
+        steps = "\n".join(_wrap(f"- {line}", width, hang="  ") for line in findings.next_steps)
+        blocks.append(paint("What to do next", "bold", colour) + "\n" + steps)
+    return "\n\n".join(blocks)
+
+
+def _said(step: Step, unicode: bool) -> str:
+    mark = words.mark_of(step)
+    return f"{mark.symbol if unicode else mark.ascii} {words.said_of(step)}"
+
+
+def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
+    """Colour goes on after the columns were laid out, so that escapes never count as width."""
+    lines = table.splitlines()
+    for row, step in enumerate(steps, 2):
+        said = _said(step, unicode)
+        lines[row] = paint(said, words.mark_of(step).name, True) + lines[row][len(said) :]
+    return "\n".join(lines)
+
+
+def _remark(step: Step) -> str:
+    parts = [words.failure_of(step)]
+    if step.max_abs_error:
+        parts.append(f"max abs error {step.max_abs_error:.3g}")
+    parts.append(step.note)
+    return "; ".join(part for part in parts if part)
+
+
+def _table(headers: Sequence[str], rows: list[list[str]], width: int) -> str:
+    """The last column gets what the others leave of the width; a third one goes where that is too little."""
+    if not rows:
+        return ""
+    room = width - _width(headers[:-1], [row[:-1] for row in rows]) - 2
+    if room < _LEAST_ROOM:
+        rows, headers = [row[:2] + row[3:] for row in rows], [*headers[:2], *headers[3:]]
+        room = width - _width(headers[:-1], [row[:-1] for row in rows]) - 2
+    rows = [[*row[:-1], one_line(row[-1], max(room, _LEAST_ROOM))] for row in rows]
+    if not any(row[-1] for row in rows):
+        rows, headers = [row[:-1] for row in rows], headers[:-1]
+    return "\n".join(line.rstrip() for line in _lines(headers, rows))
+
+
+def _width(headers: Sequence[str], rows: list[list[str]]) -> int:
+    return max(len(line) for line in _lines(headers, rows))
+
+
+def _lines(headers: Sequence[str], rows: list[list[str]]) -> list[str]:
+    return tabulate(rows, headers=list(headers), tablefmt="simple", disable_numparse=True).splitlines()
+
+
+def _wrap(text: str, width: int, hang: str = "") -> str:
+    lines = clean(text).splitlines() or [""]
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+        for line in lines
+    )

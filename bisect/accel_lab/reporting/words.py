@@ -1,0 +1,140 @@
+"""How rungs, verdicts and stages are called in words that a reader outside the project understands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.outcome import Status
+from accel_lab.core.stages import LADDER, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A verdict for the eye: ``name`` is a CSS class, ``symbol`` and ``words`` work without colour."""
+
+    name: str
+    symbol: str
+    ascii: str
+    words: str
+
+
+GOOD = Mark(name="good", symbol="✓", ascii="+", words="passes")
+BAD = Mark(name="bad", symbol="✗", ascii="x", words="fails")
+DIFFERENT = Mark(name="different", symbol="≠", ascii="!", words="fails differently")
+SKIP = Mark(name="skip", symbol="?", ascii="?", words="cannot tell")
+NOT_APPLICABLE = Mark(name="na", symbol="·", ascii="-", words="not applicable")
+
+_MARKS = {
+    Verdict.GOOD: GOOD,
+    Verdict.BAD: BAD,
+    Verdict.DIFFERENT: DIFFERENT,
+    Verdict.SKIP: SKIP,
+}
+
+#: What each rung runs, in half a sentence.
+RUNS: dict[Rung, str] = {
+    Rung.UNCOMPILED: "the script without torch.compile",
+    Rung.DYNAMO: "graph captured by Dynamo, run as captured",
+    Rung.AOT: "AOTAutograd, default partition, no decompositions",
+    Rung.META: "each operator checked against its meta kernel",
+    Rung.PARTITION: "the min-cut partitioner",
+    Rung.DECOMP: "Inductor's decompositions",
+    Rung.FX: "all FX passes of Inductor, final graph run in eager mode",
+    Rung.LOOPS: "the lowered loops, run by an interpreter",
+    Rung.SCHEDULED: "the scheduled and fused loops, run by an interpreter",
+    Rung.KERNEL: "lowering, scheduling, generated kernels",
+}
+
+#: The backend of torch that stops at the same place, as its issue template asks for. Rungs that no
+#: backend of torch's own offers are missing here.
+TORCH_BACKENDS: dict[Rung, str] = {
+    Rung.DYNAMO: "eager",
+    Rung.PARTITION: "aot_eager",
+    Rung.DECOMP: "aot_eager_decomp_partition",
+    Rung.KERNEL: "inductor",
+}
+
+STAGES: dict[Stage, str] = {
+    Stage.EAGER: "eager mode",
+    Stage.DYNAMO: "Dynamo (graph capture)",
+    Stage.AOT_AUTOGRAD: "AOTAutograd",
+    Stage.META_KERNEL: "a meta (fake) kernel",
+    Stage.PARTITIONER: "the partitioner",
+    Stage.DECOMPOSITION: "a decomposition",
+    Stage.FX_PASSES: "Inductor's FX passes",
+    Stage.KERNEL: "Inductor's kernel stage",
+    Stage.LOWERING: "Inductor's lowering",
+    Stage.SCHEDULER: "Inductor's scheduler",
+    Stage.CODEGEN: "Inductor's code generation",
+    Stage.RUNTIME: "the runtime of the generated kernels",
+    Stage.MOCK_FRONT_END: "the mock accelerator's front end",
+    Stage.MOCK_BACK_END: "the mock accelerator's back end",
+    Stage.ENVIRONMENT: "the environment",
+}
+
+VERDICTS = {"fails": "FAILS", "passes": "PASSES", "inconclusive": "CANNOT TELL"}
+
+
+def mark_of(step: Step) -> Mark:
+    """The mark of a row: its verdict, except where the rung did not apply at all."""
+    if step.outcome.status is Status.NOT_APPLICABLE:
+        return NOT_APPLICABLE
+    return _MARKS[step.verdict]
+
+
+def said_of(step: Step) -> str:
+    """The verdict in words, with the count of failing runs where a step was asked more than once."""
+    words = mark_of(step).words
+    if step.runs > 1:
+        return f"{words} ({step.failures} of {step.runs} runs)"
+    return words
+
+
+def failure_of(step: Step) -> str:
+    """One line that says how a step failed; empty when it did not."""
+    if step.signature is not None:
+        return step.signature.line
+    if step.outcome.raised is not None:
+        raised = step.outcome.raised
+        return f"{raised.type}: {raised.message}" if raised.message else raised.type
+    if step.outcome.status in (Status.OK, Status.NOT_APPLICABLE):
+        return ""
+    if step.outcome.signal is not None:
+        return f"signal {step.outcome.signal}"
+    if step.outcome.status is Status.EXIT:
+        return f"exit code {step.outcome.exit_code}"
+    return str(step.outcome.status)
+
+
+def torch_backend(rung: Rung) -> str:
+    """The rung as a user of torch would ask for it, or empty."""
+    if rung is Rung.UNCOMPILED:
+        return "no torch.compile"
+    name = TORCH_BACKENDS.get(rung)
+    return f'backend="{name}"' if name else ""
+
+
+def first_bad(findings: Findings) -> Step | None:
+    """The lowest step of the ladder that shows the failure."""
+    by_rung = {step.rung: step for step in reversed(findings.ladder)}
+    for rung in LADDER:
+        step = by_rung.get(rung)
+        if step is not None and step.verdict is Verdict.BAD:
+            return step
+    return next((s for s in findings.ladder if s.verdict is Verdict.BAD), None)
+
+
+def last_good(findings: Findings) -> Step | None:
+    """The nearest passing step below the first failing one (the highest passing one if none fails)."""
+    bad = first_bad(findings)
+    by_rung = {step.rung: step for step in reversed(findings.ladder)}
+    found: Step | None = None
+    for rung in LADDER:
+        if bad is not None and rung is bad.rung:
+            break
+        step = by_rung.get(rung)
+        if step is not None and step.verdict is Verdict.GOOD:
+            found = step
+    return found

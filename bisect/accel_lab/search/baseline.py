@@ -1,0 +1,238 @@
+"""Proves the premise: does the script fail, always or now and then, and is it the same failure warm?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Step
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe
+from accel_lab.core.signature import Signature
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+
+from .flaky import Tally
+from .lab import Difference, Lab
+
+
+@dataclass(kw_only=True)
+class Baseline:
+    """What the unchanged script does. ``target`` is the failure that everything is judged against."""
+
+    steps: list[Step] = field(default_factory=list)
+    target: Signature | None = None
+    tally: Tally = field(default_factory=Tally)
+    values: Sequence[Difference] = ()
+    reference: Outcome | None = None
+    uncompiled: Outcome | None = None
+    notes: list[str] = field(default_factory=list)
+    doubtful: str = ""
+
+    @property
+    def flaky(self) -> bool:
+        """Whether some runs failed and others did not."""
+        return 0 < self.tally.failures < self.tally.runs
+
+
+def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
+    """Whether a plain run and an instrumented one show the same failure.
+
+    Of a plain run only the printed traceback is known, so an exit code is compared with an exit code
+    and an exception by its type.
+    """
+    if plain is None or recorded is None:
+        return plain is recorded
+    if plain.kind == recorded.kind:
+        return plain.type == recorded.type or plain.kind not in ("exception",)
+    return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
+
+
+class BaselineSearch:
+    """Runs the script cold, plain and recorded, then warm, and as often as a doubt demands."""
+
+    def __init__(self, lab: Lab, probe: Probe, *, most_runs: int = 12) -> None:
+        self._lab = lab
+        self._probe = probe
+        self._most = most_runs
+
+    def run(self) -> Baseline:
+        """The baseline; ``target`` is None where the script does not fail."""
+        found = Baseline()
+        lab, probe = self._lab, self._probe
+        plain_job = lab.submit(replace(probe, bare=True, cold=True))
+        cold_job = lab.submit(replace(probe, cold=True))
+        lab.warm_up()
+        plain, cold = plain_job.result(), cold_job.result()
+        signatures = [lab.signature(plain), lab.signature(cold)]
+        if plain.status is Status.NOT_APPLICABLE or cold.status is Status.REFUSED:
+            found.doubtful = "; ".join(cold.notes) or "the lab could not prepare the run"
+        found.target = signatures[1] or signatures[0]
+        self._add(found, plain, signatures[0], "plain run")
+        self._add(found, cold, signatures[1], "recorded run")
+        failing = [s for s in signatures if s is not None]
+        if len(failing) == 2 and not same_failure(*signatures):
+            found.notes.append(
+                f"the plain run failed in another way ({signatures[0].line if signatures[0] else ''}) "
+                "than the recorded one"
+            )
+            found.doubtful = "two runs of the unchanged script failed in two different ways"
+        if not failing and not self._silent(found, cold):
+            self._once_more(found)
+        elif len(failing) == 1:
+            self._measure(found)
+        return found
+
+    def warm(self, found: Baseline) -> None:
+        """The gate of the warm server: it is used only if it shows the same failure as the cold run."""
+        lab = self._lab
+        if not lab.is_warm or found.target is None:
+            return
+        outcome, verdict = self._ask_again(found, attempt=0)
+        if verdict is Verdict.BAD or not lab.is_warm:
+            return
+        if not found.flaky:
+            # One disagreement: is the failure flaky, or does warmth hide it? More runs of both kinds tell.
+            again = [self._ask_again(found, attempt=n)[1] for n in (1, 2, 3)]
+            if all(v is not Verdict.BAD for v in again):
+                lab.go_cold()
+                found.notes.append(
+                    "in a warm process the script behaves differently, so every run is made in a fresh one"
+                )
+                warm_runs = [s for s in found.steps if s.outcome.warm]
+                found.steps = [s for s in found.steps if not s.outcome.warm]
+                found.tally = Tally(
+                    runs=found.tally.runs - len(warm_runs),
+                    failures=found.tally.failures - sum(s.failures for s in warm_runs),
+                )
+                return
+        self._measure(found)
+
+    def _ask_again(self, found: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
+        outcome = self._lab.submit(self._probe.again(attempt)).result()
+        verdict = self.verdict(found, outcome)
+        signature = self._lab.signature(outcome)
+        self._add(found, outcome, signature, "warm run" if outcome.warm else "cold run", verdict)
+        return outcome, verdict
+
+    def verdict(self, found: Baseline, outcome: Outcome) -> Verdict:
+        """The verdict of one more run against the target."""
+        assert found.target is not None
+        if self._lab.cannot_tell(outcome):
+            return Verdict.SKIP
+        if found.target.kind == "values":
+            return values_verdict(self._lab, found, outcome)
+        return judge(outcome, found.target, self._lab.signature(outcome))
+
+    def _add(
+        self,
+        found: Baseline,
+        outcome: Outcome,
+        signature: Signature | None,
+        label: str,
+        verdict: Verdict | None = None,
+    ) -> None:
+        if verdict is None:
+            verdict = Verdict.GOOD if signature is None else Verdict.BAD
+        failed = verdict is Verdict.BAD
+        found.steps.append(
+            Step(
+                rung=Rung.KERNEL,
+                label=label,
+                verdict=verdict,
+                outcome=outcome,
+                signature=signature,
+                failures=int(failed),
+            )
+        )
+        if verdict in (Verdict.GOOD, Verdict.BAD):
+            found.tally = found.tally.plus(Tally(runs=1, failures=int(failed)))
+
+    def _once_more(self, found: Baseline) -> None:
+        """Nothing failed in two cold runs. A third one, warm, costs little and may be the failing one."""
+        lab = self._lab
+        for attempt in (1, 2, 3):
+            outcome = lab.submit(self._probe.again(attempt)).result()
+            signature = lab.signature(outcome)
+            if signature is not None:
+                found.target = signature
+                self._add(found, outcome, signature, "warm run" if outcome.warm else "cold run")
+                self._measure(found)
+                return
+            self._add(found, outcome, None, "warm run" if outcome.warm else "cold run")
+
+    def _measure(self, found: Baseline) -> None:
+        """Some runs fail and some do not: ask often enough to know how often."""
+        found.notes.append("the script fails on some runs only")
+        while found.tally.runs < self._most:
+            before = found.tally.runs
+            jobs = [self._lab.submit(self._probe.again(10 + before + n)) for n in range(2)]
+            for job in jobs:
+                outcome = job.result()
+                verdict = self.verdict(found, outcome)
+                label = "warm run" if outcome.warm else "cold run"
+                self._add(found, outcome, self._lab.signature(outcome), label, verdict)
+            if found.tally.runs == before:
+                return
+
+    def _silent(self, found: Baseline, cold: Outcome) -> bool:
+        """The script ends well: do its compiled regions return what they return uncompiled?"""
+        lab, probe = self._lab, self._probe
+        if not cold.facts.get("regions"):
+            return False
+        uncompiled = lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
+        found.uncompiled = uncompiled
+        if lab.signature(uncompiled) is not None:
+            found.notes.append("the script fails when nothing is compiled, and passes when it is")
+            return False
+        if not lab.differences(cold, uncompiled):
+            return False
+        reference = lab.submit(
+            replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))
+        ).result()
+        found.reference = reference if reference.status is Status.OK else None
+        different = lab.differences(cold, uncompiled, found.reference)
+        if not different:
+            return False
+        if self._only_random(found, uncompiled):
+            found.notes.append(
+                "compiled and uncompiled code draw other random numbers by design; with "
+                "torch._inductor.config.fallback_random the results agree"
+            )
+            return False
+        found.values = different
+        found.target = values_signature(different)
+        last = found.steps[-1]
+        found.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=found.target)
+        # A plain run records nothing: it neither supports nor contradicts wrong numbers.
+        found.steps[0] = replace(found.steps[0], note="ends well; wrong numbers are seen by recording only")
+        found.tally = Tally(runs=1, failures=1)
+        return True
+
+    def _only_random(self, found: Baseline, uncompiled: Outcome) -> bool:
+        aligned = self._lab.submit(
+            replace(self._probe, switches=(("inductor", {"fallback_random": True}),))
+        ).result()
+        return aligned.status is Status.OK and not self._lab.differences(aligned, uncompiled, found.reference)
+
+
+def values_signature(different: Sequence[Difference]) -> Signature:
+    """The signature of silently wrong numbers: how they are wrong, and in which regions."""
+    reasons = sorted({d.comparison.reason for d in different})
+    places = sorted({f"{d.name}.{d.phase}" for d in different})
+    return Signature(kind="values", type=" ".join(reasons), message=", ".join(places)[:300])
+
+
+def values_verdict(lab: Lab, found: Baseline, outcome: Outcome) -> Verdict:
+    """The verdict of a run when wrong recorded values are what is looked for."""
+    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        return Verdict.SKIP
+    if lab.signature(outcome) is not None:
+        return Verdict.DIFFERENT
+    if found.uncompiled is None:
+        return Verdict.SKIP
+    different = lab.differences(outcome, found.uncompiled, found.reference)
+    if not different:
+        return Verdict.GOOD
+    return Verdict.BAD if lab.same_differences(different, found.values) else Verdict.DIFFERENT

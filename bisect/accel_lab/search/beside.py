@@ -1,0 +1,107 @@
+"""What lies beside the ladder and makes the first failing rung misname the stage.
+
+Two faults show later than where they are: a wrong meta kernel (only a later stage trusts what it
+says) and a missed guard (only a stage that specialises on the stale graph goes wrong). Each is
+blamed only if correcting just it cures the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from accel_lab.core.findings import Component, Culprit, Step
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from . import frames
+from .climb import Climber, tally_of
+from .flaky import doubt, passes_needed
+from .ladder import Reading
+
+
+@dataclass(kw_only=True)
+class Beside:
+    """The ladder with the checks' rows added, and a culprit if one of them is it."""
+
+    ladder: list[Step]
+    culprit: Culprit | None = None
+    doubt: float = 1.0
+    warnings: list[str] = field(default_factory=list)
+
+
+def look(climber: Climber, ladder: Sequence[Step], reading: Reading, start: Rung) -> Beside:
+    """Check meta kernels always, guards where a stale graph could be the cause."""
+    result = Beside(ladder=list(ladder))
+    if start is Rung.UNCOMPILED:
+        return result
+    _meta(climber, result, start)
+    if result.culprit is None and start is Rung.AOT:
+        _guards(climber, result, start)
+    return result
+
+
+def _meta(climber: Climber, result: Beside, start: Rung) -> None:
+    """Ask the meta rung; where an operator's fake result is wrong, correct it and ask the failing rung again."""
+    # Below AOTAutograd there is no graph to check, so the operators are checked as the script calls them.
+    if start is Rung.DYNAMO:
+        if not _fake_tensors_involved(result.ladder):
+            return
+        check = climber.one(Rung.UNCOMPILED, (("meta_eager", True),), "meta check")
+    else:
+        check = climber.one(Rung.META, (), "meta check")
+        place = next(n for n, s in enumerate(result.ladder) if s.rung is Rung.AOT)
+        result.ladder.insert(place + 1, check)
+    mismatches = check.outcome.facts.get("meta_mismatches") or []
+    if not mismatches:
+        return
+    ops = sorted({str(m["op"]) for m in mismatches})
+    told = "; ".join(f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3])
+    cured = climber.one(start, (("meta_fix", ops),), "meta check")
+    if cured.verdict is not Verdict.GOOD:
+        result.warnings.append(f"meta kernels disagree with the real ones, without being the cause: {told}")
+        return
+    failing = tally_of(s for s in result.ladder if s.verdict is Verdict.BAD)
+    runs = passes_needed(failing, climber.budget)
+    cured = climber.repeat(cured, max(0, runs - cured.runs), "proof", until_bad=True)
+    sure = cured.verdict is Verdict.GOOD
+    result.doubt = doubt(failing, cured.runs) if sure else 1.0
+    result.culprit = Culprit(
+        stage=Stage.META_KERNEL,
+        confidence=Confidence.PROVEN if sure and result.doubt <= climber.budget else Confidence.LIKELY,
+        component=Component(kind="op", name=ops[0], detail=told[:300]),
+        evidence=(
+            f"the meta kernel promises something else than the real one returns: {told}",
+            f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes "
+            f"{cured.runs} of {cured.runs} runs",
+        ),
+    )
+
+
+def _fake_tensors_involved(ladder: Sequence[Step]) -> bool:
+    at = next((s for s in ladder if s.rung is Rung.DYNAMO), None)
+    if at is None or at.outcome.raised is None:
+        return True
+    raised = at.outcome.raised
+    hint = frames.innermost(raised.frames)
+    return hint is not None or "fake tensor" in raised.message
+
+
+def _guards(climber: Climber, result: Beside, start: Rung) -> None:
+    """Does compiling every call afresh cure it, and does a fresh capture see another graph?"""
+    fresh = climber.one(start, (("fresh", True),), "guard check")
+    if fresh.verdict is not Verdict.GOOD:
+        return
+    graphs = fresh.outcome.facts.get("graph_texts") or []
+    if len(graphs) < 2 or len(set(graphs)) == 1:
+        result.warnings.append("it passes when every call is compiled afresh, though each call captures the same graph")
+        return
+    result.culprit = Culprit(
+        stage=Stage.DYNAMO,
+        confidence=Confidence.LIKELY,
+        component=Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
+        evidence=(
+            f"at {start} it passes when every call is compiled afresh, and then the calls capture different graphs: "
+            "a graph was used again that does not fit (a missed guard or a wrong generalisation)",
+        ),
+    )

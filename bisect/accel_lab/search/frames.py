@@ -1,0 +1,72 @@
+"""What the frames of a failure inside torch say about the stage; a hint to be checked, never a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accel_lab.core.outcome import Frame
+from accel_lab.core.stages import Stage
+
+#: Longest prefix wins. The files are those of torch 2.6 to 2.15.
+_AREAS: tuple[tuple[str, Stage], ...] = (
+    ("torch/_dynamo/", Stage.DYNAMO),
+    ("torch/_functorch/partitioners", Stage.PARTITIONER),
+    ("torch/_functorch/_activation_checkpointing/", Stage.PARTITIONER),
+    ("torch/_functorch/", Stage.AOT_AUTOGRAD),
+    ("torch/_meta_registrations", Stage.META_KERNEL),
+    ("torch/_subclasses/fake_impls", Stage.META_KERNEL),
+    ("torch/_decomp/", Stage.DECOMPOSITION),
+    ("torch/_inductor/decomposition", Stage.DECOMPOSITION),
+    ("torch/_inductor/fx_passes/", Stage.FX_PASSES),
+    ("torch/_inductor/pattern_matcher", Stage.FX_PASSES),
+    ("torch/_inductor/constant_folding", Stage.FX_PASSES),
+    ("torch/_inductor/freezing", Stage.FX_PASSES),
+    ("torch/_inductor/fx_utils", Stage.FX_PASSES),
+    ("torch/_inductor/lowering", Stage.LOWERING),
+    ("torch/_inductor/graph", Stage.LOWERING),
+    ("torch/_inductor/ir", Stage.LOWERING),
+    ("torch/_inductor/index_propagation", Stage.LOWERING),
+    ("torch/_inductor/loop_body", Stage.LOWERING),
+    ("torch/_inductor/kernel/", Stage.LOWERING),
+    ("torch/_inductor/mkldnn_lowerings", Stage.LOWERING),
+    ("torch/_inductor/quantized_lowerings", Stage.LOWERING),
+    ("torch/_inductor/subgraph_lowering", Stage.LOWERING),
+    ("torch/_inductor/scheduler", Stage.SCHEDULER),
+    ("torch/_inductor/memory", Stage.SCHEDULER),
+    ("torch/_inductor/dependencies", Stage.SCHEDULER),
+    ("torch/_inductor/codegen/", Stage.CODEGEN),
+    ("torch/_inductor/codecache", Stage.RUNTIME),
+    ("torch/_inductor/async_compile", Stage.RUNTIME),
+    ("torch/_inductor/cpp_builder", Stage.RUNTIME),
+    ("torch/_inductor/runtime/", Stage.RUNTIME),
+)
+
+#: The stages of the kernel rung.
+KERNEL_STAGES = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTIME)
+
+
+def stage_of_file(file: str) -> Stage | None:
+    """The stage that a file of torch belongs to, if any."""
+    best: tuple[int, Stage] | None = None
+    for prefix, stage in _AREAS:
+        if file.startswith(prefix) and (best is None or len(prefix) > best[0]):
+            best = (len(prefix), stage)
+    return best[1] if best else None
+
+
+def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> tuple[Stage, Frame] | None:
+    """The innermost frame that belongs to a stage (of ``among``), with that stage."""
+    for frame in reversed(frames):
+        stage = stage_of_file(frame.file)
+        if stage is not None and (among is None or stage in among):
+            return stage, frame
+    return None
+
+
+def about_fusion(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of Inductor whose function deals with fusing kernels."""
+    for frame in reversed(frames):
+        name = frame.function.lower()
+        if frame.file.startswith("torch/_inductor/") and ("fus" in name or "outer_loop" in name):
+            return frame
+    return None

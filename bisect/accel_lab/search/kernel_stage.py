@@ -1,0 +1,135 @@
+"""Splits the kernel stage: lowering, scheduler, code generation, runtime.
+
+Two rungs of our own tell: ``loops`` interprets Inductor's loop IR as lowering made it, ``scheduled``
+the same after the scheduler. Where the interpreter cannot follow, the frames of a crash and the
+single switches are what is left, and then the answer is more cautious.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Component, Step
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from . import frames
+from .climb import Climber
+from .switches import kernel_switches
+
+
+@dataclass(kw_only=True)
+class Split:
+    """The stage inside the kernel rung, with the longer ladder and the table of switches."""
+
+    stage: Stage
+    ladder: list[Step]
+    ablation: list[Step] = field(default_factory=list)
+    component: Component | None = None
+    evidence: list[str] = field(default_factory=list)
+
+
+def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
+    """Ask the loop IR and the switches, and read them together."""
+    top = ladder[-1]
+    inner = climber.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "kernel split")
+    inner = [step for step in inner if step.verdict is not Verdict.SKIP or step.note]
+    longer = [*ladder[:-1], *inner, top]
+    ablation = ask_switches(climber, full=full)
+    result = Split(stage=Stage.KERNEL, ladder=longer, ablation=ablation)
+    loops = _verdict(inner, Rung.LOOPS)
+    scheduled = _verdict(inner, Rung.SCHEDULED)
+    cures = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
+    if loops is Verdict.BAD:
+        result.stage = Stage.LOWERING
+        result.evidence.append(
+            "the loop IR that lowering made, run by an interpreter with no generated code, fails in the same way"
+        )
+    elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
+        result.stage = Stage.SCHEDULER
+        result.evidence.append(
+            "the loop IR is right as lowering made it and wrong as the scheduler left it, both run by an interpreter"
+        )
+    elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
+        _below_scheduler(result, top, cures)
+    else:
+        _by_frames(result, top, cures, loops)
+    _tell_switches(result)
+    return result
+
+
+def ask_switches(climber: Climber, *, full: bool) -> list[Step]:
+    """The ablation table: each switch alone, on top of the failing run."""
+    switches = kernel_switches(full)
+    steps = climber.ask([(s.rung, s.settings) for s in switches], "ablation")
+    return [replace(step, switch=s.name, label=s.label) for step, s in zip(steps, switches, strict=True)]
+
+
+def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
+    return next((step.verdict for step in steps if step.rung is rung), Verdict.SKIP)
+
+
+def _below_scheduler(result: Split, top: Step, cures: set[str]) -> None:
+    """Loop IR and schedule are right, so the fault lies in the generated code or around it."""
+    result.evidence.append(
+        "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
+    )
+    raised = top.outcome.raised
+    fusing = frames.about_fusion(raised.frames) if raised else None
+    hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
+    if fusing is not None and "fusion" in cures:
+        result.stage = Stage.SCHEDULER
+        result.evidence.append(
+            f"it fails while kernels are fused ({fusing.function} in {fusing.file}) and passes without fusion"
+        )
+    elif hint is not None and hint[0] is Stage.RUNTIME and not _compile_error(top):
+        result.stage = Stage.RUNTIME
+        result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
+    elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
+        result.stage = Stage.KERNEL
+        result.evidence.append(
+            "it passes without fusion: either kernels were fused that must not be, or the fused kernel is written wrong"
+        )
+    else:
+        result.stage = Stage.CODEGEN
+
+
+def _by_frames(result: Split, top: Step, cures: set[str], loops: Verdict) -> None:
+    """The interpreter could not follow: what is left are the frames of a crash."""
+    if loops is Verdict.DIFFERENT:
+        result.evidence.append("the loop IR, run by an interpreter, fails in another way")
+    raised = top.outcome.raised
+    hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
+    if raised is not None and hint is not None:
+        fusing = frames.about_fusion(raised.frames)
+        if fusing is not None and "fusion" in cures:
+            result.stage = Stage.SCHEDULER
+            result.evidence.append(f"it fails in {fusing.function} ({fusing.file}) and passes without fusion")
+        else:
+            result.stage = Stage.CODEGEN if _compile_error(top) else hint[0]
+            result.evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+
+
+def _compile_error(top: Step) -> bool:
+    """The generated C++ does not compile: whoever wrote it is at fault, not the compiler's caller."""
+    raised = top.outcome.raised
+    return raised is not None and (
+        "CppCompileError" in raised.type + raised.message or "C++ compile error" in raised.message
+    )
+
+
+def _crashes(top: Step) -> bool:
+    raised = top.outcome.raised
+    return raised is not None and frames.innermost(raised.frames, frames.KERNEL_STAGES) is not None
+
+
+def _tell_switches(result: Split) -> None:
+    cured = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
+    if cured:
+        result.evidence.append("it passes with: " + "; ".join(cured))
+    narrow = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
+    if narrow and result.stage in (Stage.CODEGEN, Stage.KERNEL, Stage.SCHEDULER):
+        result.component = Component(
+            kind="switch", name=narrow[0].switch, detail=f"passes with {narrow[0].label}"
+        )

@@ -1,0 +1,71 @@
+"""What a search may ask of the lab: the seam that tests replace by a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Probe
+from accel_lab.core.signature import Signature
+
+
+class Compared(Protocol):
+    """How two recorded values compare (``numerics.comparison.Comparison``)."""
+
+    @property
+    def reason(self) -> str: ...
+    @property
+    def max_abs_error(self) -> float | None: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class Difference(Protocol):
+    """A recorded value that differs between two runs (``numerics.records.Difference``)."""
+
+    @property
+    def region(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def call(self) -> int: ...
+    @property
+    def phase(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def place(self) -> tuple[str, int, str, str]: ...
+    @property
+    def comparison(self) -> Compared: ...
+
+
+class Lab(Protocol):
+    """Answers probes and compares what they recorded."""
+
+    @property
+    def is_warm(self) -> bool: ...
+
+    def submit(self, probe: Probe) -> Future[Outcome]: ...
+
+    def warm_up(self) -> None: ...
+
+    def go_cold(self) -> None: ...
+
+    def signature(self, outcome: Outcome) -> Signature | None:
+        """The failure that the outcome shows under the user's oracle; None for none."""
+
+    def cannot_tell(self, outcome: Outcome) -> bool:
+        """Whether the user's oracle refused to judge the outcome (``--check`` ended with 125)."""
+
+    def differences(
+        self, got: Outcome, want: Outcome, reference: Outcome | None = None
+    ) -> Sequence[Difference]:
+        """Recorded values of ``got`` that are further off than ``want``'s own rounding explains."""
+
+    def same_differences(self, one: Sequence[Difference], two: Sequence[Difference]) -> bool:
+        """Whether both sets show the same fault: same places, same kind, same size of error."""
+
+    def compiler_works(self) -> tuple[bool, str]:
+        """Whether the C++ compiler that Inductor would use can build a small library; and what it said."""

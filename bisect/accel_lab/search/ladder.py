@@ -1,0 +1,62 @@
+"""Reads a ladder: which rung the failure starts at, whether the ladder is monotone, and what to doubt.
+
+Reading is pure: it gets the verdicts from the lowest rung to the highest and says where the last
+unbroken run of failures begins. Nothing is forced into an answer: failures below a passing rung are
+told, and a rung that failed in another way is kept apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """``last_good`` and ``first_bad`` are neighbours once the rungs that said nothing are left out.
+
+    ``different`` are the rungs between them that failed in another way; ``islands`` are rungs below
+    ``last_good`` that failed although a higher rung passes.
+    """
+
+    first_bad: Rung | None
+    last_good: Rung | None
+    different: tuple[Rung, ...] = ()
+    islands: tuple[Rung, ...] = ()
+    skipped: tuple[Rung, ...] = ()
+
+    @property
+    def monotone(self) -> bool:
+        """Whether every failure lies above every pass."""
+        return not self.islands
+
+
+def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
+    """The reading of verdicts given lowest rung first."""
+    told = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
+    skipped = tuple(rung for rung, verdict in rows if verdict is Verdict.SKIP)
+    top = len(told)
+    while top > 0 and told[top - 1][1] is not Verdict.GOOD:
+        top -= 1
+    failing = told[top:]
+    below = told[:top]
+    bad = [rung for rung, verdict in failing if verdict is Verdict.BAD]
+    return Reading(
+        first_bad=bad[0] if bad else None,
+        last_good=below[-1][0] if below else None,
+        different=tuple(
+            rung
+            for rung, verdict in failing
+            if verdict is Verdict.DIFFERENT and (not bad or _before(failing, rung, bad[0]))
+        ),
+        islands=tuple(rung for rung, verdict in below if verdict is not Verdict.GOOD),
+        skipped=skipped,
+    )
+
+
+def _before(rows: Sequence[tuple[Rung, Verdict]], one: Rung, two: Rung) -> bool:
+    order = [rung for rung, _ in rows]
+    return order.index(one) < order.index(two)

@@ -1,0 +1,100 @@
+"""What every test may lean on: a home for the lab's state, and the interpreters that have torch."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+STATE_VARIABLES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "ACCEL_LAB_HOME")
+
+
+@functools.cache
+def interpreters_with_torch() -> tuple[str, ...]:
+    """Return the interpreters to probe: this one if it has torch, then those of ACCEL_LAB_PYTHONS.
+
+    torch is looked for, never imported: that costs seconds and the lab's own process must do without it.
+    """
+    found = [sys.executable] if importlib.util.find_spec("torch") is not None else []
+    named = [name for name in os.environ.get("ACCEL_LAB_PYTHONS", "").split(os.pathsep) if name]
+    for name in named:
+        if not os.access(name, os.X_OK):
+            raise pytest.UsageError(f"ACCEL_LAB_PYTHONS names {name}, which is not a program")
+    return tuple(dict.fromkeys(found + named))
+
+
+@functools.cache
+def browser_path() -> str | None:
+    """Return the first headless-capable browser on the PATH."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+@functools.cache
+def docker_answers() -> bool:
+    """Tell whether a Docker daemon answers; the SDK raises many kinds of error where none does."""
+    try:
+        import docker
+
+        return bool(docker.from_env(timeout=5).ping())
+    except Exception:
+        return False
+
+
+def reason_to_skip(item: pytest.Item) -> str | None:
+    """Return what the test's markers ask for and this machine lacks."""
+    if item.get_closest_marker("torch") and not interpreters_with_torch():
+        return "no interpreter has torch: install it beside pytest or name one in ACCEL_LAB_PYTHONS"
+    if item.get_closest_marker("builds") and len(interpreters_with_torch()) < 2:
+        return "fewer than two torch builds: name interpreters in ACCEL_LAB_PYTHONS"
+    if item.get_closest_marker("browser") and browser_path() is None:
+        return f"no browser on the PATH ({', '.join(BROWSERS)})"
+    if item.get_closest_marker("docker") and not docker_answers():
+        return "no Docker daemon answers"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if reason := reason_to_skip(item):
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lab_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep the lab's caches, configuration and runs away from those of the person who runs the tests."""
+    home = tmp_path_factory.mktemp("lab-home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in STATE_VARIABLES:
+            folder = home / name.lower()
+            folder.mkdir()
+            patch.setenv(name, str(folder))
+        yield home
+
+
+@pytest.fixture(scope="session")
+def torch_pythons() -> tuple[str, ...]:
+    """All interpreters with torch, this environment's first."""
+    if not interpreters_with_torch():
+        pytest.skip("no interpreter has torch: install it beside pytest or name one in ACCEL_LAB_PYTHONS")
+    return interpreters_with_torch()
+
+
+@pytest.fixture(scope="session")
+def torch_python(torch_pythons: tuple[str, ...]) -> str:
+    """The interpreter with torch that a test uses when any will do."""
+    return torch_pythons[0]
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """The program that renders pages without a screen."""
+    path = browser_path()
+    if path is None:
+        pytest.skip(f"no browser on the PATH ({', '.join(BROWSERS)})")
+    return path
