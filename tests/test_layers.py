@@ -29,19 +29,22 @@ ARROWS: dict[str, frozenset[str]] = {
     "child": frozenset({"mock"}),  # the child runs the `mock` rung; the mock knows nothing of its caller
     "mock": frozenset(),
     "config": frozenset({"core"}),
-    "bundled": frozenset(),  # programs that reporting copies into a bundle, to run where no accel-lab is
+    # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
+    # questions with real probes, `session` is one bisection from options to findings.
+    "lab": frozenset({"core", "execution", "environments", "numerics", "search"}),
+    "session": frozenset(
+        {"core", "execution", "environments", "numerics", "search", "reduction", "reporting", "config", "lab"}
+    ),
     "cli": frozenset({EVERYTHING}),
     "__init__": frozenset({EVERYTHING}),
     "__main__": frozenset({EVERYTHING}),
 }
 # torch, what is built on it, and sympy, which torch itself requires and whose expressions its shapes are.
 TORCH = frozenset({"torch", "torchvision", "transformers", "triton", "functorch", "sympy"})
-TORCH_LAYERS = frozenset({"child", "mock", "workloads", "bundled"})
-BUNDLED = frozenset({Path("reporting", "rerun.py")})
+TORCH_LAYERS = frozenset({"child", "mock", "workloads"})
 # What these layers may import from outside; the others may import what pyproject.toml declares.
-OUTSIDE: dict[str, frozenset[str]] = {"core": frozenset(), "child": TORCH, "mock": TORCH, "bundled": TORCH}
+OUTSIDE: dict[str, frozenset[str]] = {"core": frozenset(), "child": TORCH, "mock": TORCH}
 PROCESS_MODULE = Path("execution", "process.py")
-STARTERS = frozenset({PROCESS_MODULE}) | BUNDLED
 PROCESS_IMPORTS = frozenset({"subprocess", "multiprocessing", "pty"})
 PROCESS_CALLS = re.compile(
     r"os\.(system|popen|spawn\w+|exec\w+|posix_spawnp?|startfile)|asyncio\.create_subprocess_\w+"
@@ -57,8 +60,8 @@ PRINT_CALLS = re.compile(r"print|click\.s?echo")
 STREAM_CALLS = re.compile(r"sys\.(__)?std(out|err)(__)?\.(write|writelines|buffer\.write)")
 # The child is a program of its own, in another process: it forks the probes, ends them, and writes to the
 # script's standard error what Python would have written. It does not print otherwise.
-PROGRAMS = frozenset({"cli", "child", "bundled", "__main__"})
-PRINTERS = frozenset({"cli", "bundled"})
+PROGRAMS = frozenset({"cli", "child", "__main__"})
+PRINTERS = frozenset({"cli"})
 # The name under which the copy of the child is imported by the probed interpreter.
 CHILD_COPY = "accel_lab_child"
 TOP_LEVEL = frozenset(
@@ -73,8 +76,6 @@ LEFT_OVERS = frozenset({"build", "dist", "runs", "__pycache__"})
 
 def layer_of(path: Path) -> str:
     """Return the layer of a module, given its path inside the package."""
-    if path in BUNDLED:
-        return "bundled"
     return path.parts[0] if len(path.parts) > 1 else path.stem
 
 
@@ -121,7 +122,7 @@ def import_fault(path: Path, name: str, declared: frozenset[str]) -> str | None:
         return f"{layer} must not import {target} of the lab"
     if top == "subprocess" and (not rest or rest[0] in PROCESS_WORDS):
         return None  # what is then used of it, `action_fault` sees
-    if top in PROCESS_IMPORTS and path not in STARTERS:
+    if top in PROCESS_IMPORTS and path != PROCESS_MODULE:
         return f"only {PROCESS_MODULE} starts processes, so only it imports {top}"
     if top in sys.stdlib_module_names:
         return None
@@ -144,7 +145,7 @@ def action_fault(path: Path, node: ast.AST) -> str | None:
             return f"{layer} must not end the process: only cli does"
     if isinstance(node, ast.Attribute):
         owner, _, name = dotted(node).partition(".")
-        if owner == "subprocess" and name not in PROCESS_WORDS and path not in STARTERS:
+        if owner == "subprocess" and name not in PROCESS_WORDS and path != PROCESS_MODULE:
             return f"only {PROCESS_MODULE} starts processes, so only it uses subprocess.{name}"
         if (
             owner == PACKAGE
@@ -152,7 +153,7 @@ def action_fault(path: Path, node: ast.AST) -> str | None:
             and not re.match("__|[^.]+[.]", name)
         ):
             return f"{layer} must not use {PACKAGE}.{name}: a public name of the lab"
-    if isinstance(node, ast.alias) and node.name == "subprocess" and node.asname and path not in STARTERS:
+    if isinstance(node, ast.alias) and node.name == "subprocess" and node.asname and path != PROCESS_MODULE:
         return "subprocess under another name cannot be followed"
     if not isinstance(node, ast.Call):
         return None
@@ -163,9 +164,9 @@ def action_fault(path: Path, node: ast.AST) -> str | None:
         return f"{layer} must not call {name}: only cli prints"
     if STREAM_CALLS.fullmatch(name) and layer not in PROGRAMS:
         return f"{layer} must not call {name}: only cli writes to the terminal"
-    if PROCESS_CALLS.fullmatch(name) and path not in STARTERS:
+    if PROCESS_CALLS.fullmatch(name) and path != PROCESS_MODULE:
         return f"{layer} must not call {name}: only {PROCESS_MODULE} starts processes"
-    if FORK_CALLS.fullmatch(name) and path not in STARTERS and layer != "child":
+    if FORK_CALLS.fullmatch(name) and path != PROCESS_MODULE and layer != "child":
         return f"{layer} must not call {name}: only the child forks"
     return None
 
@@ -241,7 +242,7 @@ def small_tree(tmp_path: Path) -> Path:
         "execution/prober.py": "import accel_lab, subprocess\naccel_lab.__file__, subprocess.PIPE\n",
         "child/serve.py": "import os, sys, torch\nos.fork() or os._exit(0)\nsys.stderr.write('x')\n",
         "reporting/page.py": "from accel_lab import __version__\nimport accel_lab.numerics.compare\n",
-        "reporting/rerun.py": "import subprocess, sys, torch\nsys.exit(subprocess.run([]).returncode)\n",
+        "session.py": "from accel_lab import lab\nfrom accel_lab.reporting.page import render\n",
         "cli/main.py": "import click, sys\nfrom accel_lab.execution import process\nsys.exit(print())\n",
     }
     files = {
@@ -281,7 +282,9 @@ def test_a_tree_that_keeps_the_rules_has_no_fault(small_tree: Path) -> None:
         ("child/serve.py", "import numpy", "child must not import numpy"),
         ("child/serve.py", "from accel_lab.core import probe", "child must not import core"),
         ("child/serve.py", "from accel_lab import __version__", "child must not import __init__"),
-        ("reporting/rerun.py", "from accel_lab.core import probe", "bundled must not import core"),
+        ("search/ladder.py", "from accel_lab.lab import LocalLab", "search must not import lab"),
+        ("lab.py", "from accel_lab import session", "lab must not import session"),
+        ("session.py", "from accel_lab.cli import main", "session must not import cli"),
         ("mock/device.py", "from accel_lab.child import serve", "mock must not import child"),
         ("search/ladder.py", "print('x')", "search must not call print"),
         ("child/serve.py", "print('x')", "child must not call print"),

@@ -1,4 +1,4 @@
-"""Run by an interpreter that has torch: each case under ShadowMode and truly in float64; prints one JSON object.
+"""Run by an interpreter that has torch: each case under ShadowMode and truly in float64; prints JSON.
 
 A case is a function of tensors. What is told of it: how far its shadow is from the float64 run, how far
 its real result is, whether that result and the random state are those of a run without the mode, and what
@@ -11,8 +11,9 @@ import importlib.util
 import json
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F

@@ -1,17 +1,18 @@
-"""A pass over the scheduler's nodes that moves a kernel past the write that it must precede."""
+"""A pass over the scheduled kernels that moves a matrix product past the write that it must precede."""
 import torch
 import torch._inductor.config
 
 
-def reversed_nodes(nodes):
+def reversed_kernels(nodes):
     return list(reversed(nodes))
 
 
-torch._inductor.config._pre_fusion_custom_pass = reversed_nodes
+torch._inductor.config._post_fusion_custom_pass = reversed_kernels
+torch._inductor.config.reorder_for_peak_memory = False  # it would sort the kernels again
 
 
 def fn(t, row):
-    before = t.sum(dim=1)
+    before = t @ t.t()
     t.copy_(row.expand_as(t))
     return before
 

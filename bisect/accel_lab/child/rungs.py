@@ -15,7 +15,7 @@ import threading
 from . import torch_internals
 from .exceptions import NotApplicable, describe
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
-from .subsystems import Subsystems
+from .subsystems import Subsystems, wrap_pass_functions
 
 ORDER = ("uncompiled", "dynamo", "aot", "meta", "partition", "decomp", "fx", "loops", "scheduled", "kernel")
 
@@ -79,6 +79,8 @@ class Ladder:
                 raise NotApplicable("this torch has no compiler bisector to ask")
         elif not self.subsystems.install() and self.switches.get("off"):
             raise NotApplicable("this torch has no places to switch single applications off")
+        if self.rung in ("fx", "loops", "scheduled", "kernel") and not bisector:
+            wrap_pass_functions(self.subsystems)
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
         for group, name in (("dynamo", "torch._dynamo.config"), ("functorch", "torch._functorch.config")):

@@ -206,12 +206,10 @@ class ShadowMode(TorchDispatchMode):
 
     def _keep(self, op: _Operation, twin: Any, taken: Set[int], was_exact: bool) -> None:
         """Make rows of the twin's outputs, once all of them fit; none where exact values stayed exact."""
-        if was_exact and op.plan.overwrites:
-            for tensor in op.written:
-                row = self._rows.find(tensor)
-                if row is not None and row.values is not None and covers(tensor):
-                    if torch.equal(view_of(row.values, tensor), exact(tensor)):
-                        self._rows.drop(tensor)
+        for tensor in op.written if was_exact and op.plan.overwrites else ():
+            values = self._rows.to_write(tensor, True)
+            if covers(tensor) and torch.equal(view_of(values, tensor), exact(tensor)):
+                self._rows.drop(tensor)
         if not op.made:
             return
         reals, twins = list(tensors_in(op.real)), list(tensors_in(twin))

@@ -58,3 +58,47 @@ def _name(subsystem, debug_info):
     if "overload='" in text and "op='" in text:  # <OpOverload(op='aten.x', overload='default')>
         return text.split("op='", 1)[1].split("'", 1)[0] + "." + text.split("overload='", 1)[1].split("'", 1)[0]
     return text
+
+
+#: The functions of Inductor that run its FX passes; what they call by a name of their module is a pass.
+_DRIVERS = (
+    ("torch._inductor.fx_passes.pre_grad", "pre_grad_passes"),
+    ("torch._inductor.fx_passes.joint_graph", "joint_graph_passes"),
+    ("torch._inductor.fx_passes.post_grad", "post_grad_passes"),
+)
+FUNCTIONS = "pass_functions"
+
+
+def wrap_pass_functions(subsystems):
+    """Count, and switch off, the pass functions that torch calls without asking its bisector.
+
+    A function that is switched off does nothing and returns None; one that cannot be left out makes
+    the run fail in another way, which is then no cure.
+    """
+    import functools
+    import importlib
+    import types
+
+    for module_name, driver_name in _DRIVERS:
+        try:
+            module = importlib.import_module(module_name)
+            driver = getattr(module, driver_name)
+        except (ImportError, AttributeError):
+            continue
+        for name in driver.__code__.co_names:
+            function = module.__dict__.get(name)
+            if not isinstance(function, types.FunctionType) or "fx_passes" not in function.__module__:
+                continue
+            if name in ("lazy_init", "is_same_dict", "is_gpu", driver_name):
+                continue
+            setattr(module, name, _counted(subsystems, function, name, functools))
+
+
+def _counted(subsystems, function, name, functools):
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        if subsystems._ask(FUNCTIONS, lambda: name):
+            return None
+        return function(*args, **kwargs)
+
+    return run

@@ -149,7 +149,8 @@ def _compare_values(got: Record, want: Record, config: ComparisonConfig) -> Comp
     if want.type in ("float", "complex"):
         kind = np.complex128 if want.type == "complex" else np.float64
         parts = [np.asarray(_number(v), dtype=kind).reshape(()) for v in (one, two)]
-        a, b = (Record(kind="tensor", dtype="float32", data=p) for p in parts)
+        dtype = "complex64" if want.type == "complex" else "float32"
+        a, b = (Record(kind="tensor", dtype=dtype, data=p) for p in parts)
         result = _compare_tensors(a, b, None, config)
         if result.same:
             return replace(result, max_ulp=None)

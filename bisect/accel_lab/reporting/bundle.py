@@ -17,7 +17,7 @@ from accel_lab.core.verdict import Verdict
 
 from . import run_files, words
 from .expected import expectation, message_rules
-from .html import render_html
+from .page import render_html
 from .issue import issue_markdown
 from .plan import Dropped, Entry, Packed, choose
 from .redact import Redactor

@@ -12,7 +12,7 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
 from . import run_files, words
-from .html import Redact, keep
+from .page import Redact, keep
 from .run_files import clean, cut
 from .schema import plain
 

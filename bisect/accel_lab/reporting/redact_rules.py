@@ -46,7 +46,7 @@ _ENDINGS = frozenset(_WORDS["endings"])
 _PLACEHOLDER = re.compile(r"(?:user|host|REDACTED_[A-Z_]+_)\d+\Z|(?:.*\.)?(?:invalid|example)\Z")
 
 _KEY = (
-    r"(?P<key>[A-Za-z0-9_.-]*?(?:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|passphrase|token|credentials?|auth)"
+    r"(?P<key>[A-Za-z0-9_.-]{0,60}?(?:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|passphrase|token|credentials?|auth)"
     r"(?:[_-]?(?:id|key|value))?)"
 )
 _ASSIGNED = re.compile(

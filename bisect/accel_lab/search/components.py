@@ -7,7 +7,7 @@ them off, and named only if switching off that one alone cures the failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Frame, Outcome
@@ -20,83 +20,97 @@ from .climb import Climber
 #: For each stage: the subsystems whose applications are searched, the rung to ask, the word for one of them.
 _SEARCHES: dict[Stage, tuple[tuple[str, ...], Rung, str]] = {
     Stage.DECOMPOSITION: (("decomposition",), Rung.DECOMP, "decomposition"),
-    Stage.FX_PASSES: (
-        ("pre_grad_passes", "joint_graph_passes", "post_grad_passes"),
-        Rung.FX,
-        "pass",
-    ),
+    Stage.FX_PASSES: (("pre_grad_passes", "joint_graph_passes", "post_grad_passes"), Rung.FX, "pass"),
     Stage.LOWERING: (("lowerings",), Rung.LOOPS, "op"),
     Stage.SCHEDULER: (("lowerings",), Rung.KERNEL, "op"),
     Stage.CODEGEN: (("lowerings",), Rung.KERNEL, "op"),
     Stage.KERNEL: (("lowerings",), Rung.KERNEL, "op"),
 }
 
+#: Pass functions that torch calls without asking its bisector; some are indispensable.
+_FUNCTIONS = "pass_functions"
+
+#: One application: the subsystem and its number there.
+Item = tuple[str, int]
+
 
 def name_component(climber: Climber, stage: Stage, at: Step) -> tuple[Component | None, list[str]]:
     """The component of ``stage`` and the evidence for it; from frames where nothing can be switched."""
-    if stage in _SEARCHES:
+    if stage in _SEARCHES and not climber.baseline.flaky:
+        # With a flaky script every question would have to be asked many times; it is told without this.
         groups, rung, word = _SEARCHES[stage]
-        named = _search(climber, stage, groups, rung, word, at)
-        if named is not None:
-            return named
+        at = at if at.rung is rung and "applied" in at.outcome.facts else climber.one(rung, (), "component")
+        applied: dict[str, list[str]] = at.outcome.facts.get("applied") or {}
+        found = _by_halving(climber, rung, applied, groups)
+        if found is None and stage is Stage.FX_PASSES:
+            found = _one_by_one(climber, rung, applied.get(_FUNCTIONS) or [])
+        if found is not None:
+            told = [f"{applied[group][n]} (number {n + 1} of {group})" for group, n in found]
+            names = list(dict.fromkeys(_short_name(applied[group][n], word) for group, n in found))
+            detail = "; ".join(told)[:300]
+            return (
+                Component(kind=word, name=", ".join(names)[:120], detail=detail),
+                [f"leaving out only {detail} cures it at {rung}"],
+            )
     return _from_frames(at.outcome, stage), []
 
 
-def _search(
-    climber: Climber, stage: Stage, groups: Sequence[str], rung: Rung, word: str, at: Step
-) -> tuple[Component, list[str]] | None:
-    if climber.baseline.flaky:
-        return None  # every question would have to be asked many times; the stage is told without it
-    at = at if at.rung is rung and "applied" in at.outcome.facts else climber.one(rung, (), "component")
-    applied: dict[str, list[str]] = at.outcome.facts.get("applied") or {}
-    for group in groups:
-        names = applied.get(group) or []
-        if not names:
-            continue
+def _by_halving(
+    climber: Climber, rung: Rung, applied: Mapping[str, Sequence[str]], groups: Sequence[str]
+) -> list[Item] | None:
+    items = [(group, n) for group in groups for n in range(len(applied.get(group) or ()))]
 
-        def cured(off: Sequence[int], group: str = group) -> bool:
-            step = climber.one(rung, (("off", {group: sorted(off)}),), "component")
-            return step.verdict is Verdict.GOOD
+    def cured(off: Sequence[Item]) -> bool:
+        step = climber.one(rung, (("off", _as_switch(off)),), "component")
+        return step.verdict is Verdict.GOOD
 
-        found = smallest_cure(len(names), cured)
-        if found is None:
-            continue
-        told = [f"{group} number {n + 1} of {len(names)}: {names[n]}" for n in found]
-        return (
-            Component(kind=word, name=_short_name(names[found[0]], word), detail="; ".join(told)[:300]),
-            [f"switching off only {'; '.join(told)} cures it at {rung}"],
-        )
-    return None
+    return smallest_cure(items, cured)
 
 
-def smallest_cure(count: int, cured: Callable[[Sequence[int]], bool], most: int = 40) -> list[int] | None:
-    """A smallest set of applications that cures the failure when switched off, found by halving.
+def _one_by_one(climber: Climber, rung: Rung, names: Sequence[str]) -> list[Item] | None:
+    """Leave out each kind of function alone: some cannot be left out, so halving would learn nothing."""
+    kinds = sorted(set(names))
+    numbers = {kind: [(_FUNCTIONS, n) for n, name in enumerate(names) if name == kind] for kind in kinds}
+    steps = climber.ask([(rung, (("off", _as_switch(numbers[kind])),)) for kind in kinds], "component")
+    cures = [kind for kind, step in zip(kinds, steps, strict=True) if step.verdict is Verdict.GOOD]
+    return numbers[cures[0]] if len(cures) == 1 else None
 
-    Starts from everything off, which must cure; None if it does not. The set is 1-minimal unless the
-    number of questions runs out. A crash behind another crash may need several.
+
+def _as_switch(items: Sequence[Item]) -> dict[str, list[int]]:
+    switch: dict[str, list[int]] = {}
+    for group, number in items:
+        switch.setdefault(group, []).append(number)
+    return {group: sorted(numbers) for group, numbers in switch.items()}
+
+
+def smallest_cure(
+    items: Sequence[Item], cured: Callable[[Sequence[Item]], bool], most: int = 40
+) -> list[Item] | None:
+    """A smallest set of applications that cures the failure when left out, by delta debugging.
+
+    Starts from everything left out, which must cure; None if it does not. The set is 1-minimal unless
+    the questions run out (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
     """
     asked = 0
 
-    def ask(off: Sequence[int]) -> bool:
+    def ask(off: Sequence[Item]) -> bool:
         nonlocal asked
         asked += 1
         return asked <= most and cured(off)
 
-    current = list(range(count))
+    current = list(items)
     if not current or not ask(current):
         return None
     pieces = 2
     while len(current) > 1:
-        size = max(1, -(-len(current) // pieces))
+        size = -(-len(current) // pieces)
         parts = [current[i : i + size] for i in range(0, len(current), size)]
         smaller = next((part for part in parts if ask(part)), None)
         if smaller is not None:
             current, pieces = smaller, 2
             continue
-        without = None
-        if len(parts) > 2:
-            rests = [[n for n in current if n not in part] for part in parts]
-            without = next((rest for rest in rests if ask(rest)), None)
+        rests = [[n for n in current if n not in part] for part in parts] if len(parts) > 2 else []
+        without = next((rest for rest in rests if ask(rest)), None)
         if without is not None:
             current, pieces = without, max(2, pieces - 1)
         elif size == 1 or asked > most:

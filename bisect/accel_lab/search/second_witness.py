@@ -33,11 +33,11 @@ def ask(climber: Climber, culprit: Culprit, ladder: Sequence[Step]) -> dict[str,
     """``{"name", "available", "asked", "agrees", "words"}``, or None where it has nothing to say."""
     if culprit.stage is Stage.FX_PASSES:
         questions: tuple[tuple[str, str | None, Verdict], ...] = tuple(
-            ("inductor", group, Verdict.GOOD) for group in _PASS_GROUPS
+            ("inductor", group, Verdict.GOOD) for group in _PASS_GROUPS if _blamed(culprit, group)
         )
     else:
         questions = _QUESTIONS.get(culprit.stage, ())
-    if not questions:
+    if not questions or climber.baseline.flaky:
         return None
     asked, agrees = [], None
     for backend, subsystem, expected in questions:
@@ -60,3 +60,8 @@ def ask(climber: Climber, culprit: Culprit, ladder: Sequence[Step]) -> dict[str,
         "asked": asked,
         "words": words,
     }
+
+
+def _blamed(culprit: Culprit, group: str) -> bool:
+    """Whether the component that was named is of this group; all groups where none was named."""
+    return culprit.component is None or culprit.component.kind != "pass" or group in culprit.component.detail

@@ -1,0 +1,52 @@
+"""Says what an interpreter has: Python, torch, its companions, the C++ compiler's name. No torch import
+unless asked by the caller's need to know that torch loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+
+
+def main():
+    """Print one JSON object on standard output."""
+    facts = {
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "cxx": os.environ.get("CXX", ""),
+        "variables": {
+            name: os.environ[name]
+            for name in sorted(os.environ)
+            if name.startswith(("TORCH", "PYTORCH_", "OMP_", "MKL_", "TRITON_", "CUDA_VISIBLE"))
+        },
+    }
+    facts.update(_distributions())
+    print(json.dumps(facts))
+
+
+def _distributions():
+    """Versions from the installed metadata: quick, and right even where torch does not load."""
+    try:
+        from importlib import metadata
+    except ImportError:
+        return {"torch": "", "torch_error": "Python is too old"}
+    found = {}
+    for name in ("torch", "numpy", "triton", "sympy", "setuptools", "torchvision", "transformers"):
+        try:
+            found[name] = metadata.version(name)
+        except Exception:
+            continue
+    facts = {"torch": found.get("torch", ""), "packages": found}
+    if not facts["torch"]:
+        import importlib.util
+
+        # A source build may carry no metadata.
+        if importlib.util.find_spec("torch") is not None:
+            facts["torch"] = "unknown"
+        else:
+            facts["torch_error"] = "no package named torch"
+    return facts

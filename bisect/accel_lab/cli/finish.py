@@ -1,0 +1,83 @@
+"""What every command does with findings: files, the terminal's text, JSON, the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.findings import Findings
+from accel_lab.core.stages import Confidence
+from accel_lab.execution.journal import write_atomic
+from accel_lab.reporting.summary import next_steps, summarise
+
+
+def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
+    """``report.json``, ``report.html`` and, if wanted, ``bundle.zip`` in the run's folder."""
+    from accel_lab.reporting.page import write_html
+
+    findings.summary = summarise(findings)
+    findings.next_steps = next_steps(findings)
+    findings.report = str(folder / "report.html")
+    findings.bundle = str(folder / "bundle.zip") if bundle else None
+    write_html(findings, folder, folder / "report.html")
+    if bundle:
+        from accel_lab.reporting.bundle import write_bundle
+
+        try:
+            made = write_bundle(findings, folder, folder / "bundle.zip")
+            findings.warnings += [f"left out of the bundle: {d.name} ({d.why})" for d in made.dropped[:5]]
+        except LabError as error:
+            findings.bundle = None
+            findings.warnings.append(f"no bundle was written: {error}")
+    from accel_lab.reporting.schema import report_json
+
+    write_atomic(folder / "report.json", report_json(findings))
+
+
+def show(findings: Findings, *, as_json: bool, quiet: bool = False) -> None:
+    """The result on standard output."""
+    if as_json:
+        from accel_lab.reporting.schema import findings_json
+
+        click.echo(json.dumps(findings_json(findings), indent=1, default=str))
+        return
+    from accel_lab.reporting import terminal
+
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
+    blocks = [terminal.paragraph(findings, colour=colour, width=width)]
+    if findings.ladder and not quiet:
+        blocks.append(terminal.ladder_table(findings, colour=colour, unicode=unicode, width=width))
+    if findings.ablation and not quiet:
+        blocks.append(terminal.ablation_table(findings, colour=colour, unicode=unicode, width=width))
+    if findings.witness and not quiet:
+        blocks.append(f"Second witness: {findings.witness['words']}")
+    blocks.append(_files(findings))
+    click.echo("\n\n".join(blocks))
+
+
+def _files(findings: Findings) -> str:
+    rows = [("report", findings.report), ("bundle", findings.bundle), ("folder", findings.artifacts)]
+    counted = sum(findings.probes.values())
+    head = f"{counted} probes in {findings.seconds_total:.0f} s"
+    return "\n".join([head, *(f"{name:7s} {path}" for name, path in rows if path)])
+
+
+def exit_code(findings: Findings, style: str = "lab") -> int:
+    """0 does not fail, 1 reproduced with an answer, 125 cannot tell (DESIGN section 10)."""
+    if findings.verdict == "passes":
+        return 0
+    culprit = findings.culprit
+    if culprit is None or culprit.confidence is Confidence.INCONCLUSIVE:
+        return 125
+    return 1
+
+
+__all__ = ["exit_code", "show", "write_files"]

@@ -1,0 +1,83 @@
+"""The command ``accel-lab``: finds its subcommands by name and loads only the one that is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from accel_lab import __version__
+from accel_lab.core.errors import LabError
+
+#: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
+    "run": ("run", "Run a script once under one rung of the ladder."),
+    "report": ("report", "Write the report of an earlier run again, or print where it is."),
+    "bundle": ("bundle", "Write the bundle of an earlier run again."),
+    "verify": ("verify", "Check a bundle and run it again: MATCH or MISMATCH."),
+    "list": ("runs", "List earlier runs."),
+    "clean": ("clean", "Remove earlier runs."),
+    "doctor": ("doctor", "Say what this machine and an interpreter have."),
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands live in modules that are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"accel_lab.cli.{_module(cmd_name)}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _module(name: str) -> str:
+    return f"{COMMANDS[name][0]}_command"
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="accel-lab")
+def cli() -> None:
+    """A bisect lab for PyTorch's compiler stack.
+
+    Start with: accel-lab bisect SCRIPT
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point. Errors of the lab are one line on standard error and an exit code (DESIGN section 10)."""
+    try:
+        code = cli.main(args=list(argv) if argv is not None else None, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        sys.exit(2)
+    except click.exceptions.Abort:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    except LabError as error:
+        sys.stderr.write(f"accel-lab: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+    except OSError as error:
+        sys.stderr.write(f"accel-lab: {error.strerror or error}: {error.filename or ''}\n")
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Options that several commands share, and how ``SCRIPT ARGS`` and ``-m MODULE ARGS`` are told apart."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from accel_lab.core.errors import UsageError
+from accel_lab.core.probe import Limits, Program
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ProgramCommand(click.Command):
+    """A command whose own options end at the program: all that follows belongs to the program.
+
+    ``-m MODULE`` ends them as well, as it does for Python itself.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        settings = dict(kwargs.pop("context_settings", None) or {})
+        settings.update(allow_interspersed_args=False, ignore_unknown_options=False)
+        super().__init__(*args, context_settings=settings, **kwargs)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for place, word in enumerate(args):
+            if word == "-m" and not self._program_before(ctx, args[:place]):
+                if place + 1 >= len(args):
+                    raise UsageError("-m needs the name of a module")
+                args = [*args[:place], "--module", args[place + 1], "--", *args[place + 2 :]]
+                break
+        return super().parse_args(ctx, args)
+
+    def _program_before(self, ctx: click.Context, head: list[str]) -> bool:
+        """Whether a script stands among the words before: then a later ``-m`` is the script's own."""
+        try:
+            _, rest, _ = self.make_parser(ctx).parse_args(list(head))
+        except click.UsageError:
+            return False
+        return bool(rest)
+
+
+def program_options(command: F) -> F:
+    """``SCRIPT [ARGS]...`` or ``-m MODULE [ARGS]...``, and how to run it."""
+    for decorate in reversed(
+        (
+            click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."),
+            click.option("--module", "-m", metavar="MODULE", help="Run a module as `python -m` does; ARGS follow."),
+            click.option("--python", metavar="PATH", help="The interpreter to probe; it needs torch. [default: this one]"),
+            click.option("--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for one run."),
+            click.option("--memory", type=click.IntRange(min=64), default=16384, show_default=True, help="MB for one run."),
+            click.option("--stdin", type=click.Path(exists=True, dir_okay=False), help="A file to give as standard input."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """``(script or None, arguments)``."""
+    if module is not None:
+        return None, words
+    if not words:
+        raise UsageError("name a script: accel-lab bisect SCRIPT (or a module: -m MODULE)")
+    return words[0], words[1:]
+
+
+def limits_from(timeout: float, memory: int) -> Limits:
+    """The limits of one run."""
+    return Limits(timeout_s=timeout, memory_mb=memory)
+
+
+def find_python(python: str | None) -> str:
+    """An absolute path of the interpreter, not resolved: a virtual environment is known by its link."""
+    import os
+    import sys
+
+    if python is None:
+        return sys.executable
+    found = shutil.which(python)
+    if found is None:
+        raise UsageError(f"{python} is not an interpreter that can be run: name a Python with --python")
+    return os.path.abspath(found)
+
+
+def read_stdin(path: str | None) -> Path | None:
+    """The file that stands for standard input."""
+    return Path(path).resolve() if path else None
+
+
+__all__ = ["Program", "ProgramCommand", "find_python", "limits_from", "program_options", "read_stdin", "split_program"]

@@ -1,0 +1,86 @@
+"""The live line per probe on standard error: what is asked, how long it took, what came back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe
+
+
+class Progress:
+    """A listener of the prober. On a terminal the running probes stand in a line that is overwritten."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+        self._colour = self._live and "NO_COLOR" not in os.environ
+        self._running: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
+        if self._quiet:
+            return
+        with self._lock:
+            if event == "start":
+                self._running[probe.key] = (probe.label, time.monotonic())
+            else:
+                self._running.pop(probe.key, None)
+                assert outcome is not None
+                self._count += 1
+                self._clear()
+                self._print(self._line(probe, outcome, cached=event == "cached"))
+            self._show_running()
+
+    def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:
+        told, colour = _told(outcome)
+        mark = {"32": "✓", "31": "✗"}.get(colour, "·")
+        if self._colour:
+            mark = f"\x1b[{colour}m{mark}\x1b[0m"
+        took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
+        return f"{mark} {self._count:3d} {_short(probe.label, 44):44s} {took}  {told}"
+
+    def _show_running(self) -> None:
+        if self._live and self._running:
+            names = ", ".join(_short(label, 30) for label, _ in self._running.values())
+            sys.stderr.write(f"\r… {names}"[: _width() - 1])
+            sys.stderr.flush()
+
+    def _clear(self) -> None:
+        if self._live:
+            sys.stderr.write("\r\x1b[2K")
+
+    def _print(self, line: str) -> None:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def done(self) -> None:
+        """Leave the terminal clean."""
+        if not self._quiet:
+            self._clear()
+
+
+def _told(outcome: Outcome) -> tuple[str, str]:
+    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        return "not applicable", "36"
+    signature = signature_of(outcome)
+    if signature is None:
+        return "passes", "32"
+    return _short("fails: " + signature.line, 70), "31"
+
+
+def _short(text: str, width: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(2).columns
+    except OSError:
+        return 80

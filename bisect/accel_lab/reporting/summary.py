@@ -1,0 +1,113 @@
+"""The answer in one clear paragraph, and what to do next."""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Culprit, Findings
+from accel_lab.core.stages import Confidence, Stage
+
+from . import words
+
+_WHOSE: dict[Stage, str] = {
+    Stage.EAGER: "torch.compile is not to blame",
+    Stage.DYNAMO: "Dynamo, which captures the script's Python, is at fault",
+    Stage.AOT_AUTOGRAD: "AOTAutograd is at fault",
+    Stage.META_KERNEL: "a meta (fake) kernel is at fault",
+    Stage.PARTITIONER: "the partitioner, which splits forward from backward, is at fault",
+    Stage.DECOMPOSITION: "a decomposition is at fault",
+    Stage.FX_PASSES: "an FX pass of Inductor is at fault",
+    Stage.KERNEL: "Inductor's kernel stage is at fault",
+    Stage.LOWERING: "Inductor's lowering is at fault",
+    Stage.SCHEDULER: "Inductor's scheduler is at fault",
+    Stage.CODEGEN: "Inductor's code generation is at fault",
+    Stage.RUNTIME: "the runtime around Inductor's kernels is at fault",
+    Stage.MOCK_FRONT_END: "the mock accelerator's front end is at fault",
+    Stage.MOCK_BACK_END: "the mock accelerator's back end is at fault",
+    Stage.ENVIRONMENT: "the environment is at fault, not the script and not torch",
+}
+_HOW_SURE = {
+    Confidence.PROVEN: "This is proven: with that part out it passes, with it back in it fails.",
+    Confidence.LIKELY: "This is likely, not proven.",
+    Confidence.INCONCLUSIVE: "The evidence is contradictory, so take it as a lead only.",
+}
+
+
+def summarise(findings: Findings) -> str:
+    """One paragraph: what fails, whose fault it is, and how sure that is."""
+    if findings.verdict == "passes":
+        return _passes(findings)
+    failure = findings.signature.line if findings.signature else "the failure"
+    rate = findings.failure_rate
+    often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
+    if findings.signature is not None and findings.signature.kind == "values":
+        head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
+    else:
+        head = f"The script fails{often} with {failure}."
+    if findings.culprit is None:
+        return f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
+    parts = [head, *(_fault(c, n) for n, c in enumerate(findings.culprits))]
+    return " ".join(parts)
+
+
+def _fault(culprit: Culprit, number: int) -> str:
+    who = _WHOSE[culprit.stage]
+    lead = who[0].upper() + who[1:] if number == 0 else f"Behind it lies another fault: {who}"
+    part = ""
+    if culprit.component is not None:
+        part = f" ({culprit.component.kind} {culprit.component.name})"
+    why = f": {culprit.evidence[0]}." if culprit.evidence else "."
+    return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}"
+
+
+def _passes(findings: Findings) -> str:
+    runs = sum(step.runs for step in findings.baseline)
+    compared = any(step.outcome.facts.get("regions") for step in findings.baseline)
+    if compared:
+        tail = "and what its compiled regions return agrees with an uncompiled run"
+    else:
+        tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
+    return f"The script does not fail: {runs} runs ended well, {tail}."
+
+
+def _why_not(findings: Findings) -> str:
+    if findings.warnings:
+        return findings.warnings[-1]
+    return "no rung of the ladder separates a passing run from a failing one"
+
+
+def next_steps(findings: Findings) -> list[str]:
+    """What the reader can do now, in a few lines."""
+    if findings.verdict == "passes":
+        return [
+            "If it fails for you, run it with the interpreter that fails: --python PATH",
+            "If you know wrong output when you see it, say so: --check CMD or --fail-regex TEXT",
+        ]
+    culprit = findings.culprit
+    if culprit is None:
+        return [
+            "Ask again with more time: --timeout SECONDS, or without the warm server: --cold",
+            "Tell the lab what the failure is: --check CMD or --fail-regex TEXT",
+        ]
+    if culprit.stage is Stage.ENVIRONMENT:
+        return ["Mend the environment as the evidence says, then run the script again"]
+    if culprit.stage is Stage.EAGER:
+        return ["Look at the script itself, or report the operator: it fails without torch.compile"]
+    steps = []
+    workaround = _workaround(findings)
+    if workaround:
+        steps.append(workaround)
+    steps.append("Attach the bundle to an issue: ISSUE.md in it fills in PyTorch's template")
+    return steps
+
+
+def _workaround(findings: Findings) -> str:
+    from accel_lab.core.verdict import Verdict
+
+    cured = [s for s in findings.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
+    for step in cured:
+        settings = dict(step.settings).get("inductor")
+        if isinstance(settings, dict):
+            listed = ", ".join(f'"{key}": {value!r}' for key, value in settings.items())
+            return f"Until it is fixed: torch.compile(..., options={{{listed}}}) passes ({step.label})"
+    good = words.last_good(findings)
+    backend = words.TORCH_BACKENDS.get(good.rung) if good is not None else None
+    return f'Until it is fixed: torch.compile(..., backend="{backend}") passes' if backend else ""

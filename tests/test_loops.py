@@ -1,0 +1,226 @@
+"""The loop interpreter: equal to eager where lowering is right, wrong where it is wrong, deaf to what lies below."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CHILD = HERE.parent / "bisect" / "accel_lab" / "child"
+CASES = re.findall(r"^@case\(.*\n(?:.*\n)*?def (\w+)", (HERE / "torch_loops_cases.py").read_text(), re.MULTILINE)
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+
+def run_torch(python: str, arguments: list[str], cache: Path) -> str:
+    environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(cache))
+    command = [python, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def told(torch_pythons: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each interpreter tells of the cases, by rung: an empty string where all is equal to eager."""
+    script = str(HERE / "torch_loops_cases.py")
+    cache = tmp_path_factory.mktemp("inductor")
+    return {python: json.loads(run_torch(python, [script, str(CHILD)], cache)) for python in torch_pythons}
+
+
+@pytest.mark.parametrize("mode", ["loops", "scheduled"])
+@pytest.mark.parametrize("name", CASES)
+def test_program_is_equal_to_eager(told: dict[str, Any], name: str, mode: str) -> None:
+    assert {python: answer[mode][name] for python, answer in told.items()} == dict.fromkeys(told, "")
+
+
+def test_every_case_is_asserted_here(told: dict[str, Any]) -> None:
+    assert CASES
+    for answer in told.values():
+        assert list(answer["loops"]) == list(answer["scheduled"]) == CASES
+
+
+# A fault in each layer, put in by hand, and the rungs on which it must show. Each program prints one word a rung.
+FAULTS = """
+import functools, importlib.util, json, sys
+from pathlib import Path
+import torch
+child = Path(sys.argv[1])
+spec = importlib.util.spec_from_file_location(
+    "accel_lab_child", child / "__init__.py", submodule_search_locations=[str(child)]
+)
+sys.modules["accel_lab_child"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["accel_lab_child"])
+loops = importlib.import_module("accel_lab_child.loops")
+seen = {}
+
+def verdict(function, inputs, scheduled, **patches):
+    torch._dynamo.reset()
+    hear = lambda kind, text: seen.setdefault(kind, text)
+    backend = functools.partial(
+        loops.compile_loops, scheduled=scheduled, config_patches=patches, on_graph=hear
+    )
+    try:
+        got = torch.compile(function, backend=backend)(*inputs)
+    except Exception as error:
+        return "unknown" if loops.not_interpretable(error) else type(error).__name__
+    return "pass" if torch.allclose(got, function(*inputs)) else "wrong"
+
+def both(function, inputs, **patches):
+    return [verdict(function, inputs, scheduled, **patches) for scheduled in (False, True)]
+
+x = torch.randn(6, 7)
+answer = {}
+"""
+
+LAYERS = """
+from unittest import mock
+from torch._inductor import ir, scheduler
+from torch._inductor.lowering import lowerings, make_pointwise
+from torch._inductor.virtualized import ops
+
+answer["codegen"] = both(torch.relu, [x], **{"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"})
+
+wrong = make_pointwise(lambda a: ops.add(a, ops.constant(1.0, torch.float32)))
+with mock.patch.dict(lowerings, {torch.ops.aten.sin.default: wrong}):
+    answer["lowering"] = both(torch.sin, [x])
+
+def doubled(a):
+    return a.t().contiguous() * 2
+
+def reordered(self, *args, **kwargs):
+    sizes, body = original(self, *args, **kwargs)
+    body.indexing_exprs = {k: v * 0 if "index0" == k else v for k, v in body.indexing_exprs.items()}
+    return sizes, body
+
+original = ir.ComputedBuffer.simplify_and_reorder
+with mock.patch.object(ir.ComputedBuffer, "simplify_and_reorder", reordered):
+    answer["scheduler"] = both(doubled, [x])
+
+def outside(a):
+    return a.expand(6, 7) + 0
+
+def beyond(loader, shift):
+    return lambda index: loader([index[0] + shift, *index[1:]])
+
+def bad_sin(a):
+    return ir.Pointwise.create(
+        device=a.get_device(), dtype=a.get_dtype(), inner_fn=beyond(a.make_loader(), 1), ranges=a.get_size()
+    )
+
+with mock.patch.dict(lowerings, {torch.ops.aten.sin.default: bad_sin}):
+    answer["out_of_bounds"] = both(torch.sin, [x])
+
+answer["unknown"] = []
+strange = make_pointwise(lambda a: ops.halide_clamp(a, 3, False))
+with mock.patch.dict(lowerings, {torch.ops.aten.sin.default: strange}):
+    answer["unknown"] = both(torch.sin, [x])
+
+answer["bounds_check"] = both(lambda a, i: a[i], [x, torch.tensor([1, 9])])
+answer["told"] = sorted(seen)
+answer["text"] = seen["loop_ir"]
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def layers(torch_pythons: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("faults")
+    script = folder / "faults.py"
+    script.write_text(FAULTS + LAYERS, encoding="utf-8")
+    return [json.loads(run_torch(python, [str(script), str(CHILD)], folder)) for python in torch_pythons]
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdicts"),
+    [
+        ("codegen", ["pass", "pass"]),
+        ("lowering", ["wrong", "wrong"]),
+        ("scheduler", ["pass", "wrong"]),
+        ("out_of_bounds", ["IndexError", "IndexError"]),
+        ("unknown", ["unknown", "unknown"]),
+        ("bounds_check", ["RuntimeError", "RuntimeError"]),
+    ],
+)
+def test_fault_shows_from_its_layer_on(layers: list[dict[str, Any]], fault: str, verdicts: list[str]) -> None:
+    assert [answer[fault] for answer in layers] == [verdicts] * len(layers)
+
+
+def test_graphs_are_told(layers: list[dict[str, Any]]) -> None:
+    for answer in layers:
+        assert answer["told"] == ["loop_ir", "post_grad", "scheduled_ir"]
+        assert "ComputedBuffer" in answer["text"] and "relu" in answer["text"]
+
+
+def test_caches_do_not_answer_instead(torch_python: str, tmp_path: Path) -> None:
+    """A second process with warm caches still interprets: the case counts its kernels."""
+    script = str(HERE / "torch_loops_cases.py")
+    for _ in range(2):
+        answer = json.loads(run_torch(torch_python, [script, str(CHILD), "pointwise_chain"], tmp_path))
+        assert answer == {"loops": {"pointwise_chain": ""}, "scheduled": {"pointwise_chain": ""}}
+
+
+UNITS = """
+import importlib.util, json, sys
+from pathlib import Path
+import sympy, torch
+child = Path(sys.argv[1])
+spec = importlib.util.spec_from_file_location(
+    "accel_lab_child", child / "__init__.py", submodule_search_locations=[str(child)]
+)
+sys.modules["accel_lab_child"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["accel_lab_child"])
+index = importlib.import_module("accel_lab_child.loop_index")
+from torch.utils._sympy import functions as f
+
+i, s = sympy.Symbol("i", integer=True), sympy.Symbol("s", integer=True, positive=True)
+values = {i: torch.arange(-6, 7), s: 5}
+expressions = {
+    "floor": (f.FloorDiv(i, 4), lambda i: i // 4),
+    "modular": (f.ModularIndexing(i + 6, 2, 3), lambda i: (i + 6) // 2 % 3),
+    "python_mod": (f.PythonMod(i, 4), lambda i: i % 4),
+    "half": (sympy.Rational(1, 2) * (2 * i + 4), lambda i: i + 2),
+    "polynomial": (3 * i**2 - i * s + 7, lambda i: 3 * i * i - 5 * i + 7),
+    "extremes": (f.Max(f.Min(i, 3), -2), lambda i: max(min(i, 3), -2)),
+    "where": (f.Where(sympy.Lt(i, 0), -i, i + s), lambda i: -i if i < 0 else i + 5),
+    "clean": (f.CleanDiv(4 * i, 4) + f.Identity(s), lambda i: i + 5),
+    "size": (f.FloorDiv(s * 7, 3), lambda i: 11),
+    "truncated": (f.TruncToInt(f.IntTrueDiv(i, 4)), lambda i: int(i / 4)),
+}
+wrong = []
+for name, (expr, meaning) in expressions.items():
+    got = index.evaluate(expr, values.__getitem__)
+    got = [got] * 13 if not torch.is_tensor(got) else got.tolist()
+    if got != [meaning(n) for n in range(-6, 7)]:
+        wrong.append([name, str(expr), got])
+covered = []
+for sizes, outer in (([3, 4, 5], 2), ([3, 4, 5], 3), ([7], 1), ([100, 2], 1), ([], 0)):
+    pieces = index.blocks(sizes, outer, 10)
+    points = [p for piece in pieces for p in __import__("itertools").product(*[range(a, b) for a, b in piece])]
+    covered.append(points == list(__import__("itertools").product(*[range(n) for n in sizes[:outer]])))
+print(json.dumps({"wrong": wrong, "covered": covered}))
+"""
+
+
+def test_index_arithmetic_is_exact(torch_python: str, tmp_path: Path) -> None:
+    script = tmp_path / "units.py"
+    script.write_text(UNITS, encoding="utf-8")
+    assert json.loads(run_torch(torch_python, [str(script), str(CHILD)], tmp_path)) == {
+        "wrong": [],
+        "covered": [True] * 5,
+    }
+
+
+def test_child_parses_on_python_3_8() -> None:
+    import ast
+
+    for name in ("loops", "loop_trace", "loop_index", "loop_ops", "loop_reduce", "loop_random"):
+        ast.parse((CHILD / f"{name}.py").read_text(encoding="utf-8"), feature_version=(3, 8))
+    assert sys.version_info >= (3, 8)
