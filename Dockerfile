@@ -17,10 +17,15 @@ FROM ${BASE} AS base
 ENV DEBIAN_FRONTEND=noninteractive \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_INPUT=1
-# Inductor compiles its kernels with g++ at run time, so the compiler belongs into the final image too.
+# Inductor compiles its kernels with g++ against Python's headers at run time, so both belong into the final image
+# too. What the base has is left alone.
 RUN --mount=type=secret,id=ca \
-    if command -v g++ >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null; then exit 0; fi; \
-    packages=g++; command -v python3 >/dev/null || packages="$packages python3 python3-venv"; \
+    packages=; has() { "$@" >/dev/null 2>&1; }; \
+    has g++ --version || packages="$packages g++"; \
+    has python3 -c 'import venv, ensurepip' || packages="$packages python3 python3-venv"; \
+    has python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' || \
+        packages="$packages python3-dev"; \
+    if [ -z "$packages" ]; then exit 0; fi; \
     if [ -e /run/secrets/ca ]; then ca='-o Acquire::https::CAInfo=/run/secrets/ca'; fi; \
     apt-get $ca update && \
     apt-get $ca install -y --no-install-recommends $packages && \

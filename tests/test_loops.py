@@ -14,7 +14,9 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 CHILD = HERE.parent / "bisect" / "accel_lab" / "child"
-CASES = re.findall(r"^@case\(.*\n(?:.*\n)*?def (\w+)", (HERE / "torch_loops_cases.py").read_text(), re.MULTILINE)
+CASES = re.findall(
+    r"^@case\(.*\n(?:.*\n)*?def (\w+)", (HERE / "torch_loops_cases.py").read_text(), re.MULTILINE
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

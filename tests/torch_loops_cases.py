@@ -40,7 +40,9 @@ def case(make: Callable[[], tuple[Any, ...]], **options: Any) -> Callable[[Any],
     return keep
 
 
-def randn(*shapes: Any, dtype: torch.dtype = torch.float32, grad: bool = False) -> Callable[[], tuple[Any, ...]]:
+def randn(
+    *shapes: Any, dtype: torch.dtype = torch.float32, grad: bool = False
+) -> Callable[[], tuple[Any, ...]]:
     return lambda: tuple(torch.randn(*shape, dtype=dtype).requires_grad_(grad) for shape in shapes)
 
 
@@ -62,7 +64,17 @@ def transposes(x):
 @case(randn((17, 33)))
 def reductions(x):
     y = x.double()
-    return x.sum(), x.mean(1), x.var(0), x.std(), x.amax(1), y.prod(0), (x > 2).any(1), x.norm(dim=1), x.all(0)
+    return (
+        x.sum(),
+        x.mean(1),
+        x.var(0),
+        x.std(),
+        x.amax(1),
+        y.prod(0),
+        (x > 2).any(1),
+        x.norm(dim=1),
+        x.all(0),
+    )
 
 
 @case(randn((6, 40)))
@@ -108,7 +120,12 @@ def matrix_products(a, b, c, d, e):
 
 @case(randn((2, 3, 10, 11), grad=True), grad=True)
 def pooling(x):
-    return F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1), F.adaptive_avg_pool2d(x, (3, 4)), F.max_pool2d(x, 2)
+    return (
+        F.max_pool2d(x, 3, 2, 1),
+        F.avg_pool2d(x, 3, 2, 1),
+        F.adaptive_avg_pool2d(x, (3, 4)),
+        F.max_pool2d(x, 2),
+    )
 
 
 @case(randn((5, 40)))
@@ -132,7 +149,15 @@ def indexing(x, i, v, j):
     y[j] = v[:4]
     z = torch.zeros(6, 5).index_add(0, i, v)
     counted = torch.zeros(6, 5).index_put((i,), v, accumulate=True)
-    return y, z, counted, x[i], x[i, :2], torch.gather(x, 1, torch.argsort(x, 1)), x.take_along_dim(x.argmax(1, True), 1)
+    return (
+        y,
+        z,
+        counted,
+        x[i],
+        x[i, :2],
+        torch.gather(x, 1, torch.argsort(x, 1)),
+        x.take_along_dim(x.argmax(1, True), 1),
+    )
 
 
 @case(lambda: (torch.randn(6, 5), torch.randint(0, 6, (3, 5)), torch.randn(3, 5)))
@@ -142,7 +167,11 @@ def scatters(x, i, v):
 
 @case(randn((3, 4), (2, 4)))
 def joining(x, y):
-    return torch.cat([x, y * 2, x.flip(0)]), torch.stack([x, x + 1], 1), torch.cat([x, x.sin()], 1).split(3, 1)
+    return (
+        torch.cat([x, y * 2, x.flip(0)]),
+        torch.stack([x, x + 1], 1),
+        torch.cat([x, x.sin()], 1).split(3, 1),
+    )
 
 
 @case(randn((2, 3, 5, 6), grad=True), grad=True)
@@ -188,12 +217,31 @@ def dropout(x):
 @case(lambda: (torch.randint(-50, 50, (6, 7)), torch.randint(1, 9, (6, 7))))
 def integers(x, y):
     small = x.to(torch.int8) * 3
-    return x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y), x & y, x << 2, small, x / y, x.sum()
+    return (
+        x // y,
+        x % y,
+        torch.div(x, y, rounding_mode="trunc"),
+        torch.fmod(x, y),
+        x & y,
+        x << 2,
+        small,
+        x / y,
+        x.sum(),
+    )
 
 
 @case(lambda: (torch.rand(6, 7) > 0.5, torch.randint(0, 255, (6, 7), dtype=torch.uint8)))
 def bools_and_bytes(x, y):
-    return x & ~x.flip(0), x.sum(0), x.any(), y + y, y.float().mean(), x.to(torch.float32), y.bitwise_not(), x.cumsum(1)
+    return (
+        x & ~x.flip(0),
+        x.sum(0),
+        x.any(),
+        y + y,
+        y.float().mean(),
+        x.to(torch.float32),
+        y.bitwise_not(),
+        x.cumsum(1),
+    )
 
 
 @case(randn((6, 32), (32, 8), dtype=torch.bfloat16))
@@ -229,7 +277,12 @@ def larger_than_a_chunk(x, y):
 
 @case(lambda: (torch.tensor([3.0, 8.5, 1.25]), torch.tensor([1, 2, 3])))
 def constants(x, y):
-    return x + torch.tensor([1.0, 2.0, 3.0]), y * torch.tensor([[5], [6]]), torch.full((2, 2), 7), torch.eye(3) @ x
+    return (
+        x + torch.tensor([1.0, 2.0, 3.0]),
+        y * torch.tensor([[5], [6]]),
+        torch.full((2, 2), 7),
+        torch.eye(3) @ x,
+    )
 
 
 @case(lambda: (torch.rand(40) * 3 + 0.1, torch.randn(40)))
@@ -272,7 +325,10 @@ def transformer_block_training(module, x):
     return (x * 1,)
 
 
-@case(seeded(lambda: nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 4), nn.Softmax(1)), 8, 6), module=True)
+@case(
+    seeded(lambda: nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 4), nn.Softmax(1)), 8, 6),
+    module=True,
+)
 def mlp_training(module, x):
     F.cross_entropy(module(x), torch.arange(8) % 4).backward()
     return (x * 1,)
@@ -341,7 +397,9 @@ def run(name: str, scheduled: bool) -> str:
     torch._dynamo.reset()
     settings = {options["setting"]: True} if "setting" in options else {}
     backend = functools.partial(loops.compile_loops, scheduled=scheduled, config_patches=settings)
-    compiler = functools.partial(torch.compile, backend=backend, dynamic=options.get("dynamic"), fullgraph=True)
+    compiler = functools.partial(
+        torch.compile, backend=backend, dynamic=options.get("dynamic"), fullgraph=True
+    )
     torch._dynamo.config.capture_scalar_outputs = bool(options.get("capture_scalars"))
     kernels = len(loops.KERNELS)
     try:
@@ -358,7 +416,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     names = sys.argv[2:] or list(CASES)
-    answer = {mode: {name: run(name, mode == "scheduled") for name in names} for mode in ("loops", "scheduled")}
+    answer = {
+        mode: {name: run(name, mode == "scheduled") for name in names} for mode in ("loops", "scheduled")
+    }
     print(json.dumps(answer))
 
 

@@ -1,7 +1,7 @@
 """Run by an interpreter that has torch: records one run into a folder and prints what it saw of its traces.
 
-``python torch_recorder_cases.py CHILD FOLDER VARIANT``; the variants compute the same by other means, or
-something wrong, so that a test can compare their recordings.
+``python torch_recorder_cases.py CHILD FOLDER VARIANT...`` writes FOLDER/VARIANT for each. The variants
+compute the same by other means, or something wrong, so that a test can compare their recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-CHILD, FOLDER, VARIANT = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+CHILD, FOLDER, VARIANTS = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 SPEC = importlib.util.spec_from_file_location(
     "accel_lab_child", CHILD / "__init__.py", submodule_search_locations=[str(CHILD)]
 )
@@ -94,9 +94,9 @@ def odd_values() -> dict[str, Any]:
     return values
 
 
-def odd() -> dict[str, Any]:
+def odd(folder: str) -> dict[str, Any]:
     """Record the odd values; tell of each trace that the recorder might leave."""
-    recorder = record.Recorder(FOLDER, 1 << 20)
+    recorder = record.Recorder(folder, 1 << 20)
     leaf = torch.ones(3, requires_grad=True)
     plain, numpy_written = torch.zeros(2), torch.zeros(2)
     values = odd_values()
@@ -152,14 +152,17 @@ def odd() -> dict[str, Any]:
     return told
 
 
-def train() -> dict[str, Any]:
+def train(folder: str, variant: str) -> dict[str, Any]:
     """Three steps of a small model; the variants compute one thing otherwise."""
     torch.manual_seed(2)
+    random.seed(2)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(2)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
     scale = torch.tensor([1.0, 2.0], requires_grad=True)
-    mode = shadow.ShadowMode() if VARIANT in ("reference", "capped") else None
-    cap = 200 if VARIANT == "capped" else 1 << 20
-    recorder = record.Recorder(FOLDER, cap, reference=mode.lookup if mode else None)
+    mode = shadow.ShadowMode() if variant in ("reference", "capped") else None
+    cap = 200 if variant == "capped" else 1 << 20
+    recorder = record.Recorder(folder, cap, reference=mode.lookup if mode else None)
     if mode:
         mode.__enter__()
     recorder.watch_module(0, model)
@@ -167,20 +170,20 @@ def train() -> dict[str, Any]:
 
     def step(x: torch.Tensor, scale: torch.Tensor, running: torch.Tensor, k: int) -> torch.Tensor:
         out = model(x) * scale
-        if VARIANT == "rounded":
-            out = model(x.double().float()) * (scale * 3) / 3
-        if VARIANT == "wrong" and k == 1:
+        if variant == "rounded":
+            out = out * 3 / 3
+        if variant == "wrong" and k == 1:
             out = out + 0.01
-        if VARIANT == "half":
+        if variant == "half":
             out = out.half()
-        if VARIANT == "raises" and k == 2:
+        if variant == "raises" and k == 2:
             raise ValueError("step 2")
         running.add_(out.detach().float().mean(0))
         return out
 
-    for k in range(2 if VARIANT == "shorter" else 3):
+    for k in range(2 if variant == "shorter" else 3):
         x = torch.randn(5, 4)
-        if VARIANT == "draws" and k == 2:
+        if variant == "draws" and k == 2:
             torch.rand(1)
         call = recorder.begin_call(0, "step", (x, scale), {"running": running})
         try:
@@ -193,10 +196,10 @@ def train() -> dict[str, Any]:
         loss.backward()
     if mode:
         mode.__exit__(None, None, None)
-    if VARIANT == "wrong_grad":
+    if variant == "wrong_grad":
         with torch.no_grad():
             scale.grad.mul_(1.1)
-    if VARIANT == "killed":
+    if variant == "killed":
         os._exit(3)
     recorder.finish()
     return {"fallbacks": dict(mode.fallbacks) if mode else {}}
@@ -204,4 +207,8 @@ def train() -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    json.dump(odd() if VARIANT == "odd" else train(), sys.stdout)
+    answers = {}
+    for name in VARIANTS:
+        folder = os.path.join(FOLDER, name)
+        answers[name] = odd(folder) if name == "odd" else train(folder, name)
+    json.dump(answers, sys.stdout)

@@ -192,7 +192,9 @@ def new_run_folder(request: Request) -> Path:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise LabError(f"cannot make the run folder {folder} ({error.strerror}): choose another with --out") from None
+        raise LabError(
+            f"cannot make the run folder {folder} ({error.strerror}): choose another with --out"
+        ) from None
     return folder
 
 
@@ -254,6 +256,29 @@ class Session:
         found.seconds_probes = prober.seconds
 
 
+def bisect_script(
+    script: str | Path,
+    args: tuple[str, ...] = (),
+    *,
+    python: str = sys.executable,
+    out: str | Path | None = None,
+    timeout_s: float = 300.0,
+) -> Findings:
+    """Find the stage at which ``script`` fails under ``torch.compile``; the Python form of the command.
+
+    ``timeout_s`` is for one run, in seconds. Nothing is printed; the run's folder is
+    ``Findings.artifacts``. Raises :class:`UsageError` for a script that cannot be one and
+    :class:`LabError` where the lab cannot do it, for instance without torch in ``python``.
+    """
+    request = Request(
+        program=read_program(str(script), None, args),
+        python=python,
+        out=Path(out) if out is not None else None,
+        limits=Limits(timeout_s=timeout_s),
+    )
+    return Session(request, new_run_folder(request)).run()
+
+
 class _interruptible:
     """Turns the first Ctrl-C into a stop of the probes, so that what was found is kept."""
 
@@ -279,7 +304,9 @@ def load_request(folder: Path) -> Request:
     try:
         data = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise UsageError(f"{folder} is not the folder of an accel-lab run: it holds no request.json") from None
+        raise UsageError(
+            f"{folder} is not the folder of an accel-lab run: it holds no request.json"
+        ) from None
     program = data["program"]
     again = read_program(program["path"], program["module"], tuple(program["args"]))
     if again.sha256 != program["sha256"]:

@@ -44,7 +44,11 @@ def describe(error):
 def type_name(error):
     """The qualified name of an exception's type, without ``builtins``."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "." + kind.__qualname__
+    return (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else kind.__module__ + "." + kind.__qualname__
+    )
 
 
 def _origin(error):

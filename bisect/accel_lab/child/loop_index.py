@@ -31,7 +31,9 @@ def evaluate(expr: Any, lookup: Callable[[sympy.Symbol], Any]) -> Any:
         return _number(expr, name)
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise NotInterpretable("index expression %s uses %s, which the interpreter does not know" % (expr, name))
+        raise NotInterpretable(
+            "index expression %s uses %s, which the interpreter does not know" % (expr, name)
+        )
     return function(*[evaluate(arg, lookup) for arg in expr.args])
 
 
@@ -209,7 +211,21 @@ _FUNCTIONS: Dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS.update(
     ("OpaqueUnaryFn_" + name, _unary(name))
-    for name in ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log", "log2")
+    for name in (
+        "sqrt",
+        "cos",
+        "cosh",
+        "sin",
+        "sinh",
+        "tan",
+        "tanh",
+        "asin",
+        "acos",
+        "atan",
+        "exp",
+        "log",
+        "log2",
+    )
 )
 
 

@@ -24,10 +24,12 @@ Memory = Callable[[str], torch.Tensor]
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type in which values of `dtype` are computed inside a kernel."""
-    return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
+    return torch.float32 if dtype.is_floating_point and torch.finfo(dtype).bits < 32 else dtype
 
 
-def run(program: Program, memory: Memory, size_of: Callable[[sympy.Symbol], Any], device: torch.device) -> None:
+def run(
+    program: Program, memory: Memory, size_of: Callable[[sympy.Symbol], Any], device: torch.device
+) -> None:
     """Execute a loop nest on `memory` (buffer name to flat storage)."""
     sizes = [int(evaluate(size, size_of)) for _, size in program.loops]
     if 0 in sizes[: program.iteration_loops]:
@@ -82,7 +84,9 @@ class _Space:
         except (NotImplementedError, RuntimeError, TypeError) as error:
             text = str(error)
             if "not implemented for" in text or "not supported" in text or "unsupported" in text.lower():
-                raise NotInterpretable("operation %s of the loop IR: %s" % (name, text.splitlines()[0])) from error
+                raise NotInterpretable(
+                    "operation %s of the loop IR: %s" % (name, text.splitlines()[0])
+                ) from error
             raise
 
     def _resolve(self, arg: Any) -> Any:
@@ -271,7 +275,11 @@ class _Space:
                 at = self._gather(self._memory(sorter[0]), self.value(sorter_indices) + at * step, sorter[0])
             bound = self._gather(flat, row + at.to(torch.int64) * stride, boundaries[0])
             # NaN counts as the largest value, as in torch.searchsorted.
-            above = ~(bound > x) & (x == x) | (x != x) if right else ~(bound >= x) & (x == x) | (x != x) & (bound == bound)
+            above = (
+                ~(bound > x) & (x == x) | (x != x)
+                if right
+                else ~(bound >= x) & (x == x) | (x != x) & (bound == bound)
+            )
             low = torch.where(inside & above, middle + 1, low)
             high = torch.where(inside & ~above, middle, high)
         return low.to(indexing_dtype)
@@ -404,7 +412,8 @@ def _outside(verb: str, name: str, where: torch.Tensor, flat: torch.Tensor) -> O
     if low >= 0 and high < flat.numel():
         return None
     return IndexError(
-        "the loop IR %s %s at offsets %d to %d, but its storage has %d elements" % (verb, name, low, high, flat.numel())
+        "the loop IR %s %s at offsets %d to %d, but its storage has %d elements"
+        % (verb, name, low, high, flat.numel())
     )
 
 

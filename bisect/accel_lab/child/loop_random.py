@@ -25,7 +25,9 @@ def randn(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
     return (root * torch.cos(2.0 * math.pi * u2)).to(torch.float32)
 
 
-def randint64(seed: torch.Tensor, offset: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+def randint64(
+    seed: torch.Tensor, offset: torch.Tensor, low: torch.Tensor, high: torch.Tensor
+) -> torch.Tensor:
     """An integer in [low, high), as `randint64_cpu`: a 64-bit unsigned draw modulo the span."""
     words = _philox(seed, offset)
     span = high - low

@@ -85,7 +85,11 @@ def _arg(kind: str, dtype: torch.dtype, rows: List[torch.Tensor], shape: List[in
         x = x.to(torch.uint8)
     best = (torch.amin if kind.startswith("argmin") else torch.amax)(x, -1, keepdim=True)
     hit = (x == best) | (x != x) & (best != best)
-    place = rows[1].to(torch.int64) if len(rows) > 1 else torch.arange(x.shape[-1], device=x.device).expand(x.shape)
+    place = (
+        rows[1].to(torch.int64)
+        if len(rows) > 1
+        else torch.arange(x.shape[-1], device=x.device).expand(x.shape)
+    )
     index = torch.where(hit, place, torch.full_like(place, torch.iinfo(torch.int64).max)).amin(-1)
     value = best.squeeze(-1).to(rows[0].dtype)
     if kind.endswith("_with_value"):
@@ -109,7 +113,9 @@ def _welford(
     return center.reshape(shape), spread.reshape(shape), total.reshape(shape)
 
 
-def _online_softmax(rows: List[torch.Tensor], dtype: torch.dtype, shape: List[int]) -> Tuple[torch.Tensor, ...]:
+def _online_softmax(
+    rows: List[torch.Tensor], dtype: torch.dtype, shape: List[int]
+) -> Tuple[torch.Tensor, ...]:
     """The maximum, and the sum of exp(x - maximum); partial results come as (maximum, sum) pairs."""
     x = rows[0].to(dtype)
     counts = rows[1].to(dtype) if len(rows) > 1 else torch.ones_like(x)

@@ -85,7 +85,10 @@ class Program:
 
 
 def trace(
-    function: Callable[[], Any], loops: Sequence[Tuple[Any, Any]], iteration_loops: int, known: Callable[[str], bool]
+    function: Callable[[], Any],
+    loops: Sequence[Tuple[Any, Any]],
+    iteration_loops: int,
+    known: Callable[[str], bool],
 ) -> Program:
     """Run the loop body `function` once with a recording handler and return what it did."""
     from torch._inductor.virtualized import V
@@ -115,7 +118,9 @@ class _Recorder:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__") or not self._known(name):
-            raise NotInterpretable("the loop IR uses the operation %r, which the interpreter does not know" % name)
+            raise NotInterpretable(
+                "the loop IR uses the operation %r, which the interpreter does not know" % name
+            )
 
         def record(*args: Any, **kwargs: Any) -> Any:
             return self._emit(self._new(), name, _positional(name, args, kwargs))

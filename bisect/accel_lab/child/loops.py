@@ -189,7 +189,9 @@ class _InOrder:
             elif isinstance(operation, ir.ExternKernel):
                 operation.codegen(wrapper)
             else:
-                raise NotInterpretable("%s: only generated code defines what it computes" % type(operation).__name__)
+                raise NotInterpretable(
+                    "%s: only generated code defines what it computes" % type(operation).__name__
+                )
 
     def free_buffers(self) -> None:
         """Buffers live until the call returns."""
@@ -227,7 +229,11 @@ def _program(buffer: Any) -> Program:
     outer_index, outer_loops = _loop_variables("i", outer)
     inner_index, inner_loops = _loop_variables("r0_", inner)
     store = buffer.get_store_function()
-    run = functools.partial(store, outer_index, inner_index) if reducing else functools.partial(store, outer_index)
+    run = (
+        functools.partial(store, outer_index, inner_index)
+        if reducing
+        else functools.partial(store, outer_index)
+    )
     with mock.patch.object(ir.ConstantBuffer, "override_device", buffer.get_device()):
         return trace(run, outer_loops + inner_loops, len(outer_loops), loop_ops.known)
 
@@ -275,7 +281,12 @@ def _interpreting_backend(backend: Any, on_graph: Optional[OnGraph]) -> Any:
         raise NotInterpretable("a template kernel: only generated code defines what it computes")
 
     backend.codegen_node = codegen_node
-    for name in ("codegen_template", "codegen_combo_kernel", "codegen_nested_reduction", "codegen_mix_order_reduction"):
+    for name in (
+        "codegen_template",
+        "codegen_combo_kernel",
+        "codegen_nested_reduction",
+        "codegen_mix_order_reduction",
+    ):
         setattr(backend, name, refuse)
     backend.flush = lambda: None
     return backend

@@ -12,7 +12,7 @@ class MetaMismatch(RuntimeError):
     """An operator's fake kernel promises something else than its real kernel returns."""
 
 
-class MismatchLog(object):
+class MismatchLog:
     """Mismatches in the order they were seen; the run itself goes on undisturbed."""
 
     def __init__(self):
@@ -67,7 +67,9 @@ def _mode(log):
             if skipped:
                 return result
             if fake_error is not None:
-                log.add(func, "the meta kernel raises, the real kernel accepts", "no error", _line(fake_error))
+                log.add(
+                    func, "the meta kernel raises, the real kernel accepts", "no error", _line(fake_error)
+                )
                 return result
             self._compare(func, result, fake_result)
             return result
@@ -77,10 +79,16 @@ def _mode(log):
             if not isinstance(func, torch._ops.OpOverload) or any(t in func.tags for t in skip_tags):
                 return False
             # A custom operator without a fake kernel has nothing to be compared with.
-            leaves = pytree.tree_leaves((args, kwargs)) if hasattr(pytree, "tree_leaves") else pytree.tree_flatten((args, kwargs))[0]
+            leaves = (
+                pytree.tree_leaves((args, kwargs))
+                if hasattr(pytree, "tree_leaves")
+                else pytree.tree_flatten((args, kwargs))[0]
+            )
             tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
-            return bool(tensors) and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in tensors) and all(
-                t.layout is torch.strided and not t.is_quantized for t in tensors
+            return (
+                bool(tensors)
+                and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in tensors)
+                and all(t.layout is torch.strided and not t.is_quantized for t in tensors)
             )
 
         @staticmethod
@@ -88,7 +96,11 @@ def _mode(log):
             fake_mode = FakeTensorMode(allow_fallback_kernels=False)
 
             def fake(value):
-                return fake_mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
+                return (
+                    fake_mode.from_tensor(value, static_shapes=True)
+                    if isinstance(value, torch.Tensor)
+                    else value
+                )
 
             try:
                 fake_args, fake_kwargs = pytree.tree_map(fake, (args, kwargs))
@@ -176,13 +188,17 @@ def correct_meta_kernels(names):
         except ValueError:
             return original(self, func, types, args, kwargs)
         with _disable_current_modes():
-            real = func(*real_args, **real_kwargs)  # what the real kernel refuses, the fake one now refuses too
+            real = func(
+                *real_args, **real_kwargs
+            )  # what the real kernel refuses, the fake one now refuses too
 
         def fake_of(tensor):
             if not isinstance(tensor, torch.Tensor):
                 return tensor
             with _disable_current_modes():
-                meta = torch.empty_strided(tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta")
+                meta = torch.empty_strided(
+                    tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
+                )
             return FakeTensor(self, meta, tensor.device)
 
         return pytree.tree_map(fake_of, real)
@@ -191,7 +207,9 @@ def correct_meta_kernels(names):
 
 
 def _extent(tensor):
-    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()) if n > 0) if tensor.numel() else 0
+    return (
+        1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()) if n > 0) if tensor.numel() else 0
+    )
 
 
 def checking_mode(log):

@@ -206,7 +206,7 @@ def _disable_modes() -> Any:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """No graph is built and no mode sees an operator."""
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_modes():
+    with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_modes():
         yield
 
 

@@ -20,7 +20,12 @@ from .subsystems import Subsystems, wrap_pass_functions
 ORDER = ("uncompiled", "dynamo", "aot", "meta", "partition", "decomp", "fx", "loops", "scheduled", "kernel")
 
 #: How far down the ladder the backends of torch go by themselves.
-DEPTHS = {"eager": "dynamo", "aot_eager": "partition", "aot_eager_decomp_partition": "decomp", "inductor": "kernel"}
+DEPTHS = {
+    "eager": "dynamo",
+    "aot_eager": "partition",
+    "aot_eager_decomp_partition": "decomp",
+    "inductor": "kernel",
+}
 
 
 class Ladder:
@@ -75,7 +80,9 @@ class Ladder:
             torch_internals.force_static_shapes()
         bisector = self.switches.get("bisector")
         if bisector:
-            if not torch_internals.start_bisector(bisector["backend"], bisector["subsystem"], bisector["max"]):
+            if not torch_internals.start_bisector(
+                bisector["backend"], bisector["subsystem"], bisector["max"]
+            ):
                 raise NotApplicable("this torch has no compiler bisector to ask")
         elif not self.subsystems.install() and self.switches.get("off"):
             raise NotApplicable("this torch has no places to switch single applications off")
@@ -292,7 +299,11 @@ class Ladder:
                 torch_internals.reset_dynamo()
             ladder._depth.value = 1
             region["calls"] += 1
-            handle = ladder.recorder.begin_call(region["id"], region["name"], args, kwargs) if ladder.recorder else None
+            handle = (
+                ladder.recorder.begin_call(region["id"], region["name"], args, kwargs)
+                if ladder.recorder
+                else None
+            )
             try:
                 result = ladder._call(compiled, args, kwargs)
             except BaseException as error:

@@ -306,7 +306,7 @@ class ShadowMode(TorchDispatchMode):
 @contextlib.contextmanager
 def _aside() -> Iterator[None]:
     """Shadows live under inference mode: no graph and no version counter, whatever the script does."""
-    with torch.inference_mode():
+    with torch._C.DisableTorchFunction(), torch.inference_mode():
         if torch._C._len_torch_dispatch_stack() == 0:
             yield
         else:

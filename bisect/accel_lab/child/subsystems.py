@@ -56,7 +56,9 @@ def _name(subsystem, debug_info):
     except Exception:
         return subsystem
     if "overload='" in text and "op='" in text:  # <OpOverload(op='aten.x', overload='default')>
-        return text.split("op='", 1)[1].split("'", 1)[0] + "." + text.split("overload='", 1)[1].split("'", 1)[0]
+        return (
+            text.split("op='", 1)[1].split("'", 1)[0] + "." + text.split("overload='", 1)[1].split("'", 1)[0]
+        )
     return text
 
 

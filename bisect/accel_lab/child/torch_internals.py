@@ -44,7 +44,11 @@ def describe_backend(backend):
     if getattr(backend, "compiler_name", None) == "inductor" and hasattr(backend, "config"):
         return "inductor", dict(backend.config), backend
     inner = getattr(backend, "compiler_fn", None)
-    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
+    name = (
+        getattr(backend, "compiler_name", None)
+        or getattr(backend, "__name__", None)
+        or type(backend).__name__
+    )
     if inner is not None and _registered_name(inner) is None and name in ("eager", "aot_eager", "inductor"):
         name = "custom:" + name  # a user's own function that happens to carry a well-known name
     registered = _registered_name(inner if inner is not None else backend)
@@ -174,9 +178,9 @@ def all_lowerings_fall_back(keep=None):
     ``keep(node)`` true keeps that node's real lowering. Relies on ``GraphLowering.call_function``
     and ``torch/_inductor/lowering.py: fallback_handler``.
     """
+    import torch
     from torch._inductor import graph as graph_module
     from torch._inductor.lowering import fallback_handler, make_fallback  # noqa: F401
-    import torch
 
     original = graph_module.GraphLowering.call_function
 
@@ -297,7 +301,11 @@ def counters():
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return {}
-    return {str(group): {str(k): int(v) for k, v in values.items()} for group, values in utils.counters.items() if values}
+    return {
+        str(group): {str(k): int(v) for k, v in values.items()}
+        for group, values in utils.counters.items()
+        if values
+    }
 
 
 def changed_config():
@@ -348,7 +356,11 @@ def start_bisector(backend, subsystem, maximum):
         from torch._inductor.compiler_bisector import CompilerBisector, get_env_val
     except ImportError:
         return False
-    names = {"TORCH_BISECT_BACKEND": backend, "TORCH_BISECT_SUBSYSTEM": subsystem, "TORCH_BISECT_MAX": maximum}
+    names = {
+        "TORCH_BISECT_BACKEND": backend,
+        "TORCH_BISECT_SUBSYSTEM": subsystem,
+        "TORCH_BISECT_MAX": maximum,
+    }
     for name, value in names.items():
         if value is not None and (subsystem is not None or name == "TORCH_BISECT_BACKEND"):
             os.environ[name] = str(value)

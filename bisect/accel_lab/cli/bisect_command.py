@@ -28,18 +28,44 @@ from accel_lab.session import Request, Session, load_request, new_run_folder, re
 
 @click.command(name="bisect", cls=ProgramCommand)
 @program_options
-@click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder. [default: the user's data folder]")
-@click.option("--check", metavar="CMD", help="Judge each run by a shell command: exit 0 good, 125 cannot tell, else bad.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    help="Where to make the run's folder. [default: the user's data folder]",
+)
+@click.option(
+    "--check",
+    metavar="CMD",
+    help="Judge each run by a shell command: exit 0 good, 125 cannot tell, else bad.",
+)
 @click.option("--fail-regex", metavar="RE", help="A run is bad if this matches what it printed.")
 @click.option("--signed-zero", is_flag=True, help="Count -0.0 against 0.0 as a difference.")
-@click.option("--ablation", type=click.Choice(["short", "full"]), default="short", show_default=True, help="How many single switches to try in the kernel stage.")
+@click.option(
+    "--ablation",
+    type=click.Choice(["short", "full"]),
+    default="short",
+    show_default=True,
+    help="How many single switches to try in the kernel stage.",
+)
 @click.option("--components/--no-components", default=True, help="Also name the op or pass at fault.")
 @click.option("--cold", is_flag=True, help="Run every probe in a fresh process, never in the warm server.")
 @click.option("--keep", is_flag=True, help="Keep each probe's working directory and caches.")
 @click.option("--bundle/--no-bundle", default=True, help="Write bundle.zip.")
-@click.option("--resume", metavar="RUN", type=click.Path(exists=True, file_okay=False), help="Go on with an interrupted run's folder.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    type=click.Path(exists=True, file_okay=False),
+    help="Go on with an interrupted run's folder.",
+)
+@click.option("--versions", metavar="SPEC", help="Releases of torch to search (not built yet: said so, exit code 2).")
 @click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="Probes side by side.")
-@click.option("--exit-code", "exit_style", type=click.Choice(["lab", "git"]), default="lab", help="git: what the lab could not do becomes 125, for `git bisect run`.")
+@click.option(
+    "--exit-code",
+    "exit_style",
+    type=click.Choice(["lab", "git"]),
+    default="lab",
+    help="git: what the lab could not do becomes 125, for `git bisect run`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, no tables.")
 def command(
@@ -59,6 +85,7 @@ def command(
     keep: bool,
     bundle: bool,
     resume: str | None,
+    versions: str | None,
     jobs: int,
     exit_style: str,
     as_json: bool,
@@ -70,6 +97,10 @@ def command(
     not do it, 125 cannot tell, 130 interrupted.
     """
     try:
+        if versions is not None:
+            raise UsageError(
+                "--versions is not built yet: only the interpreter given by --python is probed, one at a time"
+            )
         if resume is not None:
             if program or module:
                 raise UsageError("--resume takes the program from the run's folder: give no script")

@@ -31,7 +31,7 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
 
         try:
             made = write_bundle(findings, folder, folder / "bundle.zip")
-            findings.warnings += [f"left out of the bundle: {d.name} ({d.why})" for d in made.dropped[:5]]
+            findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
         except LabError as error:
             findings.bundle = None
             findings.warnings.append(f"no bundle was written: {error}")

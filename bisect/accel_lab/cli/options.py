@@ -49,11 +49,33 @@ def program_options(command: F) -> F:
     for decorate in reversed(
         (
             click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."),
-            click.option("--module", "-m", metavar="MODULE", help="Run a module as `python -m` does; ARGS follow."),
-            click.option("--python", metavar="PATH", help="The interpreter to probe; it needs torch. [default: this one]"),
-            click.option("--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for one run."),
-            click.option("--memory", type=click.IntRange(min=64), default=16384, show_default=True, help="MB for one run."),
-            click.option("--stdin", type=click.Path(exists=True, dir_okay=False), help="A file to give as standard input."),
+            click.option(
+                "--module", "-m", metavar="MODULE", help="Run a module as `python -m` does; ARGS follow."
+            ),
+            click.option(
+                "--python",
+                metavar="PATH",
+                help="The interpreter to probe; it needs torch. [default: this one]",
+            ),
+            click.option(
+                "--timeout",
+                type=click.FloatRange(min=1),
+                default=300.0,
+                show_default=True,
+                help="Seconds for one run.",
+            ),
+            click.option(
+                "--memory",
+                type=click.IntRange(min=64),
+                default=16384,
+                show_default=True,
+                help="MB for one run.",
+            ),
+            click.option(
+                "--stdin",
+                type=click.Path(exists=True, dir_okay=False),
+                help="A file to give as standard input.",
+            ),
         )
     ):
         command = decorate(command)
@@ -92,4 +114,12 @@ def read_stdin(path: str | None) -> Path | None:
     return Path(path).resolve() if path else None
 
 
-__all__ = ["Program", "ProgramCommand", "find_python", "limits_from", "program_options", "read_stdin", "split_program"]
+__all__ = [
+    "Program",
+    "ProgramCommand",
+    "find_python",
+    "limits_from",
+    "program_options",
+    "read_stdin",
+    "split_program",
+]

@@ -33,7 +33,10 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
         return Signature(kind="signal", type=_signal_type(outcome), frames=frames)
     if outcome.status is Status.EXIT:
         return Signature(
-            kind="exit", type=f"exit {outcome.exit_code}", message=_exit_message(outcome, stdout_tail), frames=frames
+            kind="exit",
+            type=f"exit {outcome.exit_code}",
+            message=_exit_message(outcome, stdout_tail),
+            frames=frames,
         )
     return Signature(kind=outcome.status.value, frames=frames)
 

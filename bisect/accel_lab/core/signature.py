@@ -20,7 +20,10 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]+)+/([\w.+-]+)", r"<path>/\1"),
         (r"\b[a-z0-9]{40,60}\b", "<hash>"),
         (r"\bc[a-z0-9]{50,52}\b", "<hash>"),
-        (r"\b(buf|arg|op|tmp|primals_|tangents_|getitem_|s|u|ks|xindex|x|L__self__|__compiled_fn_|resume_in_|graph_|kernel_?)\d+\b", r"\1<n>"),
+        (
+            r"\b(buf|arg|op|tmp|primals_|tangents_|getitem_|s|u|ks|xindex|x|L__self__|__compiled_fn_|resume_in_|graph_|kernel_?)\d+\b",
+            r"\1<n>",
+        ),
         (r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?", "<n>"),
         (r"\b(?:nan|inf)\b", "<n>"),
         (r"(?:<n>(?:, ?)?){2,}", "<n>"),

@@ -12,7 +12,9 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 
 from .process import Ended
 
-_LAST_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))(?:: (?P<message>.*))?$")
+_LAST_ERROR = re.compile(
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))(?:: (?P<message>.*))?$"
+)
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 

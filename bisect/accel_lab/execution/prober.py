@@ -63,6 +63,7 @@ class Prober:
         self._lock = threading.Lock()
         self._server: WarmServer | None = None
         self._cold_only = False
+        self._wants_server = False
         self._keep = keep
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
 
@@ -93,18 +94,27 @@ class Prober:
         return self._executor.submit(self.ask, probe)
 
     def warm_up(self) -> None:
-        """Start the warm server in the background; a no-op where only cold runs are allowed."""
-        if self._server is None and not self._cold_only and hasattr(os, "fork"):
-            place = self.workspace.root / "server"
-            (place / "cache" / "triton").mkdir(parents=True, exist_ok=True)
-            env = dict(self.environment)
-            env.setdefault("PYTHONHASHSEED", "0")
-            env["PYTHONDONTWRITEBYTECODE"] = "1"
-            env["TORCHINDUCTOR_CACHE_DIR"] = str(place / "cache")
-            env["TRITON_CACHE_DIR"] = str(place / "cache" / "triton")
-            self._server = WarmServer(
-                self.python, self.workspace.library, env, place / "log.txt", f"server-{uuid.uuid4().hex}"
-            )
+        """Let probes be answered by the warm server from now on.
+
+        It starts in the background at once; in a run that is resumed, only when a probe needs it.
+        """
+        self._wants_server = hasattr(os, "fork")
+        if not self.journal.answered:
+            self._start_server()
+
+    def _start_server(self) -> WarmServer | None:
+        with self._lock:
+            if self._server is None and self._wants_server and not self._cold_only:
+                place = self.workspace.root / "server"
+                (place / "cache" / "triton").mkdir(parents=True, exist_ok=True)
+                env = dict(self.environment)
+                env.setdefault("PYTHONHASHSEED", "0")
+                env["PYTHONDONTWRITEBYTECODE"] = "1"
+                env["TORCHINDUCTOR_CACHE_DIR"] = str(place / "cache")
+                env["TRITON_CACHE_DIR"] = str(place / "cache" / "triton")
+                marker = f"server-{uuid.uuid4().hex}"
+                self._server = WarmServer(self.python, self.workspace.library, env, place / "log.txt", marker)
+            return self._server
 
     def go_cold(self) -> None:
         """From now on every probe is run in a fresh process."""
@@ -116,7 +126,7 @@ class Prober:
     @property
     def is_warm(self) -> bool:
         """Whether probes are answered by the warm server."""
-        return self._server is not None and not self._cold_only
+        return self._wants_server and not self._cold_only
 
     def interrupt(self) -> None:
         """Stop everything that runs; nothing finished is lost."""
@@ -153,12 +163,15 @@ class Prober:
 
     def _end(self, probe: Probe, place: Place, marker: str, warm: bool) -> tuple[process.Ended, bool]:
         env = self.workspace.environment(place, self.environment, probe.bare)
-        if warm and self._server is not None:
+        server = self._start_server() if warm else None
+        if server is not None:
             job = self._job(probe, place)
-            job["env"] = {k: v for k, v in env.items() if self.environment.get(k) != v} | {"ACCEL_LAB_PROBE": marker}
+            job["env"] = {k: v for k, v in env.items() if self.environment.get(k) != v} | {
+                "ACCEL_LAB_PROBE": marker
+            }
             write_job(place, job)
             try:
-                ended = self._server.run(
+                ended = server.run(
                     job,
                     outputs=(place.stdout, place.stderr),
                     limits=probe.limits,

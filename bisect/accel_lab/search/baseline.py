@@ -188,9 +188,7 @@ class BaselineSearch:
             return False
         if not lab.differences(cold, uncompiled):
             return False
-        reference = lab.submit(
-            replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))
-        ).result()
+        reference = lab.submit(replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))).result()
         found.reference = reference if reference.status is Status.OK else None
         different = lab.differences(cold, uncompiled, found.reference)
         if not different:

@@ -94,7 +94,9 @@ def _guards(climber: Climber, result: Beside, start: Rung) -> None:
         return
     graphs = fresh.outcome.facts.get("graph_texts") or []
     if len(graphs) < 2 or len(set(graphs)) == 1:
-        result.warnings.append("it passes when every call is compiled afresh, though each call captures the same graph")
+        result.warnings.append(
+            "it passes when every call is compiled afresh, though each call captures the same graph"
+        )
         return
     result.culprit = Culprit(
         stage=Stage.DYNAMO,

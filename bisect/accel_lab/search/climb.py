@@ -104,6 +104,7 @@ class Climber:
             return values_verdict(self.lab, self.baseline, outcome)
         return judge(outcome, target, self.lab.signature(outcome))
 
+
 def _merge(one: Step, two: Step) -> Step:
     """Two runs of one question: a failure once seen stays seen."""
     order = (Verdict.BAD, Verdict.DIFFERENT, Verdict.GOOD, Verdict.SKIP)

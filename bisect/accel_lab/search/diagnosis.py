@@ -22,8 +22,8 @@ from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches, tally_of
 from .components import name_component
 from .flaky import doubt, passes_needed
-from .ladder import Reading, read
 from .lab import Lab
+from .ladder import Reading, read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +140,7 @@ class Diagnosis:
         """The rungs worth asking: a backend that we know nothing of has no decompositions or passes of ours."""
         regions = top.outcome.facts.get("regions") or []
         backends = {str(region.get("backend")) for region in regions}
-        known = {"inductor", "aot_eager_decomp_partition", "aot_eager", "eager"}
-        if backends and not backends & known:
+        if backends and not backends & _KNOWN:
             return [Rung.UNCOMPILED, Rung.DYNAMO, Rung.AOT]
         return [rung for rung in LADDER if rung is not Rung.KERNEL]
 
@@ -202,9 +201,9 @@ class Diagnosis:
 
     @staticmethod
     def _custom_backend(answer: Answer, start: Rung) -> bool:
-        return start not in (Rung.UNCOMPILED, Rung.DYNAMO, Rung.AOT) and any(
-            "custom" in str(region.get("backend")) for region in answer.ladder[-1].outcome.facts.get("regions", [])
-        )
+        """Whether what starts to fail above AOTAutograd is a backend that the script brings itself."""
+        regions = answer.ladder[-1].outcome.facts.get("regions") or []
+        return _index(start) > _index(Rung.AOT) and any(r.get("backend") not in _KNOWN for r in regions)
 
     def _stage(
         self, climber: Climber, answer: Answer, reading: Reading, start: Rung, stage: Stage
@@ -221,7 +220,9 @@ class Diagnosis:
         if self._options.components:
             component, more = name_component(climber, stage, at)
             evidence += more
-        return Culprit(stage=stage, confidence=Confidence.LIKELY, component=component, evidence=tuple(evidence))
+        return Culprit(
+            stage=stage, confidence=Confidence.LIKELY, component=component, evidence=tuple(evidence)
+        )
 
     def _kernel(self, climber: Climber, answer: Answer) -> Culprit:
         split = kernel_stage.split(climber, answer.ladder, full=self._options.ablation == "full")
@@ -288,7 +289,8 @@ class Diagnosis:
         )
         answer.ladder = _with(answer.ladder, good)
         if good.verdict is Verdict.BAD:
-            return self._reconsider(climber, answer)
+            self._reconsider(climber, answer)
+            return
         answer.doubt = doubt(failing, good.runs)
         stage = BLAMES[reading.first_bad]
         answer.culprit = Culprit(
@@ -313,14 +315,17 @@ class Diagnosis:
     def _other_faults(self, base: Baseline, first: Answer) -> None:
         """With the regions of the first culprit kept below it, does the script still fail?"""
         found = self.findings
-        answer, held = first, {}
+        answer = first
+        held: dict[int, Rung] = {}
         while len(found.culprits) < self._options.most_faults:
             regions = self._guilty_regions(base, answer)
-            everyone = [int(r["id"]) for r in _row(first.ladder, Rung.KERNEL).outcome.facts.get("regions", [])]
+            everyone = [
+                int(r["id"]) for r in _row(first.ladder, Rung.KERNEL).outcome.facts.get("regions", [])
+            ]
             good = answer.reading.last_good if answer.reading else None
             if not regions or good is None or set(everyone) <= set(held) | set(regions):
                 return
-            held.update({region: good for region in regions})
+            held.update(dict.fromkeys(regions, good))
             switches: Switches = (("hold", {str(region): rung.value for region, rung in held.items()}),)
             rest = replace(base, target=base.target)
             climber = self._climber(rest, switches)
@@ -336,14 +341,14 @@ class Diagnosis:
             if answer.culprit is None or answer.culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
                 return
             more = f"a second fault: it stays when the regions {sorted(held)} are kept on a rung that passes"
-            found.culprits.append(
-                replace(answer.culprit, evidence=(more, *answer.culprit.evidence))
-            )
+            found.culprits.append(replace(answer.culprit, evidence=(more, *answer.culprit.evidence)))
 
     @staticmethod
     def _note_alone(found: Findings) -> None:
         culprit = found.culprits[0]
-        line = "with only the failing region kept below that stage, and all others compiled, the script passes"
+        line = (
+            "with only the failing region kept below that stage, and all others compiled, the script passes"
+        )
         found.culprits[0] = replace(culprit, evidence=(*culprit.evidence, line))
 
     def _guilty_regions(self, base: Baseline, answer: Answer) -> list[int]:
@@ -356,9 +361,7 @@ class Diagnosis:
         if raised:
             return sorted(raised)
         names = {d.region for d in self._lab.differences(top, base.uncompiled)}
-        return sorted(
-            int(region["id"]) for region in regions if region_key(region, regions) in names
-        )
+        return sorted(int(region["id"]) for region in regions if region_key(region, regions) in names)
 
 
 def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) -> str:
@@ -402,6 +405,9 @@ def _row(ladder: Sequence[Step], rung: Rung | None) -> Step:
 def _with(ladder: Sequence[Step], step: Step) -> list[Step]:
     return [step if row.rung is step.rung else row for row in ladder]
 
+
+#: The backends whose parts the ladder knows.
+_KNOWN = frozenset({"inductor", "aot_eager_decomp_partition", "aot_eager", "eager"})
 
 _ORDER = [*LADDER[:-1], Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL]
 

@@ -44,7 +44,13 @@ def ask(climber: Climber, culprit: Culprit, ladder: Sequence[Step]) -> dict[str,
         settings = (("bisector", {"backend": backend, "subsystem": subsystem, "max": 0}),)
         step = climber.one(Rung.KERNEL, settings, "witness")
         if step.verdict is Verdict.SKIP:
-            return {"name": "torch compiler bisector", "available": False, "words": step.note, "agrees": None, "asked": []}
+            return {
+                "name": "torch compiler bisector",
+                "available": False,
+                "words": step.note,
+                "agrees": None,
+                "asked": [],
+            }
         asked.append({"backend": backend, "subsystem": subsystem, "verdict": step.verdict.value})
         agrees = step.verdict is expected
         if agrees:

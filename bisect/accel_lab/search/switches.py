@@ -24,30 +24,90 @@ def _inductor(**values: Any) -> tuple[tuple[str, Any], ...]:
 
 #: What can be switched off in Inductor's kernel stage, most telling first.
 KERNEL_SWITCHES: tuple[Switch, ...] = (
-    Switch(name="fallback", label="every operator calls its eager kernel", rung=Rung.KERNEL, settings=(("fallback", True),)),
+    Switch(
+        name="fallback",
+        label="every operator calls its eager kernel",
+        rung=Rung.KERNEL,
+        settings=(("fallback", True),),
+    ),
     Switch(
         name="fusion",
         label="no fusion",
         rung=Rung.KERNEL,
         settings=_inductor(max_fusion_size=1, epilogue_fusion=False),
     ),
-    Switch(name="vectorisation", label="no vector instructions", rung=Rung.KERNEL, settings=_inductor(cpp__simdlen=1)),
-    Switch(name="inplace_buffers", label="no in-place buffers", rung=Rung.KERNEL, settings=_inductor(inplace_buffers=False)),
-    Switch(name="buffer_reuse", label="no reuse of buffers", rung=Rung.KERNEL, settings=_inductor(allow_buffer_reuse=False)),
-    Switch(name="post_grad_passes", label="no post-grad passes", rung=Rung.KERNEL, settings=_inductor(use_post_grad_passes=False)),
-    Switch(name="pattern_matcher", label="no pattern matcher", rung=Rung.KERNEL, settings=_inductor(pattern_matcher=False)),
-    Switch(name="loop_tail_vec", label="scalar loop tails", rung=Rung.KERNEL, settings=_inductor(cpp__enable_loop_tail_vec=False)),
+    Switch(
+        name="vectorisation",
+        label="no vector instructions",
+        rung=Rung.KERNEL,
+        settings=_inductor(cpp__simdlen=1),
+    ),
+    Switch(
+        name="inplace_buffers",
+        label="no in-place buffers",
+        rung=Rung.KERNEL,
+        settings=_inductor(inplace_buffers=False),
+    ),
+    Switch(
+        name="buffer_reuse",
+        label="no reuse of buffers",
+        rung=Rung.KERNEL,
+        settings=_inductor(allow_buffer_reuse=False),
+    ),
+    Switch(
+        name="post_grad_passes",
+        label="no post-grad passes",
+        rung=Rung.KERNEL,
+        settings=_inductor(use_post_grad_passes=False),
+    ),
+    Switch(
+        name="pattern_matcher",
+        label="no pattern matcher",
+        rung=Rung.KERNEL,
+        settings=_inductor(pattern_matcher=False),
+    ),
+    Switch(
+        name="loop_tail_vec",
+        label="scalar loop tails",
+        rung=Rung.KERNEL,
+        settings=_inductor(cpp__enable_loop_tail_vec=False),
+    ),
     Switch(
         name="horizontal_fusion",
         label="no horizontal fusion",
         rung=Rung.KERNEL,
         settings=_inductor(cpp__max_horizontal_fusion_size=1),
     ),
-    Switch(name="loop_ordering", label="no loop reordering after fusion", rung=Rung.KERNEL, settings=_inductor(loop_ordering_after_fusion=False)),
-    Switch(name="split_reductions", label="no split reductions", rung=Rung.KERNEL, settings=_inductor(split_reductions=False)),
-    Switch(name="layout", label="no layout changes", rung=Rung.KERNEL, settings=_inductor(layout_optimization=False)),
-    Switch(name="padding", label="no padding of strides", rung=Rung.KERNEL, settings=_inductor(comprehensive_padding=False)),
-    Switch(name="precision_casts", label="casts as eager makes them", rung=Rung.KERNEL, settings=_inductor(emulate_precision_casts=True)),
+    Switch(
+        name="loop_ordering",
+        label="no loop reordering after fusion",
+        rung=Rung.KERNEL,
+        settings=_inductor(loop_ordering_after_fusion=False),
+    ),
+    Switch(
+        name="split_reductions",
+        label="no split reductions",
+        rung=Rung.KERNEL,
+        settings=_inductor(split_reductions=False),
+    ),
+    Switch(
+        name="layout",
+        label="no layout changes",
+        rung=Rung.KERNEL,
+        settings=_inductor(layout_optimization=False),
+    ),
+    Switch(
+        name="padding",
+        label="no padding of strides",
+        rung=Rung.KERNEL,
+        settings=_inductor(comprehensive_padding=False),
+    ),
+    Switch(
+        name="precision_casts",
+        label="casts as eager makes them",
+        rung=Rung.KERNEL,
+        settings=_inductor(emulate_precision_casts=True),
+    ),
 )
 
 #: Enough to tell fusion, vectorisation and memory apart; the rest is asked with ``--ablation full``.
@@ -55,10 +115,30 @@ SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers")
 
 #: What can be switched off among the FX passes; asked at the ``fx`` rung, where no kernel is built.
 PASS_SWITCHES: tuple[Switch, ...] = (
-    Switch(name="pre_grad_passes", label="no pre-grad passes", rung=Rung.FX, settings=_inductor(use_pre_grad_passes=False)),
-    Switch(name="joint_graph_passes", label="no joint-graph passes", rung=Rung.FX, settings=_inductor(use_joint_graph_passes=False)),
-    Switch(name="post_grad_passes", label="no post-grad passes", rung=Rung.FX, settings=_inductor(use_post_grad_passes=False)),
-    Switch(name="pattern_matcher", label="no pattern matcher", rung=Rung.FX, settings=_inductor(pattern_matcher=False)),
+    Switch(
+        name="pre_grad_passes",
+        label="no pre-grad passes",
+        rung=Rung.FX,
+        settings=_inductor(use_pre_grad_passes=False),
+    ),
+    Switch(
+        name="joint_graph_passes",
+        label="no joint-graph passes",
+        rung=Rung.FX,
+        settings=_inductor(use_joint_graph_passes=False),
+    ),
+    Switch(
+        name="post_grad_passes",
+        label="no post-grad passes",
+        rung=Rung.FX,
+        settings=_inductor(use_post_grad_passes=False),
+    ),
+    Switch(
+        name="pattern_matcher",
+        label="no pattern matcher",
+        rung=Rung.FX,
+        settings=_inductor(pattern_matcher=False),
+    ),
 )
 
 

@@ -1,0 +1,38 @@
+"""``accel-lab clean``: remove runs that are no longer wanted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from accel_lab.cli.report_command import find_run
+from accel_lab.cli.runs_command import kept_runs
+from accel_lab.core.errors import UsageError
+from accel_lab.session import state_folder
+
+
+@click.command(name="clean")
+@click.argument("runs", nargs=-1)
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Remove runs older than this."
+)
+@click.option("--all", "everything", is_flag=True, help="Remove every kept run.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+def command(runs: tuple[str, ...], older_than: float | None, everything: bool, dry_run: bool) -> int:
+    """Remove RUNS (folders or names from `accel-lab list`), or runs by age."""
+    if not runs and older_than is None and not everything:
+        raise UsageError("say what to remove: names of runs, --older-than DAYS or --all")
+    base = state_folder() / "runs"
+    folders: list[Path] = [find_run(name) for name in runs]
+    for row in kept_runs(base):
+        old = older_than is not None and time.time() - row["time"] > older_than * 86_400
+        if everything or old:
+            folders.append(base / row["name"])
+    for folder in dict.fromkeys(folders):
+        if not dry_run:
+            shutil.rmtree(folder, ignore_errors=True)
+        click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
+    return 0

@@ -1,0 +1,49 @@
+"""``accel-lab doctor``: what this machine and an interpreter have, and what is missing for a bisection."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+
+from accel_lab.cli.options import find_python
+from accel_lab.core.errors import LabError
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+from accel_lab.lab import LocalLab, Oracle
+from accel_lab.session import inspect_build, state_folder
+
+
+@click.command(name="doctor")
+@click.option("--python", metavar="PATH", help="The interpreter to look at. [default: this one]")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+def command(python: str | None, as_json: bool) -> int:
+    """Check that a bisection can work here. Exit code 3 if something is missing."""
+    checks: list[tuple[str, bool, str]] = []
+    facts: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
+        folder = Path(name)
+        interpreter = find_python(python)
+        try:
+            build = inspect_build(interpreter, folder)
+            facts = build.facts
+            checks.append(("torch", True, f"{build.torch} in {interpreter}"))
+        except LabError as error:
+            checks.append(("torch", False, str(error)))
+        with Prober(python=interpreter, workspace=Workspace(folder / "run", folder)) as prober:
+            works, said = LocalLab(prober, Oracle()).compiler_works()
+        checks.append(("C++ compiler", works, said))
+        home = state_folder()
+        free = shutil.disk_usage(next(p for p in (home, *home.parents) if p.exists())).free
+        checks.append(("disk", free > 1e9, f"{free / 1e9:.0f} GB free for {home}"))
+    fine = all(ok for _, ok, _ in checks)
+    if as_json:
+        rows = [{"check": n, "ok": ok, "detail": d} for n, ok, d in checks]
+        click.echo(json.dumps({"ok": fine, "checks": rows, "facts": facts}, indent=1))
+    else:
+        for label, ok, detail in checks:
+            click.echo(f"{'ok     ' if ok else 'MISSING'}  {label:13s} {detail}")
+    return 0 if fine else 3

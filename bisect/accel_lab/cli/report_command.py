@@ -1,0 +1,39 @@
+"""``accel-lab report``: write an earlier run's report again from its journal; nothing is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from accel_lab.cli.finish import exit_code, show, write_files
+from accel_lab.core.errors import UsageError
+from accel_lab.core.findings import Findings
+from accel_lab.session import Session, load_request, state_folder
+
+
+def find_run(name: str) -> Path:
+    """The folder of a run, by path or by name among the kept ones."""
+    for folder in (Path(name), state_folder() / "runs" / name):
+        if (folder / "request.json").is_file():
+            return folder.resolve()
+    raise UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
+
+
+def again(folder: Path) -> Findings:
+    """The findings of a finished run, from the answers in its journal."""
+    if not (folder / "report.json").is_file():
+        raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
+    return Session(load_request(folder), folder).run()
+
+
+@click.command(name="report")
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(run: str, as_json: bool) -> int:
+    """Write the report of RUN (a folder, or a name from `accel-lab list`) again and show it."""
+    folder = find_run(run)
+    findings = again(folder)
+    write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
+    show(findings, as_json=as_json)
+    return exit_code(findings) and 0

@@ -1,0 +1,203 @@
+"""The whole search on a fake lab: right stage, proof by a pair of runs, flaky scripts, doubt kept."""
+
+from __future__ import annotations
+
+import pytest
+from accel_lab.core.findings import Findings
+from accel_lab.core.outcome import Frame, Outcome, Raised, Status
+from accel_lab.core.probe import Probe, Program
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.diagnosis import Diagnosis, Options
+from fakes_lab import ORDER, FakeLab, failing, passing
+
+PROBE = Probe(program=Program(path="/x/script.py", sha256="0"))
+
+STAGES = {
+    Rung.DYNAMO: Stage.DYNAMO,
+    Rung.AOT: Stage.AOT_AUTOGRAD,
+    Rung.PARTITION: Stage.PARTITIONER,
+    Rung.DECOMP: Stage.DECOMPOSITION,
+    Rung.FX: Stage.FX_PASSES,
+    Rung.LOOPS: Stage.LOWERING,
+    Rung.SCHEDULED: Stage.SCHEDULER,
+    Rung.KERNEL: Stage.CODEGEN,
+}
+
+
+def diagnose(lab: FakeLab, **options: object) -> Findings:
+    return Diagnosis(lab, PROBE, Options(**options)).run()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", list(STAGES), ids=str)
+def test_each_stage_is_found_and_proven(fault: Rung) -> None:
+    found = diagnose(FakeLab(fault=fault))
+    assert found.verdict == "fails"
+    assert found.culprit is not None
+    assert found.culprit.stage is STAGES[fault]
+    assert found.culprit.confidence is Confidence.PROVEN
+    assert found.confidence is not None and found.confidence >= 0.99
+
+
+@pytest.mark.parametrize("fault", list(STAGES), ids=str)
+def test_proven_rests_on_a_pair_of_runs(fault: Rung) -> None:
+    lab = FakeLab(fault=fault)
+    diagnose(lab)
+    below = max((r for r in ORDER if ORDER.index(r) < ORDER.index(fault) and r is not Rung.META), key=ORDER.index)
+    repeats = {p.rung for p in lab.asked if p.attempt > 0 and not p.switches}
+    assert {below, fault} <= repeats
+
+
+@pytest.mark.parametrize("fault", list(STAGES), ids=str)
+def test_at_most_eight_warm_probes_name_the_stage(fault: Rung) -> None:
+    found = diagnose(FakeLab(fault=fault), components=False, witness=False)
+    warm_baseline = sum(step.runs for step in found.baseline if step.outcome.warm)
+    ladder = found.probes["ladder"] + found.probes.get("meta check", 0) + warm_baseline
+    assert ladder <= 8 + (fault is Rung.AOT)
+
+
+def test_a_script_that_does_not_fail() -> None:
+    found = diagnose(FakeLab(fault=None))
+    assert (found.verdict, found.culprits) == ("passes", [])
+
+
+def test_failing_without_the_compiler_is_eager() -> None:
+    found = diagnose(FakeLab(fault=Rung.UNCOMPILED))
+    assert found.culprit is not None and found.culprit.stage is Stage.EAGER
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.7, 0.5])
+@pytest.mark.parametrize("fault", [Rung.DYNAMO, Rung.PARTITION, Rung.FX, Rung.KERNEL], ids=str)
+def test_a_flaky_script_is_never_wrong_as_proven(fault: Rung, rate: float) -> None:
+    right = 0
+    for seed in range(40):
+        found = diagnose(FakeLab(fault=fault, rate=rate, seed=seed))
+        culprit = found.culprit
+        if culprit is None:
+            continue
+        if culprit.confidence is Confidence.PROVEN:
+            assert culprit.stage is STAGES[fault], f"seed {seed}"
+        right += culprit.stage is STAGES[fault]
+    assert right >= 34
+
+
+def test_a_ladder_that_is_not_monotone_is_not_forced() -> None:
+    def cures(probe: Probe) -> bool:
+        return probe.rung in (Rung.PARTITION, Rung.DECOMP)
+
+    found = diagnose(FakeLab(fault=Rung.AOT, cures=cures))
+    assert any("not monotone" in warning for warning in found.warnings)
+    assert found.culprit is None or found.culprit.confidence is Confidence.INCONCLUSIVE
+
+
+def test_another_failure_below_is_evidence_but_no_proof() -> None:
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung is Rung.FX and not probe.switches:
+            return failing("something else", kind="RuntimeError")
+        return None
+
+    found = diagnose(FakeLab(fault=Rung.LOOPS, answer=answer))
+    assert found.culprit is not None
+    assert found.culprit.stage is Stage.FX_PASSES
+    assert found.culprit.confidence is Confidence.LIKELY
+
+
+def test_a_broken_compiler_is_the_environment() -> None:
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung is Rung.KERNEL:
+            return failing("No working C++ compiler found", kind="InductorError")
+        return None
+
+    found = diagnose(FakeLab(fault=Rung.KERNEL, answer=answer, compiler=(False, "/bin/false ended with 1")))
+    assert found.culprit is not None
+    assert found.culprit.stage is Stage.ENVIRONMENT
+    assert found.culprit.confidence is Confidence.PROVEN
+
+
+def test_a_missing_module_is_the_environment() -> None:
+    lab = FakeLab(answer=lambda probe: failing("No module named 'absent'", kind="ModuleNotFoundError"))
+    found = diagnose(lab)
+    assert found.culprit is not None and found.culprit.stage is Stage.ENVIRONMENT
+
+
+def test_a_wrong_meta_kernel_is_blamed_only_if_correcting_it_cures() -> None:
+    mismatch = [{"op": "aten.x.default", "what": "stride", "real": "(1,)", "fake": "(0,)"}]
+
+    def lab(cures_by_fix: bool) -> FakeLab:
+        def answer(probe: Probe) -> Outcome | None:
+            switches = dict(probe.switches)
+            if probe.rung is Rung.META:
+                return passing(facts={"meta_mismatches": mismatch})
+            if "meta_fix" in switches and cures_by_fix:
+                return passing()
+            return None
+
+        return FakeLab(fault=Rung.KERNEL, answer=answer)
+
+    cured = diagnose(lab(True)).culprit
+    assert cured is not None and cured.stage is Stage.META_KERNEL
+    assert cured.confidence is Confidence.PROVEN
+    assert cured.component is not None and cured.component.name == "aten.x.default"
+    other = diagnose(lab(False)).culprit
+    assert other is not None and other.stage is Stage.CODEGEN
+
+
+def test_a_missed_guard_shows_by_other_graphs_when_captured_afresh() -> None:
+    def lab(graphs: list[str]) -> FakeLab:
+        def answer(probe: Probe) -> Outcome | None:
+            if dict(probe.switches).get("fresh"):
+                return passing(facts={"graph_texts": graphs})
+            return None
+
+        return FakeLab(fault=Rung.AOT, answer=answer)
+
+    missed = diagnose(lab(["a", "b"])).culprit
+    assert missed is not None and missed.stage is Stage.DYNAMO
+    same = diagnose(lab(["a", "a"])).culprit
+    assert same is not None and same.stage is Stage.AOT_AUTOGRAD
+
+
+def test_fusion_frames_make_a_crash_the_schedulers() -> None:
+    crash = Raised(
+        type="KeyError",
+        message="'buf3'",
+        frames=(Frame(file="torch/_inductor/codegen/cpp.py", line=1, function="try_outer_loop_fusion"),),
+    )
+
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung is Rung.KERNEL:
+            if "max_fusion_size" in str(probe.switches):
+                return passing()
+            return Outcome(status=Status.EXCEPTION, exit_code=1, raised=crash, facts={"applied": {}})
+        return None
+
+    found = diagnose(FakeLab(fault=Rung.KERNEL, answer=answer))
+    assert found.culprit is not None and found.culprit.stage is Stage.SCHEDULER
+
+
+def test_the_second_witness_is_asked_and_told() -> None:
+    def cures(probe: Probe) -> bool:
+        bisector = dict(probe.switches).get("bisector")
+        return bool(bisector and bisector["subsystem"] == "decomposition")
+
+    found = diagnose(FakeLab(fault=Rung.DECOMP, cures=cures))
+    assert found.witness is not None and found.witness["agrees"] is True
+    found = diagnose(FakeLab(fault=Rung.DECOMP))
+    assert found.witness is not None and found.witness["agrees"] is False
+
+
+def test_verdict_is_no_bool() -> None:
+    with pytest.raises(TypeError):
+        bool(Verdict.GOOD)
+
+
+def test_components_are_named_by_leaving_one_out() -> None:
+    names = [f"aten.op{n}.default" for n in range(9)]
+
+    def cures(probe: Probe) -> bool:
+        return 5 in (dict(probe.switches).get("off") or {}).get("decomposition", [])
+
+    facts = {"regions": [{"id": 0, "name": "f", "backend": "inductor"}], "applied": {"decomposition": names}}
+    found = diagnose(FakeLab(fault=Rung.DECOMP, cures=cures, facts=facts))
+    assert found.culprit is not None and found.culprit.component is not None
+    assert found.culprit.component.name == "aten.op5.default"

@@ -1,0 +1,92 @@
+"""Signatures and verdicts: what is the same failure and what is another one."""
+
+from __future__ import annotations
+
+import pytest
+from accel_lab.core.judge import judge, signature_of, unwrap
+from accel_lab.core.outcome import Frame, Outcome, Raised, Status
+from accel_lab.core.signature import Signature, normalise
+from accel_lab.core.verdict import Verdict
+
+
+def outcome(kind: str, message: str, *functions: str) -> Outcome:
+    frames = tuple(Frame(file="a.py", line=1, function=f) for f in functions)
+    return Outcome(
+        status=Status.EXCEPTION, exit_code=1, raised=Raised(type=kind, message=message, frames=frames)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("off by 0.5 at index (3, 4)", "off by 1e-07 at index (0, 0)"),
+        ("object at 0x7f00deadbeef", "object at 0x7f11"),
+        ("cannot open /tmp/a/b/kernel.cpp", "cannot open /home/x/kernel.cpp"),
+        ("Mismatched elements: 4 / 9 (44.4%)", "Mismatched elements: 9 / 9 (100.0%)"),
+        ("KeyError: 'buf12'", "KeyError: 'buf3'"),
+    ],
+)
+def test_accidents_do_not_count(one: str, two: str) -> None:
+    assert normalise(one) == normalise(two)
+
+
+def test_words_do_count() -> None:
+    assert normalise("expected Float but found Half") != normalise("expected Half but found Float")
+
+
+def test_wrappers_of_torch_are_taken_off() -> None:
+    bare = signature_of(outcome("ValueError", "bad nan"))
+    wrapped = signature_of(outcome("torch._inductor.exc.InductorError", "ValueError: bad nan"))
+    backend = signature_of(
+        outcome("torch._dynamo.exc.BackendCompilerFailed", "backend='inductor' raised:\nValueError: bad nan")
+    )
+    assert bare is not None
+    assert bare.same_as(wrapped)
+    assert bare.same_as(backend)
+
+
+def test_unwrap_goes_through_several() -> None:
+    raised = Raised(
+        type="torch._inductor.exc.InductorError", message="LoweringException: AssertionError: no\n  target: aten.x"
+    )
+    assert unwrap(raised)[0] == "AssertionError"
+
+
+def test_judge() -> None:
+    target = Signature(kind="exception", type="ValueError", message="bad")
+    bad = outcome("ValueError", "bad")
+    other = outcome("ValueError", "worse")
+    fine = Outcome(status=Status.OK, exit_code=0)
+    refused = Outcome(status=Status.NOT_APPLICABLE)
+    for got, verdict in ((bad, Verdict.BAD), (other, Verdict.DIFFERENT), (fine, Verdict.GOOD), (refused, Verdict.SKIP)):
+        assert judge(got, target, signature_of(got)) is verdict
+
+
+def test_exit_codes_carry_what_was_said() -> None:
+    said = Outcome(
+        status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="mixed dtypes were accepted")
+    )
+    plain = Outcome(status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="1"))
+    one, two = signature_of(said), signature_of(plain)
+    assert one is not None and two is not None
+    assert one.message == "mixed dtypes were accepted"
+    assert not one.same_as(two)
+
+
+def test_a_test_runner_is_known_by_its_summary() -> None:
+    ended = Outcome(status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="1"))
+    printed = "FAILED tests/t.py::test_a - AssertionError: off by 3\n1 failed in 2.0s\n"
+    signature = signature_of(ended, printed)
+    assert signature is not None and signature.message == "AssertionError: off by <n>"
+
+
+def test_signals_differ_by_number() -> None:
+    one = signature_of(Outcome(status=Status.SIGNAL, signal=11))
+    two = signature_of(Outcome(status=Status.SIGNAL, signal=8))
+    assert one is not None and one.type == "SIGSEGV"
+    assert not one.same_as(two)
+
+
+def test_outcome_survives_json() -> None:
+    before = outcome("ValueError", "bad", "f", "g")
+    assert Outcome.from_json(before.to_json()) == before
