@@ -77,7 +77,11 @@ class FakeLab:
         given = self.answer(probe)
         if given is not None:
             return given
-        common: dict[str, Any] = {"warm": warm, "seconds": 0.1, "facts": {} if probe.bare else dict(self.facts)}
+        common: dict[str, Any] = {
+            "warm": warm,
+            "seconds": 0.1,
+            "facts": {} if probe.bare else dict(self.facts),
+        }
         if self.fault is None or ORDER.index(probe.rung) < ORDER.index(self.fault) or self.cures(probe):
             return passing(**common)
         if self._random.random() >= self.rate:

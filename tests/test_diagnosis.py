@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
@@ -43,7 +44,9 @@ def test_each_stage_is_found_and_proven(fault: Rung) -> None:
 def test_proven_rests_on_a_pair_of_runs(fault: Rung) -> None:
     lab = FakeLab(fault=fault)
     diagnose(lab)
-    below = max((r for r in ORDER if ORDER.index(r) < ORDER.index(fault) and r is not Rung.META), key=ORDER.index)
+    below = max(
+        (r for r in ORDER if ORDER.index(r) < ORDER.index(fault) and r is not Rung.META), key=ORDER.index
+    )
     repeats = {p.rung for p in lab.asked if p.attempt > 0 and not p.switches}
     assert {below, fault} <= repeats
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from accel_lab.core.judge import judge, signature_of, unwrap
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.signature import Signature, normalise
@@ -47,7 +48,8 @@ def test_wrappers_of_torch_are_taken_off() -> None:
 
 def test_unwrap_goes_through_several() -> None:
     raised = Raised(
-        type="torch._inductor.exc.InductorError", message="LoweringException: AssertionError: no\n  target: aten.x"
+        type="torch._inductor.exc.InductorError",
+        message="LoweringException: AssertionError: no\n  target: aten.x",
     )
     assert unwrap(raised)[0] == "AssertionError"
 
@@ -58,13 +60,20 @@ def test_judge() -> None:
     other = outcome("ValueError", "worse")
     fine = Outcome(status=Status.OK, exit_code=0)
     refused = Outcome(status=Status.NOT_APPLICABLE)
-    for got, verdict in ((bad, Verdict.BAD), (other, Verdict.DIFFERENT), (fine, Verdict.GOOD), (refused, Verdict.SKIP)):
+    for got, verdict in (
+        (bad, Verdict.BAD),
+        (other, Verdict.DIFFERENT),
+        (fine, Verdict.GOOD),
+        (refused, Verdict.SKIP),
+    ):
         assert judge(got, target, signature_of(got)) is verdict
 
 
 def test_exit_codes_carry_what_was_said() -> None:
     said = Outcome(
-        status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="mixed dtypes were accepted")
+        status=Status.EXIT,
+        exit_code=1,
+        raised=Raised(type="SystemExit", message="mixed dtypes were accepted"),
     )
     plain = Outcome(status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="1"))
     one, two = signature_of(said), signature_of(plain)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder import read
-from hypothesis import given
-from hypothesis import strategies as st
 
 G, B, D, S = Verdict.GOOD, Verdict.BAD, Verdict.DIFFERENT, Verdict.SKIP
 

@@ -1,4 +1,4 @@
-"""The loop interpreter: equal to eager where lowering is right, wrong where it is wrong, deaf to what lies below."""
+"""The loop interpreter: right where lowering is right, wrong where it is wrong, deaf to what lies below."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def test_every_case_is_asserted_here(told: dict[str, Any]) -> None:
         assert list(answer["loops"]) == list(answer["scheduled"]) == CASES
 
 
-# A fault in each layer, put in by hand, and the rungs on which it must show. Each program prints one word a rung.
+# A fault in each layer, put in by hand, and the rungs on which it must show: one word a rung.
 FAULTS = """
 import functools, importlib.util, json, sys
 from pathlib import Path
@@ -170,7 +169,7 @@ def test_caches_do_not_answer_instead(torch_python: str, tmp_path: Path) -> None
 
 
 UNITS = """
-import importlib.util, json, sys
+import importlib.util, itertools, json, sys
 from pathlib import Path
 import sympy, torch
 child = Path(sys.argv[1])
@@ -205,8 +204,8 @@ for name, (expr, meaning) in expressions.items():
 covered = []
 for sizes, outer in (([3, 4, 5], 2), ([3, 4, 5], 3), ([7], 1), ([100, 2], 1), ([], 0)):
     pieces = index.blocks(sizes, outer, 10)
-    points = [p for piece in pieces for p in __import__("itertools").product(*[range(a, b) for a, b in piece])]
-    covered.append(points == list(__import__("itertools").product(*[range(n) for n in sizes[:outer]])))
+    points = [p for piece in pieces for p in itertools.product(*[range(a, b) for a, b in piece])]
+    covered.append(points == list(itertools.product(*[range(n) for n in sizes[:outer]])))
 print(json.dumps({"wrong": wrong, "covered": covered}))
 """
 
@@ -223,6 +222,15 @@ def test_index_arithmetic_is_exact(torch_python: str, tmp_path: Path) -> None:
 def test_child_parses_on_python_3_8() -> None:
     import ast
 
-    for name in ("loops", "loop_trace", "loop_index", "loop_ops", "loop_reduce", "loop_random"):
+    for name in (
+        "loops",
+        "loop_kernel",
+        "loop_schedule",
+        "loop_trace",
+        "loop_index",
+        "loop_ops",
+        "loop_math",
+        "loop_reduce",
+        "loop_random",
+    ):
         ast.parse((CHILD / f"{name}.py").read_text(encoding="utf-8"), feature_version=(3, 8))
-    assert sys.version_info >= (3, 8)

@@ -124,7 +124,8 @@ os.environ["HF_TOKEN"] = "zzzz1111yyyy2222"
 login(token='qqqq9999wwww8888', pad_token="abcd1234efgh5678x")
 x = "\nalice@acme.com \x61lice C:\\Users\\carol\\x"
 alice = 3
-print(f"{alice} {'/home/bob/x'!r:'>10} {{alice}} /home/bob {d['k']:{w}} bob@acme.com\n")  # /home/bob
+print(f"{alice} {'/home/bob/x'!r:'>10} {{alice}} /home/bob {d['k']:{w}} bob@acme.com\n")
+z = 1  # /home/bob
 b = b"/home/bob\u0041"
 r = rf"\d{x}/home/bob{{}}"
 t = f"""{
@@ -142,7 +143,8 @@ os.environ["HF_TOKEN"] = "REDACTED_TOKEN_2"
 login(token='REDACTED_TOKEN_3', pad_token="abcd1234efgh5678x")
 x = "\nperson1@mail.invalid \x61lice C:\\Users\\user2\\x"
 alice = 3
-print(f"{alice} {'/home/user1/x'!r:'>10} {{alice}} /home/user1 {d['k']:{w}} person2@mail.invalid\n")  # /home/user1
+print(f"{alice} {'/home/user1/x'!r:'>10} {{alice}} /home/user1 {d['k']:{w}} person2@mail.invalid\n")
+z = 1  # /home/user1
 b = b"/home/user1\u0041"
 r = rf"\d{x}/home/user1{{}}"
 t = f"""{

@@ -16,8 +16,8 @@ from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.reporting import run_files
-from accel_lab.reporting.page import TOTAL_LIMIT, render_html, write_html
 from accel_lab.reporting.issue import LIMIT, code, fenced, issue_markdown, length, prose
+from accel_lab.reporting.page import TOTAL_LIMIT, render_html, write_html
 from accel_lab.reporting.picture import WIDTH, draw
 from fakes_run import SCRIPT, SHAPES, FakeRun
 

@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class Oracle:
 
     check: str | None = None
     fail_regex: str | None = None
-    comparison: ComparisonConfig = ComparisonConfig()
+    comparison: ComparisonConfig = field(default_factory=ComparisonConfig)
 
 
 class LocalLab:

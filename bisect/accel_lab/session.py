@@ -117,7 +117,7 @@ def _tree_digest(args: tuple[str, ...]) -> str:
 
 
 def must_run_cold(program: Program) -> str:
-    """Why the warm server would not do: the script sets environment variables, which torch reads at import."""
+    """Why the warm server would not do: the script sets environment variables; torch reads them at import."""
     if program.path is None:
         return ""
     tree = ast.parse(Path(program.path).read_bytes())
@@ -178,7 +178,7 @@ def inspect_build(python: str, folder: Path) -> Build:
     if not facts.get("torch"):
         why = facts.get("torch_error", "")
         raise LabError(
-            f"{python} has no usable torch ({why}): install it there, or name another interpreter with --python"
+            f"{python} has no usable torch ({why}): install it there, or name another with --python"
         )
     return Build(python=python, torch=facts["torch"], facts=facts)
 
@@ -230,7 +230,7 @@ class Session:
             lab = LocalLab(prober, self.request.oracle, cold_only=cold)
             diagnosis = Diagnosis(lab, probe, self.request.options)
             self.findings = diagnosis.findings
-            with _interruptible(prober):
+            with _Interruptible(prober):
                 try:
                     diagnosis.run()
                 except Interrupted:
@@ -279,7 +279,7 @@ def bisect_script(
     return Session(request, new_run_folder(request)).run()
 
 
-class _interruptible:
+class _Interruptible:
     """Turns the first Ctrl-C into a stop of the probes, so that what was found is kept."""
 
     def __init__(self, prober: Prober) -> None:

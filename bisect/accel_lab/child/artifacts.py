@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any, Dict
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -11,13 +12,13 @@ MAX_BYTES = 4 * 1024 * 1024
 class Artifacts:
     """Writes numbered text files; a failure to write one never disturbs the run."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._counts = {}
+        self._counts: Dict[str, int] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def graph(self, kind, gm):
+    def graph(self, kind: str, gm: Any) -> None:
         """The graph as readable code with shapes and dtypes."""
         try:
             text = gm.print_readable(print_output=False)
@@ -28,7 +29,7 @@ class Artifacts:
                 return
         self.text(kind, text, "py")
 
-    def text(self, kind, text, suffix):
+    def text(self, kind: str, text: str, suffix: str) -> None:
         """One numbered text file."""
         with self._lock:
             if self._bytes > MAX_BYTES:
@@ -44,7 +45,7 @@ class Artifacts:
             except OSError:
                 return
 
-    def generated_code(self, cache_folder):
+    def generated_code(self, cache_folder: Any) -> None:
         """Copy the code that Inductor generated during this run out of its private cache folder."""
         found = []
         for root, _, names in os.walk(cache_folder):

@@ -7,9 +7,10 @@ import json
 import os
 import platform
 import sys
+from typing import Any
 
 
-def main():
+def main() -> None:
     """Print one JSON object on standard output."""
     facts = {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -25,10 +26,10 @@ def main():
         },
     }
     facts.update(_distributions())
-    print(json.dumps(facts))
+    sys.stdout.write(json.dumps(facts) + "\n")
 
 
-def _distributions():
+def _distributions() -> Any:
     """Versions from the installed metadata: quick, and right even where torch does not load."""
     try:
         from importlib import metadata

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from typing import Any
 
 MAX_FRAMES = 120
 
@@ -12,7 +13,7 @@ class NotApplicable(RuntimeError):
     """This rung or switch has nothing to say about this script on this build."""
 
 
-def describe(error):
+def describe(error: Any) -> Any:
     """``{type, message, frames, text, links}`` of an exception; never raises."""
     try:
         message = str(error)
@@ -41,7 +42,7 @@ def describe(error):
     }
 
 
-def type_name(error):
+def type_name(error: Any) -> Any:
     """The qualified name of an exception's type, without ``builtins``."""
     kind = type(error)
     return (
@@ -51,12 +52,12 @@ def type_name(error):
     )
 
 
-def _origin(error):
+def _origin(error: Any) -> Any:
     """What it was explicitly raised from (``raise ... from``)."""
     return error.__cause__
 
 
-def _frames(error):
+def _frames(error: Any) -> Any:
     rows = []
     try:
         for frame, line in traceback.walk_tb(error.__traceback__):
@@ -68,7 +69,7 @@ def _frames(error):
     return [row for row in rows if not row["file"].startswith("accel_lab_child/")]
 
 
-def short(path):
+def short(path: str) -> Any:
     """``torch/...`` for files of torch, ``accel_lab_child/...`` for ours, else the path itself."""
     normal = path.replace(os.sep, "/")
     for root in ("/torch/", "/accel_lab_child/", "/torchgen/", "/functorch/"):

@@ -244,5 +244,5 @@ def blocks(sizes: List[int], iteration_loops: int, limit: int) -> List[List[Tupl
         size = sizes[depth]
         step = size if inner[depth] <= limit else max(1, limit // max(1, inner[depth + 1]))
         ranges = [(start, min(size, start + step)) for start in range(0, size, max(1, step))]
-        pieces = [piece + [piece_range] for piece in pieces for piece_range in ranges]
+        pieces = [[*piece, piece_range] for piece in pieces for piece_range in ranges]
     return pieces

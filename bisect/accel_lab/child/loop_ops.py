@@ -14,17 +14,13 @@ import torch
 
 from . import loop_random, loop_reduce
 from .loop_index import blocks, evaluate
+from .loop_math import ELEMENTWISE, compute_dtype
 from .loop_trace import Block, Instruction, NotInterpretable, Program, Ref
 
 #: Points of an iteration space that are held in memory at once.
 CHUNK = 1 << 22
 
 Memory = Callable[[str], torch.Tensor]
-
-
-def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type in which values of `dtype` are computed inside a kernel."""
-    return torch.float32 if dtype.is_floating_point and torch.finfo(dtype).bits < 32 else dtype
 
 
 def run(
@@ -36,10 +32,10 @@ def run(
         return
     for piece in blocks(sizes, program.iteration_loops, CHUNK):
         ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
-        _Space(program, ranges, memory, size_of, device).execute(program.instructions)
+        Space(program, ranges, memory, size_of, device).execute(program.instructions)
 
 
-class _Space:
+class Space:
     """One piece of an iteration space: its loop variables, the values computed so far, the masks in force."""
 
     def __init__(
@@ -53,8 +49,8 @@ class _Space:
         self.shape = [stop - start for start, stop in ranges]
         self.iteration_loops = program.iteration_loops
         self.device = device
-        self._memory = memory
-        self._size_of = size_of
+        self.memory = memory
+        self.size_of = size_of
         self._values: Dict[int, Any] = {}
         self._mask: Optional[torch.Tensor] = None
         self._symbols: Dict[sympy.Symbol, torch.Tensor] = {}
@@ -68,7 +64,7 @@ class _Space:
     def execute(self, instructions: List[Instruction]) -> None:
         """Run instructions in order, dropping each value after its last use."""
         for instruction in instructions:
-            result = self._apply(instruction.name, [self._resolve(arg) for arg in instruction.args])
+            result = self.apply(instruction.name, [self._resolve(arg) for arg in instruction.args])
             if isinstance(instruction.out, Ref):
                 self._values[instruction.out.number] = result
             elif instruction.out is not None:
@@ -77,7 +73,7 @@ class _Space:
             for number in instruction.dead:
                 self._values.pop(number, None)
 
-    def _apply(self, name: str, args: List[Any]) -> Any:
+    def apply(self, name: str, args: List[Any]) -> Any:
         method = getattr(self, "op_" + name, None)
         try:
             return method(*args) if method is not None else self._elementwise(name, args)
@@ -98,7 +94,7 @@ class _Space:
 
     def _symbol(self, symbol: sympy.Symbol) -> Any:
         value = self._symbols.get(symbol)
-        return self._size_of(symbol) if value is None else value
+        return self.size_of(symbol) if value is None else value
 
     def index(self, expr: Any) -> torch.Tensor:
         """An index expression as an int64 tensor with one dimension per loop."""
@@ -211,9 +207,9 @@ class _Space:
     # -- memory ----------------------------------------------------------------------------------
 
     def op_load(self, name: str, index: Any) -> torch.Tensor:
-        return self._gather(self._memory(name), self.index(index), name)
+        return self.gather(self.memory(name), self.index(index), name)
 
-    def _gather(self, flat: torch.Tensor, where: torch.Tensor, name: str) -> torch.Tensor:
+    def gather(self, flat: torch.Tensor, where: torch.Tensor, name: str) -> torch.Tensor:
         if self._mask is not None:
             where = torch.where(self._mask, where, torch.zeros_like(where))
             if flat.numel() == 0 and not bool(self._mask.any()):
@@ -221,11 +217,11 @@ class _Space:
         try:
             taken = torch.index_select(_storable(flat), 0, where.reshape(-1))
         except (IndexError, RuntimeError) as error:
-            raise _outside("reads", name, where, flat) or error
+            raise (_outside("reads", name, where, flat) or error) from error
         return taken.view(flat.dtype).reshape(where.shape).to(compute_dtype(flat.dtype))
 
     def op_store(self, name: str, index: Any, value: Any, mode: Optional[str]) -> None:
-        flat = self._memory(name)
+        flat = self.memory(name)
         where, what = torch.broadcast_tensors(self.index(index), self.value(value))
         if mode is not None:  # every point of the space counts, also those that share an address
             where, what = self.full(where), self.full(what)
@@ -248,41 +244,8 @@ class _Space:
     def op_load_seed(self, name: str, offset: Any) -> torch.Tensor:
         return self.op_load(name, offset)
 
-    def op_bucketize(
-        self,
-        values: Any,
-        boundaries: Tuple[str, Any, Any, Any],
-        boundary_indices: Any,
-        indexing_dtype: torch.dtype,
-        right: bool,
-        sorter: Optional[Tuple[str, Any]] = None,
-        sorter_indices: Any = None,
-    ) -> torch.Tensor:
-        """Binary search in a strided row of `boundaries`: (name, length, numel of the whole, stride)."""
-        x = self.value(values)
-        length = int(evaluate(boundaries[1], self._size_of))
-        stride = int(evaluate(boundaries[3], self._size_of))
-        flat = self._memory(boundaries[0])
-        row = self.value(boundary_indices).to(torch.int64)
-        low = torch.zeros(torch.broadcast_shapes(x.shape, row.shape), dtype=torch.int64, device=self.device)
-        high = torch.full_like(low, length)
-        for _ in range(max(1, length).bit_length()):
-            middle = torch.div(low + high, 2, rounding_mode="floor")
-            inside = middle < high
-            at = torch.where(inside, middle, torch.zeros_like(middle))
-            if sorter is not None:
-                step = int(evaluate(sorter[1], self._size_of))
-                at = self._gather(self._memory(sorter[0]), self.value(sorter_indices) + at * step, sorter[0])
-            bound = self._gather(flat, row + at.to(torch.int64) * stride, boundaries[0])
-            # NaN counts as the largest value, as in torch.searchsorted.
-            above = (
-                ~(bound > x) & (x == x) | (x != x)
-                if right
-                else ~(bound >= x) & (x == x) | (x != x) & (bound == bound)
-            )
-            low = torch.where(inside & above, middle + 1, low)
-            high = torch.where(inside & ~above, middle, high)
-        return low.to(indexing_dtype)
+    def op_bucketize(self, *args: Any) -> torch.Tensor:
+        return loop_reduce.bucketize(self, *args)
 
     # -- types -----------------------------------------------------------------------------------
 
@@ -376,7 +339,7 @@ class _Space:
 
 def known(name: str) -> bool:
     """Whether the interpreter has a meaning for this operation."""
-    return name in ELEMENTWISE or hasattr(_Space, "op_" + name)
+    return name in ELEMENTWISE or hasattr(Space, "op_" + name)
 
 
 def _storable(flat: torch.Tensor) -> torch.Tensor:
@@ -415,55 +378,3 @@ def _outside(verb: str, name: str, where: torch.Tensor, flat: torch.Tensor) -> O
         "the loop IR %s %s at offsets %d to %d, but its storage has %d elements"
         % (verb, name, low, high, flat.numel())
     )
-
-
-def _fma(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """One rounding: exact enough in float64 for what is stored in float32."""
-    if x.dtype != torch.float32:
-        return x * y + z
-    return (x.to(torch.float64) * y.to(torch.float64) + z.to(torch.float64)).to(torch.float32)
-
-
-def _shift(name: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    return lambda x, y: getattr(torch, name)(x, y)  # type: ignore[no-any-return]
-
-
-_SAME_NAME = (
-    "abs exp exp2 expm1 sqrt relu minimum maximum cos sin lgamma erf cosh sinh acos acosh asin asinh atan2 atan atanh "
-    "copysign erfc erfinv hypot log10 log2 ldexp nextafter logical_and logical_not logical_or logical_xor bitwise_and "
-    "bitwise_not bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift rsqrt log1p tan tanh sigmoid signbit "
-    "fmod log isinf isnan round floor sign trunc ceil neg reciprocal eq ne lt gt le ge add sub mul pow digamma igamma "
-    "igammac i0 square"
-)
-_SPECIAL = (
-    "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx gammainc gammaincc i0e i1 i1e log_ndtr modified_bessel_i0 "
-    "modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 ndtr ndtri scaled_modified_bessel_k0 "
-    "scaled_modified_bessel_k1 spherical_bessel_j0 zeta chebyshev_polynomial_t chebyshev_polynomial_u "
-    "chebyshev_polynomial_v chebyshev_polynomial_w legendre_polynomial_p shifted_chebyshev_polynomial_t "
-    "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w "
-    "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
-)
-
-ELEMENTWISE: Dict[str, Callable[..., Any]] = {
-    name: getattr(torch, name) for name in _SAME_NAME.split() if hasattr(torch, name)
-}
-ELEMENTWISE.update(
-    (name, getattr(torch.special, name)) for name in _SPECIAL.split() if hasattr(torch.special, name)
-)
-ELEMENTWISE.update(
-    {
-        "identity": lambda x: x,
-        "truediv": torch.true_divide,
-        "div_rn": torch.true_divide,
-        "int_truediv": lambda x, y: torch.true_divide(x.to(torch.float64), y.to(torch.float64)),
-        "mul_rn": torch.mul,
-        "dot": torch.mul,
-        "fma": _fma,
-        "fmaximum": torch.fmax,
-        "and_": torch.bitwise_and,
-        "or_": torch.bitwise_or,
-        "xor": torch.bitwise_xor,
-        "lshift": _shift("bitwise_left_shift"),
-        "rshift": _shift("bitwise_right_shift"),
-    }
-)

@@ -57,7 +57,7 @@ def _philox(seed: torch.Tensor, offset: torch.Tensor) -> List[torch.Tensor]:
     return counter
 
 
-def _multiply(a: torch.Tensor, b: int) -> "tuple[torch.Tensor, torch.Tensor]":
+def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
     """High and low word of a 32 x 32 bit product, from 16-bit halves that cannot overflow int64."""
     low_part = a * (b & 0xFFFF)
     high_part = a * (b >> 16)

@@ -1,18 +1,19 @@
-"""Reductions, scans and sorts of the loop IR: the operations that look at more than one point of the space."""
+"""The operations of the loop IR that look at more than one point: reductions, scans, sorts, searches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from .loop_index import evaluate
 from .loop_trace import NotInterpretable
 
 if TYPE_CHECKING:
-    from .loop_ops import _Space
+    from .loop_ops import Space
 
 
-def reduction(space: _Space, dtype: torch.dtype, kind: str, value: Any) -> Any:
+def reduction(space: Space, dtype: torch.dtype, kind: str, value: Any) -> Any:
     """The result of `ops.reduction`; it keeps a dimension of size 1 per reduction loop."""
     parts = value if isinstance(value, tuple) else (value,)
     rows = [_rows(space, space.value(part)) for part in parts]
@@ -31,7 +32,7 @@ def reduction(space: _Space, dtype: torch.dtype, kind: str, value: Any) -> Any:
     raise NotInterpretable("reduction %r over %d values" % (kind, len(rows)))
 
 
-def _rows(space: _Space, value: torch.Tensor) -> torch.Tensor:
+def _rows(space: Space, value: torch.Tensor) -> torch.Tensor:
     """The value with all reduction loops flattened into its last dimension."""
     return space.full(value).reshape([*space.shape[: space.iteration_loops], -1])
 
@@ -125,7 +126,7 @@ def _online_softmax(
     return top.reshape(shape), (torch.exp(x - shift) * counts).sum(-1).reshape(shape)
 
 
-def scan(space: _Space, combine: Callable[..., Any], values: Sequence[Any]) -> Tuple[torch.Tensor, ...]:
+def scan(space: Space, combine: Callable[..., Any], values: Sequence[Any]) -> Tuple[torch.Tensor, ...]:
     """Inclusive scan with an associative function, in log2(length) steps (Hillis and Steele)."""
     rows = [_rows(space, space.value(v)) for v in values]
     length = rows[0].shape[-1]
@@ -140,7 +141,7 @@ def scan(space: _Space, combine: Callable[..., Any], values: Sequence[Any]) -> T
 
 
 def _combined(
-    space: _Space, combine: Callable[..., Any], left: Tuple[Any, ...], right: Tuple[Any, ...]
+    space: Space, combine: Callable[..., Any], left: Tuple[Any, ...], right: Tuple[Any, ...]
 ) -> Tuple[Any, ...]:
     """Call the combining closure of the IR, which speaks `V.ops`, on tensors."""
     from torch._inductor.virtualized import OpsValue, V
@@ -155,17 +156,54 @@ def _combined(
 class _Direct:
     """An ops handler that computes at once instead of recording."""
 
-    def __init__(self, space: _Space) -> None:
+    def __init__(self, space: Space) -> None:
         self._space = space
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *args: self._space._apply(name, list(args))
+        return lambda *args: self._space.apply(name, list(args))
 
 
-def sort(space: _Space, values: Sequence[Any], descending: bool) -> Tuple[torch.Tensor, ...]:
+def sort(space: Space, values: Sequence[Any], descending: bool) -> Tuple[torch.Tensor, ...]:
     """Sort by the first value and carry the others along; stable, which satisfies an unstable request too."""
     rows = [_rows(space, space.value(v)) for v in values]
     order = torch.sort(rows[0], dim=-1, stable=True, descending=descending).indices
     return tuple(torch.gather(row, -1, order).reshape(space.shape) for row in rows)
+
+
+def bucketize(
+    space: Space,
+    values: Any,
+    boundaries: Tuple[str, Any, Any, Any],
+    boundary_indices: Any,
+    indexing_dtype: torch.dtype,
+    right: bool,
+    sorter: Optional[Tuple[str, Any]] = None,
+    sorter_indices: Any = None,
+) -> torch.Tensor:
+    """Binary search in a strided row of memory; `boundaries` is (name, length, total numel, stride)."""
+    name = boundaries[0]
+    length, stride = (int(evaluate(boundaries[n], space.size_of)) for n in (1, 3))
+    x = space.value(values)
+    row = space.value(boundary_indices).to(torch.int64)
+    low = torch.zeros(torch.broadcast_shapes(x.shape, row.shape), dtype=torch.int64, device=x.device)
+    high = torch.full_like(low, length)
+    for _ in range(max(1, length).bit_length()):
+        middle = torch.div(low + high, 2, rounding_mode="floor")
+        open_ = middle < high
+        at = torch.where(open_, middle, torch.zeros_like(middle))
+        if sorter is not None:
+            step = int(evaluate(sorter[1], space.size_of))
+            order = space.memory(sorter[0])
+            at = space.gather(order, space.value(sorter_indices) + at * step, sorter[0]).to(torch.int64)
+        bound = space.gather(space.memory(name), row + at * stride, name)
+        above = _at_most(bound, x) if right else ~_at_most(x, bound)
+        low = torch.where(open_ & above, middle + 1, low)
+        high = torch.where(open_ & ~above, middle, high)
+    return low.to(indexing_dtype)
+
+
+def _at_most(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a <= b where NaN is the largest value, as in torch.searchsorted."""
+    return (a <= b) | (b != b)

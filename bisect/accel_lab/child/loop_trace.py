@@ -1,8 +1,8 @@
-"""Records one loop nest of Inductor's IR as a flat list of instructions that can be read, printed and replayed.
+"""Records one loop nest of Inductor's IR as a list of instructions that can be read, printed and replayed.
 
-Inductor's loop IR is a Python closure that calls `V.ops.<name>(...)`. Recording it once, at compile time, keeps
-three things apart: what lowering said (this record), what an instruction means (`loop_ops`), and when it runs
-(`loops`). Symbolic indices stay sympy expressions; values become numbered references.
+Inductor's loop IR is a Python closure that calls `V.ops.<name>(...)`. Recording it once, at compile time,
+keeps three things apart: what lowering said (this record), what an instruction means (`loop_ops`), and when
+it runs (`loop_kernel`). Symbolic indices stay sympy expressions; values become numbered references.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Block:
 class Instruction:
     """One call of `V.ops`; `out` is None for stores, a tuple of references for ops with several results."""
 
-    __slots__ = ("out", "name", "args", "dead")
+    __slots__ = ("args", "dead", "name", "out")
 
     def __init__(self, out: Any, name: str, args: Tuple[Any, ...]) -> None:
         self.out = out
@@ -100,7 +100,7 @@ def trace(
 
 
 class _Recorder:
-    """An ops handler (duck-typed: the protocol's class differs between releases) that writes everything down."""
+    """An ops handler (by duck typing: its class differs between releases) that writes down."""
 
     def __init__(self, known: Callable[[str], bool]) -> None:
         self.instructions: List[Instruction] = []
@@ -238,7 +238,7 @@ def refs(value: Any) -> List[int]:
 
 
 def _mark_dead_values(instructions: List[Instruction]) -> None:
-    """Note at each top-level instruction which values die there: whole iteration spaces are too big to keep."""
+    """Note at each top-level instruction which values die there: iteration spaces are too big to keep."""
     last: Dict[int, int] = {}
     for position, instruction in enumerate(instructions):
         for number in refs(instruction.args) + refs(instruction.out):

@@ -7,6 +7,8 @@ of its inputs, then compares shape, dtype and strides, and whether both raise. O
 
 from __future__ import annotations
 
+from typing import Any, Dict, List
+
 
 class MetaMismatch(RuntimeError):
     """An operator's fake kernel promises something else than its real kernel returns."""
@@ -15,32 +17,33 @@ class MetaMismatch(RuntimeError):
 class MismatchLog:
     """Mismatches in the order they were seen; the run itself goes on undisturbed."""
 
-    def __init__(self):
-        self.entries = []
+    def __init__(self) -> None:
+        self.entries: List[Dict[str, str]] = []
 
-    def add(self, op, what, real, fake):
+    def add(self, op: Any, what: str, real: Any, fake: Any) -> None:
         entry = {"op": str(op), "what": what, "real": str(real), "fake": str(fake)}
         if entry not in self.entries and len(self.entries) < 50:
             self.entries.append(entry)
 
 
-def checking_interpreter(gm, log):
+def checking_interpreter(gm: Any, log: Any) -> Any:
     """A boxed callable that runs ``gm`` node by node under the check."""
     import torch
 
     interpreter = torch.fx.Interpreter(gm)
 
-    def run(args):
+    def run(args: Any) -> Any:
         values = list(args)
         args.clear()
-        with _mode(log):
+        with checking_mode(log):
             return interpreter.run(*values)
 
-    run._boxed_call = True
+    run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
 
-def _mode(log):
+def checking_mode(log: MismatchLog) -> Any:
+    """The check as a dispatch mode, to be entered around eager code or a graph that is interpreted."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils import _pytree as pytree
@@ -53,7 +56,7 @@ def _mode(log):
     )
 
     class Check(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if not self._applies(func, args, kwargs):
                 return func(*args, **kwargs)
@@ -75,7 +78,7 @@ def _mode(log):
             return result
 
         @staticmethod
-        def _applies(func, args, kwargs):
+        def _applies(func: Any, args: Any, kwargs: Any) -> Any:
             if not isinstance(func, torch._ops.OpOverload) or any(t in func.tags for t in skip_tags):
                 return False
             # A custom operator without a fake kernel has nothing to be compared with.
@@ -92,10 +95,10 @@ def _mode(log):
             )
 
         @staticmethod
-        def _on_fakes(func, args, kwargs):
+        def _on_fakes(func: Any, args: Any, kwargs: Any) -> Any:
             fake_mode = FakeTensorMode(allow_fallback_kernels=False)
 
-            def fake(value):
+            def fake(value: Any) -> Any:
                 return (
                     fake_mode.from_tensor(value, static_shapes=True)
                     if isinstance(value, torch.Tensor)
@@ -122,9 +125,9 @@ def _mode(log):
                 return None, error, False
 
         @staticmethod
-        def _compare(func, result, fake_result):
-            real_leaves, real_spec = pytree.tree_flatten(result)
-            fake_leaves, fake_spec = pytree.tree_flatten(fake_result)
+        def _compare(func: Any, result: Any, fake_result: Any) -> None:
+            real_leaves, _ = pytree.tree_flatten(result)
+            fake_leaves, _ = pytree.tree_flatten(fake_result)
             if len(real_leaves) != len(fake_leaves):
                 log.add(func, "number of results", len(real_leaves), len(fake_leaves))
                 return
@@ -135,7 +138,7 @@ def _mode(log):
                     Check._compare_tensors(func, real, fake)
 
         @staticmethod
-        def _compare_tensors(func, real, fake):
+        def _compare_tensors(func: Any, real: Any, fake: Any) -> None:
             if tuple(real.shape) != tuple(fake.shape):
                 log.add(func, "shape", tuple(real.shape), tuple(fake.shape))
             elif real.dtype != fake.dtype:
@@ -148,12 +151,12 @@ def _mode(log):
     return Check()
 
 
-def _line(error):
+def _line(error: Any) -> Any:
     text = str(error).strip().splitlines()
     return type(error).__name__ + (": " + text[0][:200] if text else "")
 
 
-def correct_meta_kernels(names):
+def correct_meta_kernels(names: Any) -> None:
     """From now on the fake results of the operators ``names`` take their metadata from the real kernel.
 
     The real kernel is run on zeros of the same shapes and strides. Relies on
@@ -167,10 +170,10 @@ def correct_meta_kernels(names):
     wanted = set(names)
     original = FakeTensorMode.dispatch
 
-    def static(tensor):
+    def static(tensor: Any) -> Any:
         return all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride()))
 
-    def real_of(value):
+    def real_of(value: Any) -> Any:
         if isinstance(value, FakeTensor):
             if not static(value):
                 raise ValueError("symbolic shapes")
@@ -178,7 +181,7 @@ def correct_meta_kernels(names):
             return storage.as_strided(tuple(value.shape), tuple(value.stride()))
         return value
 
-    def dispatch(self, func, types, args=(), kwargs=None):
+    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if str(func) not in wanted:
             return original(self, func, types, args, kwargs)
@@ -192,7 +195,7 @@ def correct_meta_kernels(names):
                 *real_args, **real_kwargs
             )  # what the real kernel refuses, the fake one now refuses too
 
-        def fake_of(tensor):
+        def fake_of(tensor: Any) -> Any:
             if not isinstance(tensor, torch.Tensor):
                 return tensor
             with _disable_current_modes():
@@ -206,12 +209,7 @@ def correct_meta_kernels(names):
     FakeTensorMode.dispatch = dispatch
 
 
-def _extent(tensor):
+def _extent(tensor: Any) -> Any:
     return (
         1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()) if n > 0) if tensor.numel() else 0
     )
-
-
-def checking_mode(log):
-    """The check as a mode to be entered around eager code."""
-    return _mode(log)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import torch_internals
 from .exceptions import NotApplicable, describe
@@ -39,27 +40,27 @@ class Ladder:
     (drive torch's own compiler bisector).
     """
 
-    def __init__(self, rung, switches, recorder, artifacts):
+    def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
         self.rung = rung
         self.switches = switches
         self.recorder = recorder
         self.artifacts = artifacts
-        self.regions = []
+        self.regions: List[Dict[str, Any]] = []
         self.meta_log = MismatchLog()
         self.graphs = 0
-        self.reached = set()
-        self.caught = []
-        self.graph_texts = []
+        self.reached: Set[str] = set()
+        self.caught: List[Dict[str, Any]] = []
+        self.graph_texts: List[str] = []
         self.subsystems = Subsystems(switches.get("off"))
         self.not_applicable = ""
-        self.on_region = None
+        self.on_region: Optional[Callable[[], None]] = None
         self._depth = threading.local()
         self._lock = threading.RLock()
-        self._original = None
+        self._original: Any = None
 
     # -- installing ----------------------------------------------------------------------------
 
-    def install(self, dynamo):
+    def install(self, dynamo: Any) -> None:
         """Replace ``optimize`` in ``torch._dynamo`` (a module object), once."""
         from torch._dynamo import eval_frame
 
@@ -68,14 +69,14 @@ class Ladder:
         self._original = eval_frame.optimize
 
         @functools.wraps(self._original)
-        def replacement(backend="inductor", **kwargs):
+        def replacement(backend: Any = "inductor", **kwargs: Any) -> Any:
             return self._optimize(backend, **kwargs)
 
         dynamo.optimize = replacement
         eval_frame.optimize = replacement
         self._apply_global_switches()
 
-    def _apply_global_switches(self):
+    def _apply_global_switches(self) -> None:
         if self.switches.get("static"):
             torch_internals.force_static_shapes()
         bisector = self.switches.get("bisector")
@@ -97,7 +98,7 @@ class Ladder:
                     raise NotApplicable("this torch has no setting %s.%s" % (name, key))
                 setattr(module, key, value)
 
-    def _optimize(self, backend, **kwargs):
+    def _optimize(self, backend: Any, **kwargs: Any) -> Any:
         import os
 
         if kwargs.get("disable") or os.environ.get("TORCHDYNAMO_DISABLE", "") == "1":
@@ -109,7 +110,7 @@ class Ladder:
             context = self._original(self._backend_for(region, backend), **kwargs)
         return _Context(context, self, region)
 
-    def _new_region(self, backend, kwargs):
+    def _new_region(self, backend: Any, kwargs: Any) -> Any:
         name, options, _ = torch_internals.describe_backend(backend)
         with self._lock:
             index = len(self.regions)
@@ -133,16 +134,16 @@ class Ladder:
             self._changed()
             return region
 
-    def _changed(self):
+    def _changed(self) -> None:
         if self.on_region is not None:
             self.on_region()
 
-    def _rung_of(self, index):
+    def _rung_of(self, index: Any) -> Any:
         return (self.switches.get("hold") or {}).get(str(index), self.rung)
 
     # -- backends ------------------------------------------------------------------------------
 
-    def _backend_for(self, region, requested):
+    def _backend_for(self, region: Any, requested: Any) -> Any:
         rung = region["rung"]
         if rung == "kernel":
             return requested if self.switches.get("bisector") else self._kernel(region, requested)
@@ -151,7 +152,7 @@ class Ladder:
         patches.update(self.switches.get("inductor") or {})
         builder = getattr(self, "_" + rung)
 
-        def backend(gm, example_inputs, **_):
+        def backend(gm: Any, example_inputs: Any, **_: Any) -> Any:
             self._save_graph("dynamo_graph", gm)
             try:
                 return builder(gm, example_inputs, patches)
@@ -162,8 +163,8 @@ class Ladder:
         backend.__name__ = "inductor" if region["backend"] == "inductor" else "accel_lab_" + rung
         return backend
 
-    def _kernel(self, region, requested):
-        name, options, _ = torch_internals.describe_backend(requested)
+    def _kernel(self, region: Any, requested: Any) -> Any:
+        name, _, _ = torch_internals.describe_backend(requested)
         if name != "inductor":
             return requested
         patches = self._checked_inductor_patches()
@@ -172,7 +173,7 @@ class Ladder:
             inner = torch_internals.with_inductor_config("inductor", {"fx_graph_cache": False})
         return _KernelBackend(inner, self)
 
-    def _checked_inductor_patches(self):
+    def _checked_inductor_patches(self) -> Any:
         patches = dict(self.switches.get("inductor") or {})
         if patches:
             import torch._inductor.config as config
@@ -182,22 +183,22 @@ class Ladder:
                     raise NotApplicable("this torch has no setting torch._inductor.config.%s" % key)
         return patches
 
-    def _dynamo(self, gm, example_inputs, patches):
+    def _dynamo(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         return torch_internals.lookup_backend("eager")(gm, example_inputs)
 
-    def _aot(self, gm, example_inputs, patches):
+    def _aot(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         default, _ = torch_internals.partitioners()
         return self._aot_autograd(gm, example_inputs, default, None, self._nop)
 
-    def _meta(self, gm, example_inputs, patches):
+    def _meta(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         default, _ = torch_internals.partitioners()
         return self._aot_autograd(gm, example_inputs, default, None, self._checked)
 
-    def _partition(self, gm, example_inputs, patches):
+    def _partition(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         _, min_cut = torch_internals.partitioners()
         return self._aot_autograd(gm, example_inputs, min_cut, None, self._nop)
 
-    def _decomp(self, gm, example_inputs, patches):
+    def _decomp(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         import torch._inductor.config as config
 
         _, min_cut = torch_internals.partitioners()
@@ -205,10 +206,10 @@ class Ladder:
             table = torch_internals.decomposition_table()
             return self._aot_autograd(gm, example_inputs, min_cut, table, self._nop)
 
-    def _fx(self, gm, example_inputs, patches):
+    def _fx(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         from torch._inductor import compile_fx
 
-        def inner(gm_, inputs_, **kwargs):
+        def inner(gm_: Any, inputs_: Any, **kwargs: Any) -> Any:
             with torch_internals.stop_before_lowering():
                 try:
                     compile_fx.compile_fx_inner(gm_, inputs_, **kwargs)
@@ -220,13 +221,13 @@ class Ladder:
 
         return self._inductor(gm, example_inputs, inner, patches)
 
-    def _loops(self, gm, example_inputs, patches):
+    def _loops(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         return self._by_loops(gm, example_inputs, patches, scheduled=False)
 
-    def _scheduled(self, gm, example_inputs, patches):
+    def _scheduled(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         return self._by_loops(gm, example_inputs, patches, scheduled=True)
 
-    def _by_loops(self, gm, example_inputs, patches, scheduled):
+    def _by_loops(self, gm: Any, example_inputs: Any, patches: Any, scheduled: Any) -> Any:
         from .loops import compile_loops
 
         self.reached.add("loops")
@@ -234,7 +235,7 @@ class Ladder:
             gm, example_inputs, scheduled=scheduled, on_graph=self._save_text, config_patches=patches
         )
 
-    def _inductor(self, gm, example_inputs, inner, patches):
+    def _inductor(self, gm: Any, example_inputs: Any, inner: Any, patches: Any) -> Any:
         from torch._inductor import compile_fx
 
         with torch_internals.no_caches():
@@ -242,7 +243,7 @@ class Ladder:
                 gm, example_inputs, inner_compile=inner, config_patches=dict(patches, cpp_wrapper=False)
             )
 
-    def _aot_autograd(self, gm, example_inputs, partition, table, compiler):
+    def _aot_autograd(self, gm: Any, example_inputs: Any, partition: Any, table: Any, compiler: Any) -> Any:
         from torch._dynamo.backends.common import aot_autograd
 
         keywords = {
@@ -256,19 +257,19 @@ class Ladder:
         with torch_internals.no_caches():
             return aot_autograd(**keywords)(gm, example_inputs)
 
-    def _nop(self, kind, gm, example_inputs):
+    def _nop(self, kind: str, gm: Any, example_inputs: Any) -> Any:
         self.reached.add("aot")
         self._save_graph(kind, gm)
         return _boxed(gm)
 
-    def _checked(self, kind, gm, example_inputs):
+    def _checked(self, kind: str, gm: Any, example_inputs: Any) -> Any:
         self.reached.add("aot")
         self._save_graph(kind, gm)
         return checking_interpreter(gm, self.meta_log)
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def wrap(self, compiled, original, region):
+    def wrap(self, compiled: Any, original: Any, region: Any) -> Any:
         """The compiled callable, recording each outermost call; Dynamo looks through it when nested."""
         import torch
 
@@ -288,11 +289,11 @@ class Ladder:
         self._changed()
         return self._recording(compiled, region)
 
-    def _recording(self, compiled, region):
+    def _recording(self, compiled: Any, region: Any) -> Any:
         ladder = self
 
         @functools.wraps(compiled)
-        def call(*args, **kwargs):
+        def call(*args: Any, **kwargs: Any) -> Any:
             if getattr(ladder._depth, "value", 0) or _tracing():
                 return compiled(*args, **kwargs)
             if ladder.switches.get("fresh"):
@@ -317,16 +318,16 @@ class Ladder:
                 ladder.recorder.end_call(handle, result)
             return result
 
-        call._torchdynamo_inline = compiled
+        call._torchdynamo_inline = compiled  # type: ignore[attr-defined]
         return call
 
-    def _call(self, compiled, args, kwargs):
+    def _call(self, compiled: Any, args: Any, kwargs: Any) -> Any:
         if self.switches.get("meta_eager"):
             with checking_mode(self.meta_log):
                 return compiled(*args, **kwargs)
         return compiled(*args, **kwargs)
 
-    def _note_not_applicable(self, error):
+    def _note_not_applicable(self, error: Any) -> None:
         seen = set()
         while error is not None and id(error) not in seen:
             seen.add(id(error))
@@ -334,18 +335,18 @@ class Ladder:
                 self.not_applicable = str(error) or type(error).__name__
             error = error.__cause__ or error.__context__
 
-    def _note_raised(self, region, error):
+    def _note_raised(self, region: Any, error: Any) -> None:
         self._note_not_applicable(error)
         if len(self.caught) < 20:
             self.caught.append(dict(describe(error), region=region["id"], call=region["calls"]))
 
     # -- artifacts -----------------------------------------------------------------------------
 
-    def _save_text(self, kind, text):
+    def _save_text(self, kind: str, text: str) -> None:
         if self.artifacts is not None:
             self.artifacts.text(kind, text, "txt" if kind.endswith("_ir") else "py")
 
-    def _save_graph(self, kind, gm):
+    def _save_graph(self, kind: str, gm: Any) -> None:
         self.graphs += 1
         if kind == "dynamo_graph" and len(self.graph_texts) < 200:
             self.graph_texts.append(hashlib.sha256(gm.code.encode()).hexdigest()[:16])
@@ -358,11 +359,11 @@ class _KernelBackend:
 
     compiler_name = "inductor"
 
-    def __init__(self, inner, ladder):
+    def __init__(self, inner: Any, ladder: Any) -> None:
         self._inner = inner
         self._ladder = ladder
 
-    def __call__(self, gm, example_inputs, **kwargs):
+    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         ladder = self._ladder
         ladder._save_graph("dynamo_graph", gm)
         with torch_internals.no_caches():
@@ -371,11 +372,11 @@ class _KernelBackend:
                     return self._inner(gm, example_inputs, **kwargs)
             return self._inner(gm, example_inputs, **kwargs)
 
-    def get_compiler_config(self):
+    def get_compiler_config(self) -> Any:
         getter = getattr(self._inner, "get_compiler_config", None)
         return getter() if getter else {}
 
-    def reset(self):
+    def reset(self) -> None:
         reset = getattr(self._inner, "reset", None)
         if reset is not None:
             reset()
@@ -384,7 +385,7 @@ class _KernelBackend:
 class _Identity:
     """Stands where Dynamo's context would: the function runs as it is, a module behind a thin shell."""
 
-    def __call__(self, fn):
+    def __call__(self, fn: Any) -> Any:
         import torch
 
         if isinstance(fn, torch.nn.Module):
@@ -393,50 +394,50 @@ class _Identity:
             return OptimizedModule(fn, _identity)
         return fn
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> None:
         return None
 
 
-def _identity(fn):
+def _identity(fn: Any) -> Any:
     return fn
 
 
 class _Context:
     """What ``optimize`` returns: called with the function or module that is to be compiled."""
 
-    def __init__(self, context, ladder, region):
+    def __init__(self, context: Any, ladder: Any, region: Any) -> None:
         self._context = context
         self._ladder = ladder
         self._region = region
 
-    def __call__(self, fn):
+    def __call__(self, fn: Any) -> Any:
         compiled = self._context(fn)
         if compiled is fn and self._region["rung"] == "uncompiled" and callable(fn):
             return self._ladder.wrap(_shell(fn), fn, self._region)
         return self._ladder.wrap(compiled, fn, self._region)
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self._context.__enter__()
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> Any:
         return self._context.__exit__(*exc)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
 
-def _shell(fn):
+def _shell(fn: Any) -> Any:
     @functools.wraps(fn)
-    def run(*args, **kwargs):
+    def run(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
     return run
 
 
-def _tracing():
+def _tracing() -> Any:
     import torch
 
     compiler = getattr(torch, "compiler", None)
@@ -444,29 +445,29 @@ def _tracing():
     return probe()
 
 
-def _boxed(gm):
+def _boxed(gm: Any) -> Any:
     from torch.fx.graph import _BoxedCodeGen
 
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
     forward = gm.forward
 
-    def run(args):
+    def run(args: Any) -> Any:
         return forward(args)
 
-    run._boxed_call = True
+    run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
 
-def _interpreted(gm):
+def _interpreted(gm: Any) -> Any:
     import torch
 
     interpreter = torch.fx.Interpreter(gm)
 
-    def run(args):
+    def run(args: Any) -> Any:
         values = list(args)
         args.clear()
         return interpreter.run(*values)
 
-    run._boxed_call = True
+    run._boxed_call = True  # type: ignore[attr-defined]
     return run

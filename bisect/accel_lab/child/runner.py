@@ -16,21 +16,22 @@ import signal
 import sys
 import threading
 import types
+from typing import Any, Dict, List, Optional
 
 from .artifacts import Artifacts
 from .exceptions import NotApplicable, describe
 
-_KEEP_OPEN = []  # files that must live as long as the process
+_KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
 
-def run_once(job_path):
+def run_once(job_path: str) -> None:
     """A cold run: this process has not imported torch yet."""
     with open(job_path, encoding="utf-8") as stream:
         job = json.load(stream)
     sys.exit(execute(job))
 
 
-def execute(job):
+def execute(job: Any) -> Any:
     """Run the job's program; returns the exit code that Python would have given."""
     folder = job["folder"]
     _catch_faults(folder)
@@ -46,17 +47,17 @@ def execute(job):
 class _Session:
     """The instruments around one run: rung, recorder, artifacts."""
 
-    def __init__(self, job):
+    def __init__(self, job: Any) -> None:
         self.job = job
         self.folder = job["folder"]
-        self.notes = []
-        self.ladder = None
-        self.recorder = None
-        self.shadow = None
-        self.lab_error = None
+        self.notes: List[str] = []
+        self.ladder: Any = None
+        self.recorder: Any = None
+        self.shadow: Any = None
+        self.lab_error: Optional[Dict[str, Any]] = None
         self.not_applicable = ""
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
         if "torch._dynamo" in sys.modules:
             self._install()
@@ -65,10 +66,10 @@ class _Session:
         if "numpy" in sys.modules:
             self._seed_numpy()
 
-    def _seed_numpy(self):
+    def _seed_numpy(self) -> None:
         sys.modules["numpy"].random.seed(self.job.get("seed", 0) % 2**32)
 
-    def _install(self):
+    def _install(self) -> None:
         try:
             self._install_rung()
         except NotApplicable as error:
@@ -79,7 +80,7 @@ class _Session:
             self.lab_error = describe(error)
             raise SystemExit("accel-lab could not prepare this run: %s" % error) from error
 
-    def _install_rung(self):
+    def _install_rung(self) -> None:
         import torch
 
         from .record import Recorder
@@ -101,7 +102,7 @@ class _Session:
         self.ladder.install(sys.modules["torch._dynamo"])
         self._watch_other_entries(torch)
 
-    def _watch_other_entries(self, torch):
+    def _watch_other_entries(self, torch: Any) -> None:
         """Note the ways into the compiler that no rung reaches, when the script takes one."""
         for module_name, attribute in (
             ("torch.export", "export"),
@@ -116,12 +117,12 @@ class _Session:
             if isinstance(original, types.FunctionType):
                 setattr(module, attribute, _noting(original, module_name + "." + attribute, self.notes))
 
-    def _write_regions(self):
+    def _write_regions(self) -> None:
         _write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions)
 
-    def finish(self, code, raised):
+    def finish(self, code: Any, raised: Any) -> None:
         """End records and write ``result.json``."""
-        facts = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
+        facts: Dict[str, Any] = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
         if self.shadow is not None:
             facts["shadow_fallbacks"] = sorted(getattr(self.shadow, "fallbacks", {}))[:50]
             try:
@@ -159,7 +160,7 @@ class _Session:
             {
                 "exit_code": code,
                 "raised": raised,
-                "torch": getattr(torch, "__version__", "") and str(torch.__version__),
+                "torch": str(getattr(torch, "__version__", "")),
                 "python": "%d.%d.%d" % sys.version_info[:3],
                 "facts": facts,
                 "notes": self.notes,
@@ -167,8 +168,8 @@ class _Session:
         )
 
 
-def _determinism(torch):
-    facts = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "")}
+def _determinism(torch: Any) -> Any:
+    facts: Dict[str, Any] = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "")}
     try:
         facts["deterministic_algorithms"] = bool(torch.are_deterministic_algorithms_enabled())
         facts["threads"] = int(torch.get_num_threads())
@@ -177,11 +178,11 @@ def _determinism(torch):
     return facts
 
 
-def _noting(original, name, notes):
+def _noting(original: Any, name: str, notes: Any) -> Any:
     import functools
 
     @functools.wraps(original)
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         line = "%s was called: the ladder does not reach it, only torch.compile regions are covered" % name
         if line not in notes and not _from_torch(sys._getframe(1)):
             notes.append(line)
@@ -190,11 +191,11 @@ def _noting(original, name, notes):
     return call
 
 
-def _from_torch(frame):
+def _from_torch(frame: Any) -> bool:
     return "/site-packages/torch/" in frame.f_code.co_filename.replace(os.sep, "/")
 
 
-def _catch_faults(folder):
+def _catch_faults(folder: str) -> None:
     stream = open(os.path.join(folder, "fault.txt"), "w")  # noqa: SIM115 - lives as long as the process
     _KEEP_OPEN.append(stream)
     faulthandler.enable(stream)
@@ -202,11 +203,11 @@ def _catch_faults(folder):
         faulthandler.register(signal.SIGUSR1, file=stream, all_threads=True, chain=False)
 
 
-def _seed(seed):
+def _seed(seed: int) -> None:
     random.seed(seed)
 
 
-def _join_threads():
+def _join_threads() -> None:
     """Wait for the program's threads as the interpreter does at its end.
 
     Pools of ``concurrent.futures`` are told to stop by hooks that only ``threading._shutdown`` runs;
@@ -217,7 +218,7 @@ def _join_threads():
         shutdown()
 
 
-def _run_program(program):
+def _run_program(program: Any) -> Any:
     """``(exit code, described exception or None)``; prints the traceback as Python does."""
     sys.argv = [program["path"] or program["module"], *program["args"]]
     try:
@@ -237,11 +238,10 @@ def _run_program(program):
     return 0, None
 
 
-def _run_script(path):
+def _run_script(path: str) -> None:
     main = types.ModuleType("__main__")
     main.__file__ = path
-    main.__builtins__ = __builtins__
-    main.__dict__["__annotations__"] = {}
+    main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
     sys.path[0] = os.path.dirname(os.path.realpath(path))
     with io.open_code(path) as stream:
@@ -249,7 +249,7 @@ def _run_script(path):
     exec(code, main.__dict__)
 
 
-def _exit_code(error):
+def _exit_code(error: Any) -> Any:
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -258,7 +258,7 @@ def _exit_code(error):
     return 1
 
 
-def _report(error):
+def _report(error: Any) -> None:
     """Print the traceback through the user's ``sys.excepthook``, without our own frames."""
     traceback = error.__traceback__
     while traceback is not None and "accel_lab_child" in traceback.tb_frame.f_code.co_filename:
@@ -273,10 +273,10 @@ def _report(error):
 class _AfterImport:
     """A meta path finder that calls back right after a module's body has run."""
 
-    def __init__(self, callbacks):
+    def __init__(self, callbacks: Any) -> None:
         self._callbacks = dict(callbacks)
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         callback = self._callbacks.pop(name, None)
         if callback is None:
             return None
@@ -288,15 +288,15 @@ class _AfterImport:
             return None
         original = spec.loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             original(module)
             callback()
 
-        spec.loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _write_json(path, data):
+def _write_json(path: str, data: Any) -> None:
     temporary = path + ".part"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream, default=str)

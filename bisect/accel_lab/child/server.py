@@ -14,9 +14,10 @@ import select
 import signal
 import sys
 import time
+from typing import Any, Dict
 
 
-def serve():
+def serve() -> None:
     """Serve until standard input closes."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -45,18 +46,18 @@ def serve():
     _loop(answers)
 
 
-def _say(stream, **message):
+def _say(stream: Any, **message: Any) -> None:
     stream.write(json.dumps(message) + "\n")
     stream.flush()
 
 
-def _loop(answers):
+def _loop(answers: Any) -> None:
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    running = {}
+    running: Dict[int, str] = {}
     pending = b""
     while True:
         readable, _, _ = select.select([0, wake_read], [], [], 1.0)
@@ -81,7 +82,7 @@ def _loop(answers):
                 _say(answers, event="started", id=job["id"], pid=pid)
 
 
-def _reap(running, answers):
+def _reap(running: Any, answers: Any) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -94,14 +95,14 @@ def _reap(running, answers):
             _say(answers, event="ended", id=identity, status=status)
 
 
-def _kill(pid):
+def _kill(pid: Any) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except OSError:
         return
 
 
-def _fork(job):
+def _fork(job: Any) -> Any:
     pid = os.fork()
     if pid:
         return pid
@@ -127,28 +128,34 @@ def _fork(job):
         os._exit(code)
 
 
-def _in_child(job):
+def _in_child(job: Any) -> Any:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number, path, flags in (
+    for descriptor, path, flags in (
         (0, job["stdin"] or os.devnull, os.O_RDONLY),
         (1, job["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
         (2, job["stderr"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     ):
         opened = os.open(path, flags, 0o644)
-        os.dup2(opened, number)
+        os.dup2(opened, descriptor)
         os.close(opened)
     os.closerange(3, 256)
     # New objects over the inherited descriptors: a user may close or replace them.
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.stderr = sys.__stderr__ = open(
-        2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1
-    )
+    for name, descriptor, mode, errors in (
+        ("stdin", 0, "r", "surrogateescape"),
+        ("stdout", 1, "w", "backslashreplace"),
+        ("stderr", 2, "w", "backslashreplace"),
+    ):
+        buffering = 1 if descriptor == 2 else -1
+        stream = open(  # noqa: SIM115 - lives as long as the process
+            descriptor, mode, buffering, encoding="utf-8", errors=errors, closefd=False
+        )
+        setattr(sys, name, stream)
+        setattr(sys, "__%s__" % name, stream)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if job.get("file_bytes"):
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -160,7 +167,7 @@ def _in_child(job):
     return execute(job)
 
 
-def _become_subreaper():
+def _become_subreaper() -> None:
     """Orphans of a probe come back to this process, so that they can be found and reaped."""
     try:
         import ctypes

@@ -7,6 +7,7 @@ compiler_bisector.py``, from 2.6 on). Here that question is answered by us, with
 from __future__ import annotations
 
 import threading
+from typing import Any, Dict, List
 
 MAX_NAMES = 4000
 
@@ -14,12 +15,12 @@ MAX_NAMES = 4000
 class Subsystems:
     """``off`` maps a subsystem's name to the numbers of the applications to leave out."""
 
-    def __init__(self, off):
+    def __init__(self, off: Any) -> None:
         self.off = {name: set(numbers) for name, numbers in (off or {}).items()}
-        self.applied = {}
+        self.applied: Dict[str, List[str]] = {}
         self._lock = threading.Lock()
 
-    def install(self):
+    def install(self) -> bool:
         """Take the place of torch's own bisector; False where this torch has none."""
         try:
             from torch._inductor.compiler_bisector import CompilerBisector
@@ -28,13 +29,13 @@ class Subsystems:
         if not hasattr(CompilerBisector, "disable_subsystem"):
             return False
 
-        def disable_subsystem(cls, backend, subsystem, debug_info=None):
+        def disable_subsystem(cls: Any, backend: Any, subsystem: str, debug_info: Any = None) -> Any:
             return self._ask(subsystem, debug_info)
 
         CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
         return True
 
-    def _ask(self, subsystem, debug_info):
+    def _ask(self, subsystem: str, debug_info: Any) -> bool:
         with self._lock:
             names = self.applied.setdefault(subsystem, [])
             number = len(names)
@@ -43,7 +44,7 @@ class Subsystems:
             return number in self.off.get(subsystem, ())
 
 
-def _name(subsystem, debug_info):
+def _name(subsystem: str, debug_info: Any) -> Any:
     """What is applied, in words; a lowering's node is taken with its operator."""
     if debug_info is None:
         return subsystem
@@ -71,7 +72,7 @@ _DRIVERS = (
 FUNCTIONS = "pass_functions"
 
 
-def wrap_pass_functions(subsystems):
+def wrap_pass_functions(subsystems: Any) -> None:
     """Count, and switch off, the pass functions that torch calls without asking its bisector.
 
     A function that is switched off does nothing and returns None; one that cannot be left out makes
@@ -96,9 +97,9 @@ def wrap_pass_functions(subsystems):
             setattr(module, name, _counted(subsystems, function, name, functools))
 
 
-def _counted(subsystems, function, name, functools):
+def _counted(subsystems: Any, function: Any, name: str, functools: Any) -> Any:
     @functools.wraps(function)
-    def run(*args, **kwargs):
+    def run(*args: Any, **kwargs: Any) -> Any:
         if subsystems._ask(FUNCTIONS, lambda: name):
             return None
         return function(*args, **kwargs)

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import warnings
+from typing import Any, Iterator
 
 _LOWERING_LOCK = threading.RLock()
 
@@ -21,19 +22,19 @@ class LoweringReached(BaseException):
     A BaseException, so that torch's own ``except Exception`` handlers let it pass.
     """
 
-    def __init__(self, gm):
+    def __init__(self, gm: Any) -> None:
         super().__init__("the final FX graph")
         self.gm = gm
 
 
-def lookup_backend(name):
+def lookup_backend(name: str) -> Any:
     """The backend registered under a name (``torch/_dynamo/backends/registry.py``)."""
     from torch._dynamo.backends.registry import lookup_backend as lookup
 
     return lookup(name)
 
 
-def describe_backend(backend):
+def describe_backend(backend: Any) -> Any:
     """``(name, inductor options or None, callable)`` of what was handed to ``torch._dynamo.optimize``.
 
     ``torch.compile`` wraps its backend in ``_TorchCompileInductorWrapper`` (options in ``.config``)
@@ -55,7 +56,7 @@ def describe_backend(backend):
     return registered or str(name), None, backend
 
 
-def _registered_name(fn):
+def _registered_name(fn: Any) -> Any:
     for name in ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor"):
         try:
             known = lookup_backend(name)
@@ -66,7 +67,7 @@ def _registered_name(fn):
     return None
 
 
-def with_inductor_config(backend, patches):
+def with_inductor_config(backend: Any, patches: Any) -> Any:
     """The same Inductor request with some settings changed, over the user's own mode and options."""
     if not patches:
         return backend
@@ -80,18 +81,18 @@ class _InductorWith:
 
     compiler_name = "inductor"
 
-    def __init__(self, wrapped, patches):
+    def __init__(self, wrapped: Any, patches: Any) -> None:
         self.config = dict(getattr(wrapped, "config", None) or {})
         self.config.update(patches)
         self.dynamic = getattr(wrapped, "dynamic", None)
 
-    def __call__(self, gm, example_inputs, **kwargs):
+    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         from torch._inductor.compile_fx import compile_fx
 
         with no_caches():
             return compile_fx(gm, example_inputs, config_patches=dict(self.config))
 
-    def get_compiler_config(self):
+    def get_compiler_config(self) -> Any:
         from torch._inductor import config
 
         with config.patch(self.config):
@@ -99,7 +100,7 @@ class _InductorWith:
 
 
 @contextlib.contextmanager
-def patched(module, **values):
+def patched(module: Any, **values: Any) -> Iterator[Any]:
     """Set config entries for a while; entries that this release lacks are left out.
 
     Yields the names that could be set.
@@ -115,7 +116,7 @@ def patched(module, **values):
         yield tuple(have)
 
 
-def has_config(module, name):
+def has_config(module: Any, name: str) -> bool:
     """Whether a torch config module has the (dotted) entry ``name``."""
     target = module
     try:
@@ -127,7 +128,7 @@ def has_config(module, name):
 
 
 @contextlib.contextmanager
-def no_caches():
+def no_caches() -> Iterator[Any]:
     """Compile without the FX graph cache and AOTAutograd's cache.
 
     Either would answer instead of the part of the compiler that a rung wants to look at.
@@ -135,31 +136,32 @@ def no_caches():
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
-    with patched(inductor_config, fx_graph_cache=False, fx_graph_remote_cache=False):
-        with patched(functorch_config, enable_autograd_cache=False, enable_remote_autograd_cache=False):
-            yield
+    with patched(inductor_config, fx_graph_cache=False, fx_graph_remote_cache=False), patched(
+        functorch_config, enable_autograd_cache=False, enable_remote_autograd_cache=False
+    ):
+        yield
 
 
-def partitioners():
-    """``(default_partition, min_cut_rematerialization_partition)`` of ``torch/_functorch/partitioners.py``."""
+def partitioners() -> Any:
+    """The default and the min-cut partitioner (``torch/_functorch/partitioners.py``)."""
     from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
     return default_partition, min_cut_rematerialization_partition
 
 
-def decomposition_table():
-    """Inductor's decomposition table under the settings of the moment (``torch/_inductor/decomposition.py``)."""
+def decomposition_table() -> Any:
+    """Inductor's table under the settings of the moment (``torch/_inductor/decomposition.py``)."""
     from torch._inductor.decomposition import select_decomp_table
 
     return select_decomp_table()
 
 
 @contextlib.contextmanager
-def stop_before_lowering():
+def stop_before_lowering() -> Iterator[Any]:
     """While active, Inductor's lowering hands out its graph (:class:`LoweringReached`) and does no more."""
     from torch._inductor.graph import GraphLowering
 
-    def run(self, *args):
+    def run(self: Any, *args: Any) -> None:
         raise LoweringReached(getattr(self, "orig_gm", None) or self.module)
 
     with _LOWERING_LOCK:
@@ -172,7 +174,7 @@ def stop_before_lowering():
 
 
 @contextlib.contextmanager
-def all_lowerings_fall_back(keep=None):
+def all_lowerings_fall_back(keep: Any = None) -> Iterator[Any]:
     """While active, Inductor calls the eager kernel of every operator that has a fallback.
 
     ``keep(node)`` true keeps that node's real lowering. Relies on ``GraphLowering.call_function``
@@ -180,11 +182,11 @@ def all_lowerings_fall_back(keep=None):
     """
     import torch
     from torch._inductor import graph as graph_module
-    from torch._inductor.lowering import fallback_handler, make_fallback  # noqa: F401
+    from torch._inductor.lowering import fallback_handler
 
     original = graph_module.GraphLowering.call_function
 
-    def call_function(self, target, args, kwargs):
+    def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
         node = getattr(self, "current_node", None)
         if (
             isinstance(target, torch._ops.OpOverload)
@@ -203,7 +205,7 @@ def all_lowerings_fall_back(keep=None):
             graph_module.GraphLowering.call_function = original
 
 
-def _returns_alias(op):
+def _returns_alias(op: Any) -> Any:
     """Views and in-place operators stay with Inductor, which tracks their aliasing by itself."""
     schema = op._schema
     return any(r.alias_info is not None for r in schema.returns) or any(
@@ -211,7 +213,7 @@ def _returns_alias(op):
     )
 
 
-def lazy_init():
+def lazy_init() -> Any:
     """Do, once, what Inductor would do at its first compile: pattern registration and operator tables."""
     done = []
     for module_name, function in (
@@ -239,7 +241,7 @@ def lazy_init():
     return done
 
 
-def _probe_vector_units():
+def _probe_vector_units() -> bool:
     """Let Inductor compile its test program for the vector instruction set now, once for all forks.
 
     The answer is kept in the process (``torch/_inductor/cpu_vec_isa.py``); without a working
@@ -285,7 +287,7 @@ PRELOAD = (
 )
 
 
-def preload():
+def preload() -> Any:
     """Import all that a probe is likely to need; modules that this release lacks are left out."""
     missing = []
     for name in PRELOAD:
@@ -296,7 +298,7 @@ def preload():
     return missing
 
 
-def counters():
+def counters() -> Any:
     """What Dynamo counted: graphs, graph breaks, ... (``torch/_dynamo/utils.py``)."""
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
@@ -308,7 +310,7 @@ def counters():
     }
 
 
-def changed_config():
+def changed_config() -> Any:
     """Settings of Dynamo, functorch and Inductor that differ from their defaults, as text."""
     changed = {}
     for name in ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config"):
@@ -331,14 +333,14 @@ def changed_config():
     return changed
 
 
-def reset_dynamo():
+def reset_dynamo() -> None:
     """Forget every compiled frame, so that the next call compiles afresh."""
     import torch._dynamo
 
     torch._dynamo.reset()
 
 
-def force_static_shapes():
+def force_static_shapes() -> None:
     """Compile every shape on its own: no automatic dynamic shapes."""
     import torch._dynamo.config as config
 
@@ -347,7 +349,7 @@ def force_static_shapes():
             setattr(config, name, value)
 
 
-def start_bisector(backend, subsystem, maximum):
+def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
     """Drive torch's own compiler bisector by its environment variables; False where there is none.
 
     ``maximum`` is how often the subsystem may be applied (``torch/_inductor/compiler_bisector.py``).

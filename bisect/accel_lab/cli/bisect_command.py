@@ -57,7 +57,9 @@ from accel_lab.session import Request, Session, load_request, new_run_folder, re
     type=click.Path(exists=True, file_okay=False),
     help="Go on with an interrupted run's folder.",
 )
-@click.option("--versions", metavar="SPEC", help="Releases of torch to search (not built yet: said so, exit code 2).")
+@click.option(
+    "--versions", metavar="SPEC", help="Releases of torch to search (not built yet: said so, exit code 2)."
+)
 @click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="Probes side by side.")
 @click.option(
     "--exit-code",

@@ -22,9 +22,8 @@ class ProgramCommand(click.Command):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        settings = dict(kwargs.pop("context_settings", None) or {})
-        settings.update(allow_interspersed_args=False, ignore_unknown_options=False)
-        super().__init__(*args, context_settings=settings, **kwargs)
+        kwargs["context_settings"] = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+        super().__init__(*args, **kwargs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for place, word in enumerate(args):

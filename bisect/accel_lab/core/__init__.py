@@ -1,1 +1,1 @@
-"""The lab's own words as types: probe, outcome, verdict, signature, stage, findings. Standard library only."""
+"""The lab's own words as types: probe, outcome, verdict, signature, stage, findings; no dependencies."""

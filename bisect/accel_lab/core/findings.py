@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """The part of a stage at fault: ``kind`` is op, pass, function, kernel, switch, ...; ``name`` its name."""
+    """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ..."""
 
     kind: str
     name: str

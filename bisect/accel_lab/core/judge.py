@@ -80,7 +80,7 @@ def _signal_type(outcome: Outcome) -> str:
 
 
 def _exit_message(outcome: Outcome, stdout_tail: str) -> str:
-    """What the program said when it gave up: ``sys.exit("text")``, a test runner's summary, or what a region raised."""
+    """What the program said when it gave up: ``sys.exit("text")`` or a test runner's summary."""
     raised = outcome.raised
     if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
         return normalise(raised.message) if raised.message not in ("", "None") else ""

@@ -50,7 +50,7 @@ def normalise(message: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """``kind`` is one of exception, exit, signal, timeout, memory, output, processes, check, regex, values."""
+    """``kind``: exception, exit, signal, timeout, memory, output, processes, check, regex or values."""
 
     kind: str
     type: str = ""
@@ -62,7 +62,7 @@ class Signature:
         if other is None or self.kind != other.kind or self.type != other.type:
             return False
         if self.message or other.message:
-            return _same_message(self.message, other.message)
+            return self.message == other.message
         return not self.frames or not other.frames or self.frames[-1] == other.frames[-1]
 
     @property
@@ -82,8 +82,3 @@ class Signature:
             message=data.get("message", ""),
             frames=tuple(data.get("frames", ())),
         )
-
-
-def _same_message(one: str, two: str) -> bool:
-    """Equal, or equal but for the layer that wrapped it (``backend='x' raised: Type: message``)."""
-    return one == two

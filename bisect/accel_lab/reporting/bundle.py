@@ -17,8 +17,8 @@ from accel_lab.core.verdict import Verdict
 
 from . import run_files, words
 from .expected import expectation, message_rules
-from .page import render_html
 from .issue import issue_markdown
+from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
 from .redact import Redactor
 from .schema import json_text, plain
@@ -29,6 +29,7 @@ SCHEMA = "accel-lab/bundle/1"
 LIMIT_BYTES = 25_000_000
 MANIFEST = "MANIFEST.json"
 
+_LOGS = ("stderr.txt", "stdout.txt")
 _LOG_LIMIT = 400_000
 _ARTIFACT_LIMIT = 4_000_000
 #: The earliest moment that a zip can name: a bundle carries no clock.
@@ -119,6 +120,11 @@ class _Maker:
         for text in sources.files.values():
             self.redactor.learn(text)
         self.redactor.learn(json.dumps(plain(found.to_json()), ensure_ascii=False))
+        for _, step in self._rows():
+            for artifact in run_files.artifacts_of(step, self.run_dir):
+                self.redactor.learn(run_files.read_text(artifact.path, _ARTIFACT_LIMIT).text)
+            for log in _LOGS:
+                self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
         for name, text in sources.files.items():
             self._add(name, self.redactor.any(text, name))
         expected = self.redactor.value(expectation(found), "expected.json")
@@ -152,14 +158,16 @@ class _Maker:
         """The artifacts and logs of every step, in folders by rung."""
         bad, good = words.first_bad(self.findings), words.last_good(self.findings)
         taken: dict[str, int] = {}
-        rows = [("baseline", step) for step in self.findings.baseline]
-        rows += [(step.rung.value, step) for step in self.findings.ladder]
-        rows += [(f"switch-{step.switch}", step) for step in self.findings.ablation]
-        for name, step in rows:
+        for name, step in self._rows():
             base = "artifacts/" + _file_name(self.redactor.text(name, "MANIFEST.json"))
             taken[base] = taken.get(base, 0) + 1
             folder = base if taken[base] == 1 else f"{base}-{taken[base]}"
             self._step(folder, step, near=step is bad or step is good)
+
+    def _rows(self) -> list[tuple[str, Step]]:
+        rows = [("baseline", step) for step in self.findings.baseline]
+        rows += [(step.rung.value, step) for step in self.findings.ladder]
+        return rows + [(f"switch-{step.switch}", step) for step in self.findings.ablation]
 
     def _step(self, folder: str, step: Step, *, near: bool) -> None:
         rank = _CULPRIT if near else _SWITCH if step.switch else _FAILING
@@ -176,7 +184,7 @@ class _Maker:
             if text.cut:
                 self._was_cut(name, text.size)
             self._add(name, self.redactor.any(text.text, name), rank=rank)
-        for log in ("stderr.txt", "stdout.txt"):
+        for log in _LOGS:
             text = run_files.log_of(step, self.run_dir, log, _LOG_LIMIT)
             if not text.text:
                 continue

@@ -29,6 +29,8 @@ def expectation(findings: Findings) -> dict[str, Any]:
     elif signature is not None:
         kind, message = signature.type, signature.message
     failure = signature.line if signature is not None else "it does not fail"
+    # The stand-in for ``-m module`` has its arguments inside, a reduced script needs none.
+    plain_script = findings.repro is None and findings.program.path is not None
     # A reduced script checks its own numbers and fails by itself, in whichever way its check says so.
     return {
         "status": status.value,
@@ -39,7 +41,7 @@ def expectation(findings: Findings) -> dict[str, Any]:
         "failure": failure,
         "any_failure": findings.repro is not None and (values or status is Status.OK),
         "compare_values": values and findings.repro is None,
-        "args": list(findings.program.args) if findings.repro is None else [],
+        "args": list(findings.program.args) if plain_script else [],
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
         "torch": outcome.torch,

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Redactor:
         self._aliases: dict[tuple[str, str], str] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._files: dict[tuple[str, str], set[str]] = {}
+        self._memo: dict[tuple[str, str, str, int], tuple[str, tuple[tuple[str, str], ...]]] = {}
+        self._found: list[tuple[str, str]] = []
         self.warnings: list[str] = []
 
     @classmethod
@@ -56,15 +58,12 @@ class Redactor:
     def text(self, text: str, file: str, *, before: str = "") -> str:
         """The text with every private part replaced."""
         self.learn(text)
-        return apply(text, self._edits(text, before, file, frozenset()))
+        return self._made(("text", text, before), file, lambda: self._text(text, before))
 
     def python(self, source: str, file: str) -> str:
         """Python source, changed inside strings and comments only; what is no Python is plain text."""
         self.learn(source)
-        names = names_in(source)
-        new = edit_source(source, lambda text, before: self._edits(text, before, file, names))
-        if new is None:
-            return self.text(source, file)
+        new = self._made(("python", source, ""), file, lambda: self._python(source))
         if new != source and _compiles(source) and not _compiles(new):
             self.warnings.append(f"{file} does not compile after redaction")
         return new
@@ -90,7 +89,29 @@ class Redactor:
             for (kind, new), count in sorted(self._counts.items())
         ]
 
-    def _edits(self, text: str, before: str, file: str, spare: frozenset[str]) -> list[tuple[int, int, str]]:
+    def _made(self, key: tuple[str, str, str], file: str, make: Callable[[], str]) -> str:
+        """A text made once: the same graph lies in the folder of many a rung."""
+        known = (*key, len(self._learned))
+        if known not in self._memo:
+            self._found = []
+            self._memo[known] = (make(), tuple(self._found))
+        new, found = self._memo[known]
+        for row in found:
+            self._counts[row] = self._counts.get(row, 0) + 1
+            self._files.setdefault(row, set()).add(file)
+        return new
+
+    def _text(self, text: str, before: str) -> str:
+        return apply(text, self._edits(text, before, frozenset()))
+
+    def _python(self, source: str) -> str:
+        lowered = source.lower()
+        named = any(name.lower() in lowered for name in (*self._users, *self._hosts))
+        names = names_in(source) if named else frozenset()
+        new = edit_source(source, lambda text, before: self._edits(text, before, names))
+        return self._text(source, "") if new is None else new
+
+    def _edits(self, text: str, before: str, spare: frozenset[str]) -> list[tuple[int, int, str]]:
         known = Known(
             homes=self._homes,
             users=self._users,
@@ -100,8 +121,7 @@ class Redactor:
         edits = []
         for span in spans(text, known, before=before, spare=spare):
             new = self._placeholder(span.kind, span.secret)
-            self._counts[span.kind, new] = self._counts.get((span.kind, new), 0) + 1
-            self._files.setdefault((span.kind, new), set()).add(file)
+            self._found.append((span.kind, new))
             edits.append((span.start, span.end, new))
         return edits
 

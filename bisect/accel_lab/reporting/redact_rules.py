@@ -75,7 +75,9 @@ _PEM = re.compile(
     r"(?P<s>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))", re.S
 )
 _BEARER = re.compile(r"\b(?:bearer|basic)\s+(?P<s>[A-Za-z0-9._~+/-]{16,}=*)", re.I)
-_URL_LOGIN = re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<s>[^\s/@:\"'<>]+(?::[^\s/@\"'<>]*)?)@", re.I)
+_URL_LOGIN = re.compile(
+    r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://(?P<s>[^\s/@:\"'<>]{1,200}(?::[^\s/@\"'<>]{0,200})?)@", re.I
+)
 _EMAIL = re.compile(
     r"(?<![\w.+%@/-])(?P<s>[A-Za-z0-9][A-Za-z0-9._%+-]*@(?P<domain>(?:[A-Za-z0-9-]+\.)+(?P<end>[A-Za-z]{2,})))"
     r"(?![\w@(\[-]|\.[\w])"
@@ -85,7 +87,8 @@ _HOME = re.compile(
     r"|\b[A-Za-z]:[\\/]+Users[\\/]+(?P<w>[A-Za-z0-9_][\w.-]*\w|\w)"
 )
 _URL_HOST = re.compile(
-    r"\b[a-z][a-z0-9+.-]*://(?:[^\s/@\"'<>]*@)?(?P<s>[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9])", re.I
+    r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@\"'<>]{0,400}@)?(?P<s>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)",
+    re.I,
 )
 _INNER_HOST = re.compile(
     r"(?<![\w.-])(?P<s>(?P<first>[A-Za-z0-9][A-Za-z0-9-]*)(?:\.[A-Za-z0-9-]+)*"
@@ -149,43 +152,33 @@ def _candidates(
 ) -> Iterator[tuple[str, int, int]]:
     """All matches, the surest rule first: what one rule took, a later one leaves."""
     stripped = text.strip()
-    key = _BEFORE.search(before)
+    key = _BEFORE.search(before) if before else None
     if key and stripped and not re.search(r"\s", stripped) and _secret_value(key.group("key"), stripped):
         yield "token", text.index(stripped), text.index(stripped) + len(stripped)
-    yield from _each("private_key", _PEM, text)
-    yield from _each("token", _TOKEN, text)
-    yield from _each("credential", _URL_LOGIN, text, lambda m: m.group("s").lower() != "git")
-    yield from _each("token", _BEARER, text, lambda m: bool(re.search(r"\d", m.group("s"))))
-    yield from _each("token", _ASSIGNED, text, lambda m: _secret_value(m.group("key"), m.group("s")))
-    if "@" in text:
-        yield from _each("email", _EMAIL, text, _is_email)
+    lowered = text.lower()
+    for kind, pattern, hints, accept in (*_SURE, *_own_rules(known, spare), *_GUESSED):
+        if not hints or any(hint in lowered for hint in hints):
+            for match in pattern.finditer(text):
+                if accept is None or accept(match, before):
+                    group = _group(match)
+                    yield kind, match.start(group), match.end(group)
+
+
+def _own_rules(known: Known, spare: frozenset[str]) -> Iterator[Rule]:
+    """The rules for the homes, hosts and users that are known by name."""
     for home in known.homes:
-        yield from _each("home", _path_pattern(home), text)
-    yield from _each("home", _HOME, text, lambda m: not _PLACEHOLDER.match(m.group(_group(m))))
+        yield "home", _path_pattern(home), (home.lower(),), None
+    yield "home", _HOME, ("/home/", "/users/", "\\users"), _is_home
     for host in known.hosts:
-        pattern = _word_pattern(host) if distinctive(host) and host not in spare else _host_context(host)
-        yield from _each("host", pattern, text)
-    yield from _each("host", _URL_HOST, text, lambda m: _is_inner_url_host(m, before))
-    yield from _each("host", _INNER_HOST, text, _is_inner_host)
-    yield from _each("ip", _IPV4, text, lambda m: _is_private_ip(m, before))
-    yield from _each("ip", _IPV6, text, lambda m: _is_ipv6(m.group("s")))
-    yield from _each("mac", _MAC, text, lambda m: len(set(m.group("s").split(":"))) > 1)
+        free = distinctive(host) and host not in spare
+        yield "host", _word_pattern(host) if free else _host_context(host), (host.lower(),), None
     for user in known.users:
         free = distinctive(user) and user not in spare
-        yield from _each("user", _word_pattern(user) if free else _user_context(user), text)
-        yield from _each("user", _joined_user(user), text)
+        yield "user", _word_pattern(user) if free else _user_context(user), (user.lower(),), None
+        yield "user", _joined_user(user), (user.lower(),), None
     for user in sorted(known.learned - set(known.users)):
-        yield from _each("user", _user_context(user), text)
-        yield from _each("user", _joined_user(user), text)
-
-
-def _each(
-    kind: str, pattern: re.Pattern[str], text: str, accept: Callable[[re.Match[str]], bool] | None = None
-) -> Iterator[tuple[str, int, int]]:
-    for match in pattern.finditer(text):
-        if accept is None or accept(match):
-            group = _group(match)
-            yield kind, match.start(group), match.end(group)
+        yield "user", _user_context(user), (user.lower(),), None
+        yield "user", _joined_user(user), (user.lower(),), None
 
 
 def _group(match: re.Match[str]) -> str:
@@ -203,7 +196,15 @@ def _secret_value(key: str, value: str) -> bool:
     return len(value) >= 12 and bool(re.search(r"\d", value)) and bool(re.search(r"[A-Za-z]", value))
 
 
-def _is_email(match: re.Match[str]) -> bool:
+def _is_assigned(match: re.Match[str], _before: str) -> bool:
+    return _secret_value(match.group("key"), match.group("s"))
+
+
+def _is_home(match: re.Match[str], _before: str) -> bool:
+    return not _PLACEHOLDER.match(match.group(_group(match)))
+
+
+def _is_email(match: re.Match[str], _before: str) -> bool:
     """An address and not a matrix product such as ``q@k.transpose`` or ``torch.float@w.to``."""
     name, _, domain = match.group("s").partition("@")
     if name == "git" or name.startswith(("torch.", "self.", "np.")) or _PLACEHOLDER.match(domain):
@@ -226,7 +227,7 @@ def _is_inner_url_host(match: re.Match[str], before: str) -> bool:
     return bool(_INDEX.search(_line_before(match, before))) or host.rsplit(".", 1)[-1] in _INNER
 
 
-def _is_inner_host(match: re.Match[str]) -> bool:
+def _is_inner_host(match: re.Match[str], _before: str) -> bool:
     """An internal machine, and not an attribute such as ``threading.local``."""
     first, end = match.group("first"), match.group("end")
     if first in ("torch", "self", "cls", "np", "threading", "os", "sys", "tf", "jax", "this", "usr"):
@@ -267,9 +268,9 @@ def _line_before(match: re.Match[str], before: str) -> str:
     return ((before if start == 0 else "") + match.string[start : match.start()]).rsplit("\n", 1)[-1][-100:]
 
 
-def _is_ipv6(text: str) -> bool:
+def _is_ipv6(match: re.Match[str], _before: str) -> bool:
     try:
-        return ipaddress.ip_address(text).version == 6
+        return ipaddress.ip_address(match.group("s")).version == 6
     except ValueError:
         return False
 
@@ -305,3 +306,33 @@ def _joined_user(user: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?:(?<=torchinductor_)|(?<=pytest-of-)|(?<=triton_))(?P<s>{re.escape(user)})(?![A-Za-z0-9])"
     )
+
+
+#: A kind, where to look, what a text in lower case must hold for that to be worth while, and a last check.
+Rule = tuple[str, "re.Pattern[str]", tuple[str, ...], "Callable[[re.Match[str], str], bool] | None"]
+
+_SURE: tuple[Rule, ...] = (
+    ("private_key", _PEM, ("private key-----",), None),
+    (
+        "token",
+        _TOKEN,
+        ("gh", "glpat", "hf_", "sk-", "akia", "asia", "aiza", "ya29", "xox", "pypi-", "npm_", "dckr_", "eyj"),
+        None,
+    ),
+    ("credential", _URL_LOGIN, ("://",), lambda m, _: m.group("s").lower() != "git"),
+    ("token", _BEARER, ("bearer", "basic"), lambda m, _: bool(re.search(r"\d", m.group("s")))),
+    (
+        "token",
+        _ASSIGNED,
+        ("token", "secret", "passw", "passphrase", "key", "credential", "auth"),
+        _is_assigned,
+    ),
+    ("email", _EMAIL, ("@",), _is_email),
+)
+_GUESSED: tuple[Rule, ...] = (
+    ("host", _URL_HOST, ("://",), _is_inner_url_host),
+    ("host", _INNER_HOST, tuple("." + end for end in (*_INNER, "home", "private")), _is_inner_host),
+    ("ip", _IPV4, (), _is_private_ip),
+    ("ip", _IPV6, ("fe80:", "fc", "fd"), _is_ipv6),
+    ("mac", _MAC, (":",), lambda m, _: len(set(m.group("s").split(":"))) > 1),
+)

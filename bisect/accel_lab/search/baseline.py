@@ -89,7 +89,7 @@ class BaselineSearch:
         lab = self._lab
         if not lab.is_warm or found.target is None:
             return
-        outcome, verdict = self._ask_again(found, attempt=0)
+        _, verdict = self._ask_again(found, attempt=0)
         if verdict is Verdict.BAD or not lab.is_warm:
             return
         if not found.flaky:

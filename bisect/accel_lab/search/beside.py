@@ -42,7 +42,7 @@ def look(climber: Climber, ladder: Sequence[Step], reading: Reading, start: Rung
 
 
 def _meta(climber: Climber, result: Beside, start: Rung) -> None:
-    """Ask the meta rung; where an operator's fake result is wrong, correct it and ask the failing rung again."""
+    """Ask the meta rung; correct what it finds wrong and ask the failing rung again."""
     # Below AOTAutograd there is no graph to check, so the operators are checked as the script calls them.
     if start is Rung.DYNAMO:
         if not _fake_tensors_involved(result.ladder):
@@ -103,7 +103,7 @@ def _guards(climber: Climber, result: Beside, start: Rung) -> None:
         confidence=Confidence.LIKELY,
         component=Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
         evidence=(
-            f"at {start} it passes when every call is compiled afresh, and then the calls capture different graphs: "
-            "a graph was used again that does not fit (a missed guard or a wrong generalisation)",
+            f"at {start} it passes when every call is compiled afresh, and then the calls capture different "
+            "graphs: a graph was used again that does not fit (a missed guard or a wrong generalisation)",
         ),
     )

@@ -137,7 +137,7 @@ class Diagnosis:
 
     @staticmethod
     def _rungs(top: Step) -> list[Rung]:
-        """The rungs worth asking: a backend that we know nothing of has no decompositions or passes of ours."""
+        """The rungs worth asking: a backend of the script's own has no decompositions or passes of ours."""
         regions = top.outcome.facts.get("regions") or []
         backends = {str(region.get("backend")) for region in regions}
         if backends and not backends & _KNOWN:
@@ -266,7 +266,10 @@ class Diagnosis:
             and culprit.stage is not Stage.KERNEL
             and not (bad.rung is Rung.KERNEL and culprit.stage is Stage.RUNTIME)
         )
-        told = f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, {bad.rung} failed {bad.failures} of {bad.runs}"
+        told = (
+            f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, "
+            f"{bad.rung} failed {bad.failures} of {bad.runs}"
+        )
         answer.culprit = replace(
             culprit,
             confidence=Confidence.PROVEN if sure else culprit.confidence,

@@ -43,13 +43,11 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
     cures = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     if loops is Verdict.BAD:
         result.stage = Stage.LOWERING
-        result.evidence.append(
-            "the loop IR that lowering made, run by an interpreter with no generated code, fails in the same way"
-        )
+        result.evidence.append("the loop IR that lowering made, run by an interpreter, fails in the same way")
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence.append(
-            "the loop IR is right as lowering made it and wrong as the scheduler left it, both run by an interpreter"
+            "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
         )
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
         _below_scheduler(result, top, cures)
@@ -89,7 +87,7 @@ def _below_scheduler(result: Split, top: Step, cures: set[str]) -> None:
     elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
         result.stage = Stage.KERNEL
         result.evidence.append(
-            "it passes without fusion: either kernels were fused that must not be, or the fused kernel is written wrong"
+            "it passes without fusion: what was fused must not be, or the fused kernel is written wrong"
         )
     else:
         result.stage = Stage.CODEGEN

@@ -1,0 +1,225 @@
+"""The child on a real torch: every form of torch.compile on every rung, recorded, in its own process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe, Program
+from accel_lab.core.stages import Rung
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+
+DATA = Path(__file__).parent / "data"
+FORMS = Probe(program=Program(path=str(DATA / "forms.py")), limits=Limits(timeout_s=300.0))
+LOWER = [Rung.DYNAMO, Rung.AOT, Rung.META, Rung.PARTITION, Rung.DECOMP, Rung.FX]
+
+
+def printed(outcome: Outcome) -> str:
+    return (Path(outcome.folder) / "stdout.txt").read_text()
+
+
+@pytest.fixture(scope="module")
+def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
+    root = tmp_path_factory.mktemp("run")
+    cwd = tmp_path_factory.mktemp("cwd")
+    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
+        made.warm_up()
+        yield made
+
+
+def ask(prober: Prober, probe: Probe, rung: Rung, **switches: object) -> Outcome:
+    from dataclasses import replace
+
+    return prober.ask(replace(probe, rung=rung, switches=tuple(switches.items())))
+
+
+def script(tmp_path: Path, text: str) -> Probe:
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return Probe(program=Program(path=str(path), sha256=str(tmp_path)), limits=Limits(timeout_s=120.0))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rung", LOWER, ids=str)
+def test_every_form_of_compile_reaches_the_rung(prober: Prober, rung: Rung) -> None:
+    plain = ask(prober, FORMS, Rung.UNCOMPILED)
+    outcome = ask(prober, FORMS, rung)
+    assert outcome.status is Status.OK, outcome.raised
+    assert printed(outcome) == printed(plain)
+    regions = outcome.facts["regions"]
+    assert len(regions) == 15
+    assert all(region["calls"] == 1 for region in regions)
+    reached = {region["rung"] for region in regions if region["backend"] == "inductor"}
+    assert reached == {rung.value}
+    known = {r["backend"]: r["rung"] for r in regions if r["backend"] != "inductor"}
+    above = rung in (Rung.PARTITION, Rung.DECOMP, Rung.FX)
+    assert known["own_backend"] == ("kernel" if above or rung is Rung.META else rung.value)
+    assert known["eager"] in ("dynamo", "kernel")
+
+
+@pytest.mark.torch
+def test_uncompiled_records_every_region_and_compiles_nothing(prober: Prober) -> None:
+    outcome = ask(prober, FORMS, Rung.UNCOMPILED)
+    assert outcome.facts["counters"].get("stats", {}).get("unique_graphs", 0) == 0
+    lines = (Path(outcome.folder) / "records.jsonl").read_text().splitlines()
+    calls = [json.loads(line) for line in lines]
+    names = {row["name"] for row in calls if row.get("event") == "call" and row["phase"] == "output"}
+    assert {"double", "as_decorator", "Net", "nested", "Holder.method", "_inner"} <= names
+
+
+@pytest.mark.torch
+def test_the_fx_rung_leaves_its_graph(prober: Prober) -> None:
+    outcome = ask(prober, FORMS, Rung.FX)
+    assert "fx" in outcome.facts["reached"]
+    graphs = sorted(Path(outcome.folder, "artifacts").glob("post_grad_*.py"))
+    assert graphs and any("torch.ops.aten" in g.read_text() for g in graphs)
+
+
+@pytest.mark.torch
+def test_a_region_can_be_held_on_another_rung(prober: Prober) -> None:
+    outcome = ask(prober, FORMS, Rung.DECOMP, hold={"1": "dynamo"})
+    rungs = {r["id"]: r["rung"] for r in outcome.facts["regions"]}
+    assert rungs[1] == "dynamo" and rungs[2] == "decomp"
+
+
+@pytest.mark.torch
+def test_a_decomposition_can_be_left_out_by_number(prober: Prober, tmp_path: Path) -> None:
+    probe = script(
+        tmp_path,
+        "import torch\n"
+        "f = torch.compile(lambda x: torch.nn.functional.silu(x) + torch.nn.functional.gelu(x))\n"
+        "f(torch.ones(3))\n",
+    )
+    applied = ask(prober, probe, Rung.DECOMP).facts["applied"]["decomposition"]
+    assert "aten.silu.default" in applied and "aten.gelu.default" in applied
+    number = applied.index("aten.silu.default")
+    outcome = ask(prober, probe, Rung.DECOMP, off={"decomposition": [number]})
+    graph = (Path(outcome.folder) / "artifacts" / "aot_forward_0.py").read_text()
+    assert "aten.silu" in graph and "aten.gelu" not in graph
+
+
+WRONG_META = """
+import torch
+
+lib = torch.library.Library("acceltest", "DEF")
+lib.define("flip(Tensor x) -> Tensor")
+
+
+def real(x):
+    return x.t().contiguous().t() * 1
+
+
+lib.impl("flip", real, "CPU")
+
+
+@torch.library.register_fake("acceltest::flip", lib=lib)
+def fake(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+torch.compile(lambda x: torch.ops.acceltest.flip(x) + 1)(torch.arange(6.0).reshape(2, 3))
+"""
+
+
+@pytest.mark.torch
+def test_the_meta_rung_names_an_operator_whose_fake_kernel_is_wrong(prober: Prober, tmp_path: Path) -> None:
+    mismatches = ask(prober, script(tmp_path, WRONG_META), Rung.META).facts["meta_mismatches"]
+    assert [(m["op"], m["what"]) for m in mismatches] == [("acceltest.flip.default", "stride")]
+
+
+@pytest.mark.torch
+def test_a_correct_program_has_no_mismatch(prober: Prober, tmp_path: Path) -> None:
+    probe = script(
+        tmp_path,
+        "import torch\n"
+        "net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())\n"
+        "torch.compile(net)(torch.randn(2, 3, 8, 8)).sum().backward()\n",
+    )
+    assert ask(prober, probe, Rung.META).facts["meta_mismatches"] == []
+
+
+BEHAVES = """
+import atexit, os, sys, threading, warnings
+import torch
+print("name", __name__, os.path.basename(__file__), sys.argv[1:], os.path.basename(sys.path[0]))
+print("main", sys.modules["__main__"].__dict__ is globals())
+print("stdin", repr(sys.stdin.read()))
+print("files", sorted(os.listdir(".")))
+open("new.txt", "w").write("x")
+atexit.register(lambda: print("atexit ran"))
+threading.Timer(0.3, lambda: print("thread ran")).start()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+def test_a_script_sees_what_python_would_show_it(torch_python: str, tmp_path: Path, cold: bool) -> None:
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "data.txt").write_text("kept")
+    path = user / "script.py"
+    path.write_text(BEHAVES)
+    with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", user), keep=True) as prober:
+        if not cold:
+            prober.warm_up()
+        probe = Probe(program=Program(path=str(path), args=("--flag", "two words")), cold=cold)
+        outcome = prober.ask(probe)
+    lines = printed(outcome).splitlines()
+    assert outcome.status is Status.OK, outcome.raised
+    assert outcome.warm is not cold
+    assert "name __main__ script.py ['--flag', 'two words'] user" in lines
+    assert "main True" in lines
+    assert "stdin ''" in lines
+    assert "files ['data.txt', 'script.py']" in lines
+    assert "thread ran" in lines and "atexit ran" in lines
+    assert sorted(p.name for p in user.iterdir()) == ["data.txt", "script.py"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("import os; os._exit(0)", Status.OK),
+        ("import os; os._exit(7)", Status.EXIT),
+        ("import sys; sys.exit('no good')", Status.EXIT),
+        ("raise KeyError('x')", Status.EXCEPTION),
+        ("import ctypes; ctypes.string_at(0)", Status.SIGNAL),
+        ("import os; os.abort()", Status.SIGNAL),
+        ("import os; os.closerange(0, 50); raise ValueError('closed')", Status.EXCEPTION),
+        ("import os, shutil; shutil.rmtree(os.getcwd()); raise ValueError('gone')", Status.EXCEPTION),
+        (
+            "import signal, os; signal.signal(signal.SIGTERM, signal.SIG_IGN); raise OSError('x')",
+            Status.EXCEPTION,
+        ),
+    ],
+)
+def test_every_end_is_an_outcome(prober: Prober, tmp_path: Path, text: str, status: Status) -> None:
+    outcome = prober.ask(script(tmp_path, text))
+    assert outcome.status is status
+    assert prober.is_warm and outcome.warm
+
+
+@pytest.mark.torch
+def test_a_hang_is_a_timeout_that_says_where(prober: Prober, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    probe = script(tmp_path, "def stuck():\n    while True:\n        pass\nstuck()\n")
+    outcome = prober.ask(replace(probe, limits=Limits(timeout_s=2.0)))
+    assert outcome.status is Status.TIMEOUT
+    assert outcome.raised is not None
+    assert "stuck" in [frame.function for frame in outcome.raised.frames]
+
+
+@pytest.mark.torch
+def test_an_answer_is_never_asked_for_twice(torch_python: str, tmp_path: Path) -> None:
+    probe = script(tmp_path, "print(1)")
+    with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", tmp_path)) as one:
+        first = one.ask(probe)
+    with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", tmp_path)) as two:
+        assert two.ask(probe) == first
+        assert two.asked == 0
