@@ -204,3 +204,20 @@ def test_components_are_named_by_leaving_one_out() -> None:
     found = diagnose(FakeLab(fault=Rung.DECOMP, cures=cures, facts=facts))
     assert found.culprit is not None and found.culprit.component is not None
     assert found.culprit.component.name == "aten.op5.default"
+
+
+@pytest.mark.parametrize(
+    ("fault", "stage"), [(Rung.DECOMP, Stage.DECOMPOSITION), (Rung.KERNEL, Stage.META_KERNEL)]
+)
+def test_a_lost_check_is_whose_that_replaced_the_call(fault: Rung, stage: Stage) -> None:
+    # pytorch#141865 (a decomposition drops addmm's check) and #177630 (bmm's own meta kernel has none).
+    what = "the real kernel raises, the meta kernel accepts"
+    mismatch = [{"op": "aten.mm.default", "what": what, "real": "RuntimeError", "fake": "no error"}]
+
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung is Rung.META:
+            return passing(facts={"meta_mismatches": mismatch})
+        return passing() if "meta_fix" in dict(probe.switches) else None
+
+    culprit = diagnose(FakeLab(fault=fault, answer=answer)).culprit
+    assert culprit is not None and culprit.stage is stage
