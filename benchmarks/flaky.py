@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from golden import Case, Grade, Score, grade, release
-from harness import run_bisect, torch_version
+from harness import run_bisect, stop_when_asked, torch_version
 
 _HEAD = '''"""Fails {percent} % of the time under torch.compile: a fault of {stage} that fires by chance."""
 import os
@@ -186,4 +186,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    stop_when_asked()
     sys.exit(main(sys.argv[1:]))

@@ -150,10 +150,14 @@ def load_case(folder: Path) -> Case:
 
 
 def load_cases(root: Path = REPROS, names: Sequence[str] = ()) -> list[Case]:
-    """Every case under ``root``, or those whose slug contains one of ``names``."""
+    """Every case under ``root``, or those with one of ``names``: a whole slug, or a part of several."""
     folders = sorted(path.parent for path in root.glob("*/expect.toml"))
-    chosen = [f for f in folders if not names or any(name in f.name for name in names)]
-    return [load_case(folder) for folder in chosen]
+    whole = {folder.name for folder in folders}
+
+    def chosen(slug: str) -> bool:
+        return not names or any(slug == name if name in whole else name in slug for name in names)
+
+    return [load_case(folder) for folder in folders if chosen(folder.name)]
 
 
 def grade(case: Case, build: str, findings: Mapping[str, Any] | None) -> Score:

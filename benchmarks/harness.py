@@ -80,9 +80,7 @@ def run_command(
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            end_group(child)
         seconds, after = time.perf_counter() - start, os.times()
         cpu_s = after.children_user - before.children_user + after.children_system - before.children_system
         out.seek(0)
@@ -94,6 +92,23 @@ def run_command(
             stdout=out.read().decode(errors="replace"),
             stderr=err.read().decode(errors="replace"),
         )
+
+
+def end_group(child: subprocess.Popen[bytes], patience_s: float = 15.0) -> None:
+    """End a process and its group, gently first: the lab's own children are in groups that only it knows."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if child.poll() is None:
+            child.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(patience_s)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def stop_when_asked() -> None:
+    """Let SIGTERM unwind the benchmark as an exception does, so that what it started is ended too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def torch_version(python: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from golden import REPROS, Case, Grade, Score, grade, load_cases, release, stage_matches
-from harness import missing_modules, run_bisect, run_plain, run_torch_bisector, torch_version
+from harness import missing_modules, run_bisect, run_plain, run_torch_bisector, stop_when_asked, torch_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,9 +203,7 @@ def parse(argv: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="only cases whose slug contains one of these"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a case, or a part of the names of several")
     parser.add_argument("--python", action="append", default=[], help="an interpreter with torch; repeatable")
     parser.add_argument("--repros", type=Path, default=REPROS, help="where the cases lie (default: repros/)")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time; ratios are only fair with 1")
@@ -247,4 +245,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    stop_when_asked()
     sys.exit(main(sys.argv[1:]))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from golden import ROOT, Case, load_cases, release
-from harness import run_bisect, run_command, run_plain, torch_version
+from harness import run_bisect, run_command, run_plain, stop_when_asked, torch_version
 
 #: Small, deterministic, one per way of failing: at compile time, wrong numbers, an exception in eager.
 DEFAULT_CASES = (
@@ -136,4 +136,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    stop_when_asked()
     sys.exit(main(sys.argv[1:]))

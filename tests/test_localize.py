@@ -1,6 +1,7 @@
 """The localization score's pure parts, on made-up findings: what counts as right, coarse, partial, wrong."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import flaky  # noqa: E402
 import overhead  # noqa: E402
 from golden import Case, Grade, Score, grade, load_case, load_cases, release, stage_matches  # noqa: E402
-from harness import missing_modules, parse_findings, parse_torch_bisector  # noqa: E402
+from harness import missing_modules, parse_findings, parse_torch_bisector, run_command  # noqa: E402
 from localize import Options, Row, collect, exit_code, parse, plain_limit, summarise, table, torch_verdict  # noqa: E402
 
 
@@ -124,6 +125,14 @@ def write_case(folder, text):
     (folder / "expect.toml").write_text(text, encoding="utf-8")
     (folder / "repro.py").write_text("import torch\n", encoding="utf-8")
     return folder
+
+
+def test_a_whole_name_chooses_one_case(tmp_path):
+    for slug in ("inject-a", "inject-a-raises", "hand-b"):
+        write_case(tmp_path / slug, GOOD)
+    assert [c.slug for c in load_cases(tmp_path, ["inject-a"])] == ["inject-a"]
+    assert [c.slug for c in load_cases(tmp_path, ["inject"])] == ["inject-a", "inject-a-raises"]
+    assert len(load_cases(tmp_path)) == 3
 
 
 GOOD = 'title = "t"\nsymptom = "s"\nstatus = "fails"\nstages = ["dynamo"]\n'
@@ -280,6 +289,15 @@ def test_findings_are_taken_only_whole():
     assert parse_findings("probe 1\n" + good) is None
     assert parse_findings(json.dumps({"schema": "other"})) is None
     assert parse_findings("[]") is None
+
+
+def test_what_outlives_its_timeout_is_ended_with_its_group(tmp_path):
+    note = tmp_path / "pid"
+    code = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    ended = run_command([sys.executable, "-c", code], env=os.environ, timeout_s=10)
+    assert ended.code is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
 
 
 def test_missing_modules():

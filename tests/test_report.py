@@ -332,6 +332,7 @@ def test_markdown_cannot_be_broken_out_of(tmp_path: Path) -> None:
     assert code("a|b", cell=True) == "`a\\|b`"
     assert fenced("x\n````\ny") == "`````\nx\n````\ny\n`````"
     assert prose("<b> @you #12 *x*") == "&lt;b&gt; @<!-- -->you #<!-- -->12 \\*x\\*"
+    assert prose("aot_eager _x_ [l](u)") == "aot_eager \\_x\\_ \\[l\\](u)"
     evil = "```\n</details>\n@everyone | pipe"
     run = FakeRun(tmp_path, script=evil)
     run.findings.ladder[-1] = replace(run.findings.ladder[-1], note=evil)
@@ -367,8 +368,8 @@ def test_browser_shows_it_without_overflow(tmp_path: Path, browser: str, shape: 
     (tmp_path / "report.html").write_text(text, encoding="utf-8")
     frame = (
         f"<body><iframe id=f width={width} height=900 style='border:0' src=report.html></iframe><script>"
-        "onload = () => { const page = document.getElementById('f').contentDocument; document.body.innerText ="
-        " [page.documentElement.scrollWidth, page.documentElement.clientWidth, page.defaultView.innerWidth]"
+        "onload = () => { const page = document.getElementById('f').contentDocument; document.body.innerText"
+        " = [page.documentElement.scrollWidth, page.documentElement.clientWidth, page.defaultView.innerWidth]"
         ".join(' ') }</script>"
     )
     (tmp_path / "frame.html").write_text(frame, encoding="utf-8")

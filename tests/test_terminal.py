@@ -30,7 +30,7 @@ def test_nothing_is_wider_than_the_terminal(tmp_path: Path, shape: str) -> None:
 def test_a_narrow_terminal_loses_a_column_and_not_the_failure(tmp_path: Path) -> None:
     table = terminal.ladder_table(FakeRun(tmp_path, "kernel").findings, width=80)
     assert "backend" not in table
-    assert "RuntimeError" in table
+    assert "the same failure" in table
     assert max(map(len, table.splitlines())) <= 80
 
 
@@ -40,7 +40,7 @@ def test_ladder_table(tmp_path: Path) -> None:
     assert lines[2].startswith("✓ passes ")
     assert "uncompiled" in lines[2]
     assert lines[-1].startswith("✗ fails (4 of 6 runs)  kernel      inductor")
-    assert "RuntimeError" in lines[-1]
+    assert lines[-1].endswith("the same failure")
 
 
 def test_colour_changes_no_column(tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ def train(folder: str, variant: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
     answers = {}
     for name in VARIANTS:
         folder = os.path.join(FOLDER, name)

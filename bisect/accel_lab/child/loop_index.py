@@ -119,7 +119,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _to_int(rounding: str) -> Callable[[Any], Any]:
-    scalar = {"trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round}[rounding]
+    scalar: Callable[[Any], Any] = round if rounding == "round" else getattr(math, rounding)
 
     def function(x: Any) -> Any:
         if isinstance(x, torch.Tensor):

@@ -77,11 +77,11 @@ def _real_name(graph: Any, name: str) -> str:
     from torch._inductor import ir
 
     for _ in range(1000):
-        buffer = getattr(graph, "name_to_buffer", {}).get(name)
+        buffer: Any = getattr(graph, "name_to_buffer", {}).get(name)
         layout = getattr(buffer, "layout", None)
         if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
             name = layout.get_buffer().get_name()
-        elif isinstance(buffer, getattr(ir, "MutationOutput", ())):
+        elif type(buffer).__name__ == "MutationOutput":
             name = buffer.get_mutation_names()[0]
         else:
             break

@@ -41,8 +41,8 @@ def compile_loops(
     """A Dynamo backend that interprets Inductor's loop IR, forward and backward.
 
     `on_graph(kind, text)` is told the post-grad graph ("post_grad") and the loops that will be interpreted
-    ("loop_ir", or "scheduled_ir" with `scheduled`). `config_patches` are Inductor settings; they also hold when
-    the backward graph is compiled later.
+    ("loop_ir", or "scheduled_ir" with `scheduled`). `config_patches` are Inductor settings; they also hold
+    when the backward graph is compiled later.
     """
     from torch._inductor.compile_fx import compile_fx
 

@@ -19,8 +19,6 @@ import functools
 import hashlib
 import json
 import os
-import random
-import sys
 import threading
 import warnings
 import weakref
@@ -36,6 +34,7 @@ from .record_values import (
     is_plain,
     leaves,
     name_of,
+    random_state,
     raw_bytes,
     scalar,
     statistics,
@@ -201,7 +200,7 @@ class Recorder:
                     continue
                 event = {"event": "end", "phase": "leaf_grad", "region": region, "name": name, "call": call}
                 self._leaf({**event, "path": path}, tensor.grad)
-            self._emit({"event": "rng", **_random_state()})
+            self._emit({"event": "rng", **random_state()})
 
     # ---- inside ------------------------------------------------------------------------------------
 
@@ -348,20 +347,3 @@ def _hold(value: Any, keep: bool) -> Callable[[], Any]:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _random_state() -> Dict[str, Any]:
-    """Hashes of the generators that the process uses; reading their state draws nothing."""
-    parts = {"torch": _digest(raw_bytes(torch.get_rng_state()))}
-    parts["python"] = _digest(repr(random.getstate()).encode())
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states = [bytes(raw_bytes(state.cpu())) for state in torch.cuda.get_rng_state_all()]
-        parts["cuda"] = _digest(b"".join(states))
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):
-        parts["numpy"] = _digest(repr(numpy.random.get_state()).encode())
-    return {"sha256": parts["torch"], "parts": parts}
-
-
-def _digest(data: Any) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -10,6 +10,8 @@ import ctypes
 import dataclasses
 import hashlib
 import math
+import random
+import sys
 import types
 from collections import UserDict
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -75,10 +77,6 @@ def raw_bytes(flat: torch.Tensor) -> Any:
     return memory
 
 
-def _finite(number: float) -> Optional[float]:
-    return number if math.isfinite(number) else None
-
-
 def statistics(flat: torch.Tensor) -> Dict[str, Any]:
     """Least, greatest and mean finite value, and how many are NaN or infinite; empty if it cannot be told."""
     if flat.numel() == 0:
@@ -96,19 +94,16 @@ def statistics(flat: torch.Tensor) -> Dict[str, Any]:
                 "inf": 0,
             }
         wide = flat if flat.dtype in (torch.float32, torch.float64) else flat.to(torch.float32)
-        nan, inf = int(torch.isnan(wide).sum()), int(torch.isinf(wide).sum())
-        if nan or inf:
+        nan = inf = 0
+        total = float(wide.sum(dtype=torch.float64))
+        if not math.isfinite(total):
+            nan, inf = int(torch.isnan(wide).sum()), int(torch.isinf(wide).sum())
             wide = wide[torch.isfinite(wide)]
-        if wide.numel() == 0:
-            return {"min": None, "max": None, "mean": None, "nan": nan, "inf": inf}
-        mean = float(wide.mean(dtype=torch.float64))
-        return {
-            "min": float(wide.min()),
-            "max": float(wide.max()),
-            "mean": _finite(mean),
-            "nan": nan,
-            "inf": inf,
-        }
+            if wide.numel() == 0:
+                return {"min": None, "max": None, "mean": None, "nan": nan, "inf": inf}
+            total = float(wide.sum(dtype=torch.float64))
+        mean = total / wide.numel() if math.isfinite(total) else None
+        return {"min": float(wide.min()), "max": float(wide.max()), "mean": mean, "nan": nan, "inf": inf}
     except (RuntimeError, NotImplementedError):
         return {}
 
@@ -185,7 +180,7 @@ class Empty:
         self.name = name
 
 
-def _disable_modes() -> Any:
+def disable_modes() -> Any:
     """A context in which no dispatch mode sees an operator (torch/utils/_python_dispatch.py)."""
     try:
         stack = torch._C._len_torch_dispatch_stack()
@@ -206,7 +201,7 @@ def _disable_modes() -> Any:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """No graph is built and no mode sees an operator."""
-    with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_modes():
+    with torch._C.DisableTorchFunction(), torch.no_grad(), disable_modes():
         yield
 
 
@@ -232,3 +227,20 @@ def scalar(value: Any) -> Dict[str, Any]:
         return {"value": text}
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     return {"value": text[:MAX_TEXT], "sha256": digest}
+
+
+def random_state() -> Dict[str, Any]:
+    """Hashes of the generators that the process uses; reading their state draws nothing."""
+    parts = {"torch": _digest(raw_bytes(torch.get_rng_state()))}
+    parts["python"] = _digest(repr(random.getstate()).encode())
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states = [bytes(raw_bytes(state.cpu())) for state in torch.cuda.get_rng_state_all()]
+        parts["cuda"] = _digest(b"".join(states))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        parts["numpy"] = _digest(repr(numpy.random.get_state()).encode())
+    return {"sha256": parts["torch"], "parts": parts}
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -25,12 +25,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import threading
 from typing import Any, Callable, Counter, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .shadow_ops import Plan
+from .record_values import disable_modes
+from .shadow_ops import Plan, kernel_key
 from .shadow_rows import Rows, Unfollowed
 from .shadow_tensors import (
     WIDE,
@@ -90,8 +92,10 @@ class ShadowMode(TorchDispatchMode):
         self.followed = 0
         self._rows = Rows()
         self._plans: Dict[Any, Plan] = {}
+        self._thread = threading.get_ident()
 
     def __enter__(self) -> ShadowMode:
+        self._thread = threading.get_ident()
         _teach_higher_order_operators()
         super().__enter__()
         return self
@@ -100,8 +104,11 @@ class ShadowMode(TorchDispatchMode):
         """The float64 values of a tensor, or None where there is no reference.
 
         None for types without shadows, for what depends on an operator that could not be followed, and for
-        float64 values computed from float64 only: those are their own reference.
+        float64 values computed from float64 only: those are their own reference. None too in threads that
+        the script starts: a mode is of one thread, so what they compute is not followed.
         """
+        if threading.get_ident() != self._thread:
+            return None
         with _aside():
             if not shadowed(tensor):
                 return None
@@ -264,7 +271,7 @@ class ShadowMode(TorchDispatchMode):
         """
         with _aside():
             self._rows.before_write(op.inputs, op.written)
-        kernel = _kernel_key(op.func, op.inputs)
+        kernel = kernel_key(op.func, op.inputs)
         if kernel is None:
             op.returned(op.func(*op.args, **op.kwargs))
         else:
@@ -306,14 +313,8 @@ class ShadowMode(TorchDispatchMode):
 @contextlib.contextmanager
 def _aside() -> Iterator[None]:
     """Shadows live under inference mode: no graph and no version counter, whatever the script does."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode():
-        if torch._C._len_torch_dispatch_stack() == 0:
-            yield
-        else:
-            from torch.utils._python_dispatch import _disable_current_modes
-
-            with _disable_current_modes():
-                yield
+    with torch._C.DisableTorchFunction(), torch.inference_mode(), disable_modes():
+        yield
 
 
 @contextlib.contextmanager
@@ -325,17 +326,6 @@ def _default_float64() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _kernel_key(func: Any, inputs: List[torch.Tensor]) -> Any:
-    """The dispatch key of the kernel that a foreign operator would run, or None."""
-    if not hasattr(func, "_op_dk"):
-        return None
-    device = next((t.device.type for t in inputs if t.device.type != "cpu"), "cpu")
-    for name in (device.upper(), "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name):
-            return getattr(torch._C.DispatchKey, name, None)
-    return None
 
 
 def _teach_higher_order_operators() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, FrozenSet, Tuple
+from typing import Any, Dict, FrozenSet, List, Tuple
 
 import torch
 
@@ -113,3 +113,14 @@ def _composite(func: Any) -> bool:
     if not has(name, "CompositeImplicitAutograd"):
         return False
     return not any(has(name, key) for key in ("CPU", "CUDA"))
+
+
+def kernel_key(func: Any, inputs: List[torch.Tensor]) -> Any:
+    """The dispatch key of the kernel that a foreign operator would run, or None."""
+    if not hasattr(func, "_op_dk"):
+        return None
+    device = next((t.device.type for t in inputs if t.device.type != "cpu"), "cpu")
+    for name in (device.upper(), "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name):
+            return getattr(torch._C.DispatchKey, name, None)
+    return None

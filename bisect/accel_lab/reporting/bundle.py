@@ -32,6 +32,7 @@ MANIFEST = "MANIFEST.json"
 _LOGS = ("stderr.txt", "stdout.txt")
 _LOG_LIMIT = 400_000
 _ARTIFACT_LIMIT = 4_000_000
+_TOKENISE_LIMIT = 300_000
 #: The earliest moment that a zip can name: a bundle carries no clock.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -183,7 +184,9 @@ class _Maker:
                 continue
             if text.cut:
                 self._was_cut(name, text.size)
-            self._add(name, self.redactor.any(text.text, name), rank=rank)
+            # A large one is not worth the slow way: nobody runs it.
+            redact = self.redactor.any if text.size <= _TOKENISE_LIMIT else self.redactor.text
+            self._add(name, redact(text.text, name), rank=rank)
         for log in _LOGS:
             text = run_files.log_of(step, self.run_dir, log, _LOG_LIMIT)
             if not text.text:

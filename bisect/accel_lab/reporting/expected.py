@@ -23,6 +23,7 @@ def expectation(findings: Findings) -> dict[str, Any]:
     signature = findings.signature or (step.signature if step else None)
     values = signature is not None and signature.kind == "values"
     status = outcome.status
+    torch, python = words.build_of(findings)
     kind, message = "", ""
     if outcome.raised is not None:
         kind, message = outcome.raised.type, outcome.raised.message
@@ -44,8 +45,8 @@ def expectation(findings: Findings) -> dict[str, Any]:
         "args": list(findings.program.args) if plain_script else [],
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
-        "torch": outcome.torch,
-        "python": outcome.python,
+        "torch": torch,
+        "python": python,
     }
 
 

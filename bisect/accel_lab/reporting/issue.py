@@ -100,7 +100,8 @@ class _Parts:
         if found.failure_rate is not None and found.failure_rate < 1:
             lines.append(f"- It fails in {found.failure_rate:.0%} of its runs.")
         if found.witness:
-            said = "; ".join(f"{key}: {run_text(value)}" for key, value in found.witness.items())
+            pairs = "; ".join(f"{key}: {run_text(value)}" for key, value in found.witness.items())
+            said = run_text(found.witness.get("words") or pairs)
             lines.append(f"- A second witness: {self._say(said)}")
         lines += [f"- {self._say(line)}" for line in self._since()]
         attached = f" Everything is in the attached `{self.bundle}`." if self.bundle else ""
@@ -167,9 +168,9 @@ class _Parts:
 
     def _versions(self) -> str:
         lines = [f"{key}: {value}" for key, value in _flat(self.findings.environment)]
-        first = self.findings.baseline[0].outcome if self.findings.baseline else None
-        if not lines and first is not None:
-            lines = [f"torch: {first.torch}", f"python: {first.python}"]
+        torch, python = words.build_of(self.findings)
+        if "torch" not in self.findings.environment and torch:
+            lines = [f"torch: {torch}", f"python: {python}", *lines]
         return self._plain("\n".join(lines)) or "unknown"
 
     def _plain(self, text: str) -> str:
@@ -187,7 +188,7 @@ def prose(text: str) -> str:
     """Text that GitHub shows as written: no tags, nobody notified, no issue linked."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([@#])(?=\w)", r"\1<!-- -->", text)
-    return re.sub(r"([*_`~\[\]|])", r"\\\1", text)
+    return re.sub(r"([*`~\[\]|]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
 
 def code(text: str, *, cell: bool = False) -> str:

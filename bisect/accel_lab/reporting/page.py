@@ -18,6 +18,7 @@ import jinja2
 from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import normalise
+from accel_lab.core.verdict import Verdict
 
 from . import run_files, words
 from .picture import by_height, draw
@@ -124,7 +125,7 @@ class _View:
         }
 
     def _facts(self) -> list[tuple[str, str]]:
-        found, first = self.findings, self.findings.baseline[0].outcome if self.findings.baseline else None
+        found = self.findings
         facts: list[tuple[str, str]] = []
         if found.culprit is not None:
             data = found.culprit.to_json()
@@ -137,10 +138,11 @@ class _View:
             facts.append((FAILURE, found.signature.line))
         if found.failure_rate is not None and found.failure_rate < 1:
             facts.append(("Fails in", f"{found.failure_rate:.0%} of its runs"))
-        if first is not None and first.torch:
-            facts.append(("Torch", first.torch))
-        if first is not None and first.python:
-            facts.append(("Python", first.python))
+        facts += [
+            (name, said)
+            for name, said in zip(("Torch", "Python"), words.build_of(found), strict=True)
+            if said
+        ]
         facts.append(("Probes", f"{sum(found.probes.values())} in {found.seconds_total:.1f} s"))
         return [(name, self.say(text, limit=400)) for name, text in facts]
 
@@ -150,7 +152,8 @@ class _View:
 
     def _row(self, step: Step) -> dict[str, Any]:
         said = words.mark_of(step)
-        remarks = [words.failure_of(step), step.note]
+        told = step.verdict is Verdict.BAD and step is not words.first_bad(self.findings)
+        remarks = ["the same failure" if told else words.failure_of(step), step.note]
         if step.max_abs_error:
             remarks.insert(1, f"largest absolute error {step.max_abs_error:.3g}")
         return {
@@ -211,14 +214,15 @@ class _View:
         return {"tested": tested, "flips": flips, "rest": self._pairs(rest)}
 
     def _error(self, bad: Step | None) -> dict[str, Any] | None:
-        step = bad or next((s for s in self.findings.baseline if s.outcome.failed), None)
+        step = next((s for s in self.findings.baseline if s.outcome.failed), bad)
         signature = self.findings.signature or (step.signature if step else None)
         if step is None and signature is None:
             return None
         trace = ""
         if step is not None:
-            trace = step.outcome.raised.text if step.outcome.raised else ""
-            trace = trace or run_files.log_of(step, self.run_dir, "stderr.txt", TEXT_LIMIT).text
+            trace = run_files.log_of(step, self.run_dir, "stderr.txt", TEXT_LIMIT).text
+            if not trace.strip() and step.outcome.raised is not None:
+                trace = step.outcome.raised.text
         return {
             "signature": self._pairs(signature.to_json()) if signature else [],
             "trace": self.block("What was printed", trace, open=True),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from accel_lab.core.findings import Culprit, Findings, Step
+from accel_lab.core.verdict import Verdict
 
 from . import words
 from .run_files import clean
@@ -38,7 +39,7 @@ def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = Tr
             step.rung.value,
             words.TORCH_BACKENDS.get(step.rung, ""),
             f"{step.outcome.seconds:.1f}",
-            _remark(step),
+            _remark(step, findings),
         ]
         for step in findings.ladder
     ]
@@ -56,7 +57,7 @@ def ablation_table(
             one_line(step.switch, 40),
             one_line(step.label, 40),
             f"{step.outcome.seconds:.1f}",
-            _remark(step),
+            _remark(step, findings),
         ]
         for step in findings.ablation
     ]
@@ -110,8 +111,10 @@ def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
     return "\n".join(lines)
 
 
-def _remark(step: Step) -> str:
-    parts = [words.failure_of(step)]
+def _remark(step: Step, findings: Findings) -> str:
+    """How a step failed; the failure that is looked for is told once, in the paragraph."""
+    known = step.verdict is Verdict.BAD and findings.signature is not None
+    parts = ["the same failure" if known else words.failure_of(step)]
     if step.max_abs_error:
         parts.append(f"max abs error {step.max_abs_error:.3g}")
     parts.append(step.note)

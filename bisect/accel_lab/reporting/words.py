@@ -88,7 +88,11 @@ def said_of(step: Step) -> str:
     """The verdict in words, with the count of failing runs where a step was asked more than once."""
     words = mark_of(step).words
     if step.runs > 1:
-        return f"{words} ({step.failures} of {step.runs} runs)"
+        return (
+            f"{words} ({step.failures} of {step.runs} runs)"
+            if step.failures
+            else f"{words} ({step.runs} runs)"
+        )
     return words
 
 
@@ -114,6 +118,15 @@ def torch_backend(rung: Rung) -> str:
         return "no torch.compile"
     name = TORCH_BACKENDS.get(rung)
     return f'backend="{name}"' if name else ""
+
+
+def build_of(findings: Findings) -> tuple[str, str]:
+    """The versions of torch and Python; a plain run tells neither, so any step that does is asked."""
+    for step in (*findings.baseline, *findings.ladder, *findings.ablation):
+        if step.outcome.torch:
+            return step.outcome.torch, step.outcome.python
+    said = findings.environment
+    return str(said.get("torch") or ""), str(said.get("python") or "")
 
 
 def first_bad(findings: Findings) -> Step | None:
