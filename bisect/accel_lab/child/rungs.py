@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import threading
 from typing import Any, Callable, Dict, List, Optional, Set
 
@@ -29,13 +30,16 @@ DEPTHS = {
 }
 
 
+#: Operators that draw random numbers, as they are called in a captured graph.
+_RANDOM = re.compile(r"rand|dropout|bernoulli|normal|multinomial|exponential|poisson|gumbel|cauchy|geometric")
+
+
 class Ladder:
     """The rung in force, the settings on top of it, and what was noticed on the way.
 
     ``switches`` may hold: ``inductor``, ``functorch``, ``dynamo`` (settings of those), ``hold`` (region
     number to the rung it is kept on), ``fresh`` (forget all compiled code before each call), ``static``
-    (no automatic dynamic shapes), ``fallback`` (every operator calls its eager kernel), ``off``
-    (applications of a subsystem to leave out, by number), ``meta_eager`` (check meta kernels while the
+    (no automatic dynamic shapes), ``off`` (applications of a subsystem to leave out, by number or all), ``meta_eager`` (check meta kernels while the
     regions run uncompiled), ``meta_fix`` (operators whose meta kernel is corrected), ``bisector``
     (drive torch's own compiler bisector).
     """
@@ -51,6 +55,7 @@ class Ladder:
         self.reached: Set[str] = set()
         self.caught: List[Dict[str, Any]] = []
         self.graph_texts: List[str] = []
+        self.random = False
         self.subsystems = Subsystems(switches.get("off"))
         self.not_applicable = ""
         self.on_region: Optional[Callable[[], None]] = None
@@ -350,6 +355,8 @@ class Ladder:
         self.graphs += 1
         if kind == "dynamo_graph" and len(self.graph_texts) < 200:
             self.graph_texts.append(hashlib.sha256(gm.code.encode()).hexdigest()[:16])
+        if kind == "dynamo_graph":
+            self.random = self.random or bool(_RANDOM.search(gm.code))
         if self.artifacts is not None and self.graphs <= 60:
             self.artifacts.graph(kind, gm)
 
@@ -367,9 +374,6 @@ class _KernelBackend:
         ladder = self._ladder
         ladder._save_graph("dynamo_graph", gm)
         with torch_internals.no_caches():
-            if ladder.switches.get("fallback"):
-                with torch_internals.all_lowerings_fall_back():
-                    return self._inner(gm, example_inputs, **kwargs)
             return self._inner(gm, example_inputs, **kwargs)
 
     def get_compiler_config(self) -> Any:

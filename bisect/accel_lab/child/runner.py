@@ -148,6 +148,7 @@ class _Session:
                 not_applicable=self.ladder.not_applicable or self.not_applicable,
                 applied=self.ladder.subsystems.applied,
                 graph_texts=self.ladder.graph_texts,
+                random=self.ladder.random,
             )
             if self.job["rung"] == "kernel":
                 cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")

@@ -13,10 +13,10 @@ MAX_NAMES = 4000
 
 
 class Subsystems:
-    """``off`` maps a subsystem's name to the numbers of the applications to leave out."""
+    """``off`` maps a subsystem's name to the numbers of the applications to leave out, or to ``"all"``."""
 
     def __init__(self, off: Any) -> None:
-        self.off = {name: set(numbers) for name, numbers in (off or {}).items()}
+        self.off = off or {}
         self.applied: Dict[str, List[str]] = {}
         self._lock = threading.Lock()
 
@@ -41,7 +41,8 @@ class Subsystems:
             number = len(names)
             if number < MAX_NAMES:
                 names.append(_name(subsystem, debug_info))
-            return number in self.off.get(subsystem, ())
+            off = self.off.get(subsystem, ())
+            return off == "all" or number in off
 
 
 def _name(subsystem: str, debug_info: Any) -> Any:

@@ -173,46 +173,6 @@ def stop_before_lowering() -> Iterator[Any]:
             GraphLowering.run = original
 
 
-@contextlib.contextmanager
-def all_lowerings_fall_back(keep: Any = None) -> Iterator[Any]:
-    """While active, Inductor calls the eager kernel of every operator that has a fallback.
-
-    ``keep(node)`` true keeps that node's real lowering. Relies on ``GraphLowering.call_function``
-    and ``torch/_inductor/lowering.py: fallback_handler``.
-    """
-    import torch
-    from torch._inductor import graph as graph_module
-    from torch._inductor.lowering import fallback_handler
-
-    original = graph_module.GraphLowering.call_function
-
-    def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
-        node = getattr(self, "current_node", None)
-        if (
-            isinstance(target, torch._ops.OpOverload)
-            and target.namespace == "aten"
-            and not _returns_alias(target)
-            and not (keep is not None and node is not None and keep(node))
-        ):
-            return fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
-        return original(self, target, args, kwargs)
-
-    with _LOWERING_LOCK:
-        graph_module.GraphLowering.call_function = call_function
-        try:
-            yield
-        finally:
-            graph_module.GraphLowering.call_function = original
-
-
-def _returns_alias(op: Any) -> Any:
-    """Views and in-place operators stay with Inductor, which tracks their aliasing by itself."""
-    schema = op._schema
-    return any(r.alias_info is not None for r in schema.returns) or any(
-        a.alias_info is not None and a.alias_info.is_write for a in schema.arguments
-    )
-
-
 def lazy_init() -> Any:
     """Do, once, what Inductor would do at its first compile: pattern registration and operator tables."""
     done = []
@@ -369,4 +329,5 @@ def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
     clear = getattr(get_env_val, "cache_clear", None)
     if clear is not None:
         clear()
-    return CompilerBisector.get_backend() == backend
+    CompilerBisector.bisection_enabled = True  # decided at import, which was before these were set
+    return bool(CompilerBisector.get_backend() == backend)

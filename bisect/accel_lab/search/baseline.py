@@ -193,7 +193,7 @@ class BaselineSearch:
         different = lab.differences(cold, uncompiled, found.reference)
         if not different:
             return False
-        if self._only_random(found, uncompiled):
+        if cold.facts.get("random", True) and self._only_random(found, uncompiled):
             found.notes.append(
                 "compiled and uncompiled code draw other random numbers by design; with "
                 "torch._inductor.config.fallback_random the results agree"

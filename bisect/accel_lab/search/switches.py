@@ -28,7 +28,7 @@ KERNEL_SWITCHES: tuple[Switch, ...] = (
         name="fallback",
         label="every operator calls its eager kernel",
         rung=Rung.KERNEL,
-        settings=(("fallback", True),),
+        settings=(("off", {"lowerings": "all"}),),
     ),
     Switch(
         name="fusion",
