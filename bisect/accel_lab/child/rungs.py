@@ -39,9 +39,9 @@ class Ladder:
 
     ``switches`` may hold: ``inductor``, ``functorch``, ``dynamo`` (settings of those), ``hold`` (region
     number to the rung it is kept on), ``fresh`` (forget all compiled code before each call), ``static``
-    (no automatic dynamic shapes), ``off`` (applications of a subsystem to leave out, by number or all), ``meta_eager`` (check meta kernels while the
-    regions run uncompiled), ``meta_fix`` (operators whose meta kernel is corrected), ``bisector``
-    (drive torch's own compiler bisector).
+    (no automatic dynamic shapes), ``off`` (applications of a subsystem to leave out, by number or all),
+    ``meta_eager`` (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose
+    meta kernel is corrected), ``bisector`` (drive torch's own compiler bisector).
     """
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
