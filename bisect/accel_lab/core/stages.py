@@ -91,6 +91,9 @@ LADDER: tuple[Rung, ...] = (
     Rung.KERNEL,
 )
 
+#: The ladder with the two inner steps of the kernel rung that are asked only when it is the kernel rung.
+LONG_LADDER: tuple[Rung, ...] = (*LADDER[:-1], Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL)
+
 #: The stage that a rung adds to the one below it.
 BLAMES: dict[Rung, Stage] = {
     Rung.UNCOMPILED: Stage.EAGER,

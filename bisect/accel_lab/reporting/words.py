@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.outcome import Status
-from accel_lab.core.stages import LADDER, Rung, Stage
+from accel_lab.core.stages import LONG_LADDER, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 
@@ -132,7 +132,7 @@ def build_of(findings: Findings) -> tuple[str, str]:
 def first_bad(findings: Findings) -> Step | None:
     """The lowest step of the ladder that shows the failure."""
     by_rung = {step.rung: step for step in reversed(findings.ladder)}
-    for rung in LADDER:
+    for rung in LONG_LADDER:
         step = by_rung.get(rung)
         if step is not None and step.verdict is Verdict.BAD:
             return step
@@ -144,7 +144,7 @@ def last_good(findings: Findings) -> Step | None:
     bad = first_bad(findings)
     by_rung = {step.rung: step for step in reversed(findings.ladder)}
     found: Step | None = None
-    for rung in LADDER:
+    for rung in LONG_LADDER:
         if bad is not None and rung is bad.rung:
             break
         step = by_rung.get(rung)

@@ -14,7 +14,7 @@ from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
+from accel_lab.core.stages import BLAMES, LADDER, LONG_LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import beside, environment_hints, frames, kernel_stage, second_witness
@@ -310,6 +310,9 @@ class Diagnosis:
         culprit, reading = answer.culprit, answer.reading
         if culprit is None or reading is None:
             return
+        wrong = tuple(difference.line for difference in base.values[:2])
+        if wrong:
+            culprit = answer.culprit = replace(culprit, evidence=(*culprit.evidence, *wrong))
         if base.doubtful or not reading.monotone:
             answer.culprit = replace(culprit, confidence=Confidence.INCONCLUSIVE)
 
@@ -412,11 +415,9 @@ def _with(ladder: Sequence[Step], step: Step) -> list[Step]:
 #: The backends whose parts the ladder knows.
 _KNOWN = frozenset({"inductor", "aot_eager_decomp_partition", "aot_eager", "eager"})
 
-_ORDER = [*LADDER[:-1], Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL]
-
 
 def _index(rung: Rung) -> int:
-    return _ORDER.index(rung) if rung in _ORDER else -1
+    return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1
 
 
 __all__ = ["Answer", "Diagnosis", "Options", "Signature"]
