@@ -235,3 +235,20 @@ def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
 
     culprit = diagnose(FakeLab(fault=Rung.LOOPS, answer=answer)).culprit
     assert culprit is not None and culprit.stage is Stage.LOWERING
+
+
+def test_a_slow_rung_is_not_taken_for_the_hang() -> None:
+    # The aot rung needs 60 s: too long for the first look, well within the limit of 300 s.
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung in (Rung.UNCOMPILED, Rung.DYNAMO):
+            return passing()
+        if probe.rung is Rung.AOT and probe.limits.timeout_s > 60:
+            return passing()
+        return Outcome(status=Status.TIMEOUT, seconds=probe.limits.timeout_s)
+
+    lab = FakeLab(answer=answer)
+    culprit = diagnose(lab).culprit
+    assert culprit is not None and culprit.stage is Stage.PARTITIONER
+    full = [p for p in lab.asked if p.limits.timeout_s >= 300 and not p.bare and not p.cold]
+    assert {p.rung for p in full} >= {Rung.AOT, Rung.PARTITION}
+    assert len(full) < len(lab.asked) / 2

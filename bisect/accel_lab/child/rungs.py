@@ -40,8 +40,9 @@ class Ladder:
     ``switches`` may hold: ``inductor``, ``functorch``, ``dynamo`` (settings of those), ``hold`` (region
     number to the rung it is kept on), ``fresh`` (forget all compiled code before each call), ``static``
     (no automatic dynamic shapes), ``off`` (applications of a subsystem to leave out, by number or all),
-    ``meta_eager`` (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose
-    meta kernel is corrected), ``bisector`` (drive torch's own compiler bisector).
+    ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager`` (check meta kernels while
+    the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is corrected), ``bisector``
+    (drive torch's own compiler bisector).
     """
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
@@ -94,6 +95,8 @@ class Ladder:
             raise NotApplicable("this torch has no places to switch single applications off")
         if self.rung in ("fx", "loops", "scheduled", "kernel") and not bisector:
             wrap_pass_functions(self.subsystems)
+        if self.switches.get("strict_math") and not torch_internals.strict_math():
+            raise NotApplicable("the compiler flags of this torch are not known")
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
         for group, name in (("dynamo", "torch._dynamo.config"), ("functorch", "torch._functorch.config")):

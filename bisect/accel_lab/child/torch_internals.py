@@ -173,6 +173,21 @@ def stop_before_lowering() -> Iterator[Any]:
             GraphLowering.run = original
 
 
+def strict_math() -> bool:
+    """Compile kernels without the flags that relax floating-point rules; False where they are not known.
+
+    Relies on ``torch/_inductor/cpp_builder.py: _get_ffast_math_flags`` (from 2.5 on).
+    """
+    try:
+        from torch._inductor import cpp_builder
+    except ImportError:
+        return False
+    if not hasattr(cpp_builder, "_get_ffast_math_flags"):
+        return False
+    cpp_builder._get_ffast_math_flags = lambda: ["ffp-contract=off"]
+    return True
+
+
 def lazy_init() -> Any:
     """Do, once, what Inductor would do at its first compile: pattern registration and operator tables."""
     done = []

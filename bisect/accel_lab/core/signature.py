@@ -3,7 +3,7 @@
 A signature is the exception's type, its message with everything accidental taken out (numbers,
 addresses, paths, generated names), and the innermost frames by function name. Two failures are the
 same when kind and type agree and the normalised messages agree; frames break ties only for
-failures that carry no message, since the same fault surfaces through other frames on other rungs.
+exceptions and exits without a message: one fault surfaces through other frames on other rungs.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ class Signature:
             return False
         if self.message or other.message:
             return self.message == other.message
+        if self.kind in ("timeout", "signal"):
+            return (
+                True  # where a hang is caught, or which frame is innermost at a crash, varies with the rung
+            )
         return not self.frames or not other.frames or self.frames[-1] == other.frames[-1]
 
     @property

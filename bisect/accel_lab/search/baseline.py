@@ -17,6 +17,17 @@ from .flaky import Tally
 from .lab import Difference, Lab
 
 
+def hurried(probe: Probe, target: Signature | None) -> Probe:
+    """The probe with a tenth of its time limit (at least 20 s) where the failure is a hang.
+
+    A hang costs the whole limit each time; only the runs that decide are given all of it.
+    """
+    if target is None or target.kind != "timeout":
+        return probe
+    limit = min(probe.limits.timeout_s, max(20.0, probe.limits.timeout_s / 10))
+    return replace(probe, limits=replace(probe.limits, timeout_s=limit))
+
+
 @dataclass(kw_only=True)
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against."""
@@ -110,7 +121,7 @@ class BaselineSearch:
         self._measure(found)
 
     def _ask_again(self, found: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
-        outcome = self._lab.submit(self._probe.again(attempt)).result()
+        outcome = self._lab.submit(hurried(self._probe.again(attempt), found.target)).result()
         verdict = self.verdict(found, outcome)
         signature = self._lab.signature(outcome)
         self._add(found, outcome, signature, "warm run" if outcome.warm else "cold run", verdict)

@@ -14,7 +14,7 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from .baseline import Baseline, values_verdict
+from .baseline import Baseline, hurried, values_verdict
 from .flaky import Tally, cautious_rate, runs_to_see
 from .lab import Lab
 
@@ -25,7 +25,9 @@ Switches = tuple[tuple[str, Any], ...]
 class Climber:
     """Asks questions about one failing program and remembers how often each was asked.
 
-    ``held`` are switches that every question carries, such as regions that stay on a good rung.
+    ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang
+    costs the whole time limit, so where one is looked for a question waits a tenth of it only, until
+    ``patient`` is set: for the runs that decide.
     """
 
     lab: Lab
@@ -33,6 +35,7 @@ class Climber:
     baseline: Baseline
     budget: float = 0.01
     held: Switches = ()
+    patient: bool = False
     counts: dict[str, int] = field(default_factory=dict)
 
     def ask(self, questions: Iterable[tuple[Rung, Switches]], kind: str = "ladder") -> list[Step]:
@@ -73,7 +76,8 @@ class Climber:
 
     def _submit(self, rung: Rung, switches: Switches, attempt: int, kind: str) -> Future[Outcome]:
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        return self.lab.submit(replace(self.probe, rung=rung, switches=switches, attempt=attempt))
+        probe = replace(self.probe, rung=rung, switches=switches, attempt=attempt)
+        return self.lab.submit(probe if self.patient else hurried(probe, self.baseline.target))
 
     def _step(self, rung: Rung, switches: Switches, outcome: Outcome) -> Step:
         signature = self.lab.signature(outcome)

@@ -118,11 +118,25 @@ class Diagnosis:
             return Answer(culprit=early, ladder=[top])
         rungs = self._rungs(top)
         below = climber.ask((rung, ()) for rung in rungs)
-        ladder = [*below, top]
+        ladder = [*self._with_patience(climber, base, below), top]
         base.uncompiled = base.uncompiled or (below[0].outcome if below else None)
         answer = Answer(culprit=None, ladder=ladder)
         self._conclude(base, climber, answer)
         return answer
+
+    @staticmethod
+    def _with_patience(climber: Climber, base: Baseline, below: list[Step]) -> list[Step]:
+        """For a hang: the lowest rung that ran out of its short time gets all of it, then the next one."""
+        if base.target is None or base.target.kind != "timeout":
+            return below
+        climber.patient = True
+        for place, step in enumerate(below):
+            if step.verdict is Verdict.BAD:
+                below[place] = climber.one(step.rung)
+                if below[place].verdict is Verdict.BAD:
+                    break
+        climber.patient = False
+        return below
 
     def _top(self, base: Baseline, held: Switches, climber: Climber) -> Step:
         """The kernel rung's row: known from the baseline where nothing is held back."""
@@ -216,6 +230,9 @@ class Diagnosis:
         hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
         if hint is not None and hint[0] is not stage:
             evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+            if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
+                # Code that both partitioners share fails with either, so only its frames tell.
+                stage = Stage.PARTITIONER
         component = None
         if self._options.components:
             component, more = name_component(climber, stage, at)
@@ -246,6 +263,7 @@ class Diagnosis:
         if reading.first_bad is None or reading.last_good is None:
             return
         good, bad = _row(answer.ladder, reading.last_good), _row(answer.ladder, reading.first_bad)
+        climber.patient = True
         bad = climber.repeat(bad, 1, "proof")
         answer.ladder = _with(answer.ladder, bad)
         failing = tally_of(
@@ -263,8 +281,7 @@ class Diagnosis:
             answer.doubt <= self._options.budget
             and not reading.different
             and reading.monotone
-            and culprit.stage is not Stage.KERNEL
-            and not (bad.rung is Rung.KERNEL and culprit.stage is Stage.RUNTIME)
+            and culprit.stage is (Stage.CODEGEN if bad.rung is Rung.KERNEL else BLAMES[bad.rung])
         )
         told = (
             f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, "

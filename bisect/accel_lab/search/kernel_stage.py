@@ -81,6 +81,11 @@ def _below_scheduler(result: Split, top: Step, cures: set[str]) -> None:
         result.evidence.append(
             f"it fails while kernels are fused ({fusing.function} in {fusing.file}) and passes without fusion"
         )
+    elif "strict_math" in cures and "vectorisation" not in cures:
+        result.stage = Stage.RUNTIME
+        result.evidence.append(
+            "the same generated code passes when it is compiled without relaxed floating-point rules"
+        )
     elif hint is not None and hint[0] is Stage.RUNTIME and not _compile_error(top):
         result.stage = Stage.RUNTIME
         result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")

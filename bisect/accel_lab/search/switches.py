@@ -49,6 +49,12 @@ KERNEL_SWITCHES: tuple[Switch, ...] = (
         settings=_inductor(inplace_buffers=False),
     ),
     Switch(
+        name="strict_math",
+        label="C++ compiled without relaxed floating-point rules",
+        rung=Rung.KERNEL,
+        settings=(("strict_math", True),),
+    ),
+    Switch(
         name="buffer_reuse",
         label="no reuse of buffers",
         rung=Rung.KERNEL,
@@ -111,7 +117,7 @@ KERNEL_SWITCHES: tuple[Switch, ...] = (
 )
 
 #: Enough to tell fusion, vectorisation and memory apart; the rest is asked with ``--ablation full``.
-SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers")
+SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers", "strict_math")
 
 #: What can be switched off among the FX passes; asked at the ``fx`` rung, where no kernel is built.
 PASS_SWITCHES: tuple[Switch, ...] = (
