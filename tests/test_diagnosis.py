@@ -195,10 +195,10 @@ def test_verdict_is_no_bool() -> None:
 
 
 def test_components_are_named_by_leaving_one_out() -> None:
-    names = [f"aten.op{n}.default" for n in range(9)]
+    names = [f"aten.op{n}.default#0" for n in range(9)]
 
     def cures(probe: Probe) -> bool:
-        return 5 in (dict(probe.switches).get("off") or {}).get("decomposition", [])
+        return names[5] in (dict(probe.switches).get("off") or {}).get("decomposition", [])
 
     facts = {"regions": [{"id": 0, "name": "f", "backend": "inductor"}], "applied": {"decomposition": names}}
     found = diagnose(FakeLab(fault=Rung.DECOMP, cures=cures, facts=facts))

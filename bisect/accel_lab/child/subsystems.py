@@ -1,4 +1,4 @@
-"""Counts every decomposition, FX pass and lowering that is applied, and switches chosen ones off.
+"""Notes every decomposition, FX pass and lowering that is applied, and switches chosen ones off.
 
 torch asks ``CompilerBisector.disable_subsystem`` before each of them (``torch/_inductor/
 compiler_bisector.py``, from 2.6 on). Here that question is answered by us, without its files.
@@ -7,17 +7,22 @@ compiler_bisector.py``, from 2.6 on). Here that question is answered by us, with
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 MAX_NAMES = 4000
 
 
 class Subsystems:
-    """``off`` maps a subsystem's name to the numbers of the applications to leave out, or to ``"all"``."""
+    """``off`` maps a subsystem's name to the applications to leave out, or to ``"all"``.
+
+    An application is known by its name and its turn among those of that name (``aten.t.default#0``): a
+    number among all would mean another one as soon as something before it is left out.
+    """
 
     def __init__(self, off: Any) -> None:
         self.off = off or {}
         self.applied: Dict[str, List[str]] = {}
+        self._turns: Dict[Tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
     def install(self) -> bool:
@@ -38,11 +43,14 @@ class Subsystems:
     def _ask(self, subsystem: str, debug_info: Any) -> bool:
         with self._lock:
             names = self.applied.setdefault(subsystem, [])
-            number = len(names)
-            if number < MAX_NAMES:
-                names.append(_name(subsystem, debug_info))
+            name = _name(subsystem, debug_info)
+            turn = self._turns.get((subsystem, name), 0)
+            self._turns[(subsystem, name)] = turn + 1
+            key = "%s#%d" % (name, turn)
+            if len(names) < MAX_NAMES:
+                names.append(key)
             off = self.off.get(subsystem, ())
-            return off == "all" or number in off
+            return off == "all" or key in off
 
 
 def _name(subsystem: str, debug_info: Any) -> Any:

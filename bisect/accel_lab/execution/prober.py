@@ -155,6 +155,8 @@ class Prober:
         warm = self.is_warm and not probe.cold and not probe.bare
         try:
             ended, warm = self._end(probe, place, marker, warm)
+            if ended.limit == "interrupted":
+                raise Interrupted("interrupted")
             outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
         finally:
             self.workspace.tidy(place, keep=self._keep)

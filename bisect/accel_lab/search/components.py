@@ -1,6 +1,6 @@
 """Names the part of a stage at fault: a decomposition, an FX pass, an operator's lowering.
 
-The child numbers every application of a decomposition, pass or lowering in the order in which it
+The child notes every application of a decomposition, pass or lowering, in the order in which it
 happens (torch's own bisector asks at the same places). The culprit is found by switching halves of
 them off, and named only if switching off that one alone cures the failure.
 """
@@ -30,8 +30,8 @@ _SEARCHES: dict[Stage, tuple[tuple[str, ...], Rung, str]] = {
 #: Pass functions that torch calls without asking its bisector; some are indispensable.
 _FUNCTIONS = "pass_functions"
 
-#: One application: the subsystem and its number there.
-Item = tuple[str, int]
+#: One application: the subsystem, and its name with its turn among those of that name.
+Item = tuple[str, str]
 
 
 def name_component(climber: Climber, stage: Stage, at: Step) -> tuple[Component | None, list[str]]:
@@ -45,8 +45,8 @@ def name_component(climber: Climber, stage: Stage, at: Step) -> tuple[Component 
         if found is None and stage is Stage.FX_PASSES:
             found = _one_by_one(climber, rung, applied.get(_FUNCTIONS) or [])
         if found is not None:
-            told = [f"{applied[group][n]} (number {n + 1} of {group})" for group, n in found]
-            names = list(dict.fromkeys(_short_name(applied[group][n], word) for group, n in found))
+            told = [f"{key} of {group}" for group, key in found]
+            names = list(dict.fromkeys(_short_name(key, word) for _, key in found))
             detail = "; ".join(told)[:300]
             return (
                 Component(kind=word, name=", ".join(names)[:120], detail=detail),
@@ -58,7 +58,7 @@ def name_component(climber: Climber, stage: Stage, at: Step) -> tuple[Component 
 def _by_halving(
     climber: Climber, rung: Rung, applied: Mapping[str, Sequence[str]], groups: Sequence[str]
 ) -> list[Item] | None:
-    items = [(group, n) for group in groups for n in range(len(applied.get(group) or ()))]
+    items = [(group, key) for group in groups for key in applied.get(group) or ()]
 
     def cured(off: Sequence[Item]) -> bool:
         step = climber.one(rung, (("off", _as_switch(off)),), "component")
@@ -69,18 +69,23 @@ def _by_halving(
 
 def _one_by_one(climber: Climber, rung: Rung, names: Sequence[str]) -> list[Item] | None:
     """Leave out each kind of function alone: some cannot be left out, so halving would learn nothing."""
-    kinds = sorted(set(names))
-    numbers = {kind: [(_FUNCTIONS, n) for n, name in enumerate(names) if name == kind] for kind in kinds}
-    steps = climber.ask([(rung, (("off", _as_switch(numbers[kind])),)) for kind in kinds], "component")
+    kinds = sorted({_bare(key) for key in names})
+    every = {kind: [(_FUNCTIONS, key) for key in names if _bare(key) == kind] for kind in kinds}
+    steps = climber.ask([(rung, (("off", _as_switch(every[kind])),)) for kind in kinds], "component")
     cures = [kind for kind, step in zip(kinds, steps, strict=True) if step.verdict is Verdict.GOOD]
-    return numbers[cures[0]] if len(cures) == 1 else None
+    return every[cures[0]] if len(cures) == 1 else None
 
 
-def _as_switch(items: Sequence[Item]) -> dict[str, list[int]]:
-    switch: dict[str, list[int]] = {}
-    for group, number in items:
-        switch.setdefault(group, []).append(number)
-    return {group: sorted(numbers) for group, numbers in switch.items()}
+def _as_switch(items: Sequence[Item]) -> dict[str, list[str]]:
+    switch: dict[str, list[str]] = {}
+    for group, key in items:
+        switch.setdefault(group, []).append(key)
+    return {group: sorted(keys) for group, keys in switch.items()}
+
+
+def _bare(key: str) -> str:
+    """The name without its turn."""
+    return key.rsplit("#", 1)[0]
 
 
 def smallest_cure(
@@ -120,11 +125,12 @@ def smallest_cure(
     return current
 
 
-def _short_name(text: str, word: str) -> str:
+def _short_name(key: str, word: str) -> str:
     """The operator's or pass's name out of what the child noted."""
-    if word == "op" and "target=" in text:
-        return text.split("target=", 1)[1]
-    return text[:120]
+    name = _bare(key)
+    if word == "op" and "target=" in name:
+        return name.split("target=", 1)[1]
+    return name[:120]
 
 
 def _from_frames(outcome: Outcome, stage: Stage) -> Component | None:
