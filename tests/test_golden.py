@@ -51,6 +51,14 @@ def test_core_case(case, torch_python, tmp_path):
     bisect_and_compare(case, torch_python, tmp_path)
 
 
+#: All cases on all builds are hours; without this the core stands for them (`make bench` scores them all).
+needs_time = pytest.mark.skipif(
+    os.environ.get("ACCEL_LAB_GOLDEN") != "all",
+    reason="takes hours: set ACCEL_LAB_GOLDEN=all, or use `make bench`",
+)
+
+
+@needs_time
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [c for c in CASES if not c.core], ids=lambda case: case.slug)
@@ -61,7 +69,18 @@ def test_case(case, torch_python, tmp_path):
 @pytest.mark.builds
 @pytest.mark.slow
 @pytest.mark.parametrize("python", BUILDS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.slug)
+@pytest.mark.parametrize("case", [c for c in CORE if c.issue], ids=lambda case: case.slug)
+def test_real_core_case_on_another_build(case, python, torch_python, tmp_path):
+    if python == torch_python:
+        pytest.skip("the default build: test_core_case has it")
+    bisect_and_compare(case, python, tmp_path)
+
+
+@needs_time
+@pytest.mark.builds
+@pytest.mark.slow
+@pytest.mark.parametrize("python", BUILDS)
+@pytest.mark.parametrize("case", [c for c in CASES if not (c.core and c.issue)], ids=lambda case: case.slug)
 def test_case_on_another_build(case, python, torch_python, tmp_path):
     if python == torch_python:
         pytest.skip("the default build: test_case and test_core_case have it")

@@ -8,7 +8,7 @@ sympy's, and both have moved between releases.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
 
 import sympy
 import torch
@@ -35,6 +35,49 @@ def evaluate(expr: Any, lookup: Callable[[sympy.Symbol], Any]) -> Any:
             "index expression %s uses %s, which the interpreter does not know" % (expr, name)
         )
     return function(*[evaluate(arg, lookup) for arg in expr.args])
+
+
+def affine(
+    expr: Any, loops: Container[sympy.Symbol], lookup: Callable[[sympy.Symbol], Any]
+) -> Optional[Tuple[int, Dict[sympy.Symbol, int]]]:
+    """`expr` as a constant and an integer factor per loop variable, or None where it is not of that form."""
+    if isinstance(expr, int):
+        return expr, {}
+    if isinstance(expr, sympy.Symbol) and expr in loops:
+        return 0, {expr: 1}
+    if isinstance(expr, sympy.Add):
+        constant = 0
+        factors: Dict[sympy.Symbol, int] = {}
+        for arg in expr.args:
+            part = affine(arg, loops, lookup)
+            if part is None:
+                return None
+            constant += part[0]
+            for symbol, factor in part[1].items():
+                factors[symbol] = factors.get(symbol, 0) + factor
+        return constant, factors
+    if isinstance(expr, sympy.Mul) and all(not isinstance(a, sympy.Rational) or a.q == 1 for a in expr.args):
+        return _affine_product([affine(arg, loops, lookup) for arg in expr.args])
+    if not isinstance(expr, sympy.Basic) or any(symbol in loops for symbol in expr.free_symbols):
+        return None
+    value = evaluate(expr, lookup)
+    return (value, {}) if isinstance(value, int) else None
+
+
+def _affine_product(
+    parts: Sequence[Optional[Tuple[int, Dict[sympy.Symbol, int]]]],
+) -> Optional[Tuple[int, Dict[sympy.Symbol, int]]]:
+    constant = 1
+    factors: Dict[sympy.Symbol, int] = {}
+    for part in parts:
+        if part is None or (part[1] and factors):
+            return None
+        if part[1]:
+            factors = {symbol: factor * constant for symbol, factor in part[1].items()}
+        else:
+            factors = {symbol: factor * part[0] for symbol, factor in factors.items()}
+        constant *= part[0]
+    return constant, factors
 
 
 def _number(expr: Any, name: str) -> Any:

@@ -7,13 +7,13 @@ buffer's storage are errors here, where generated code would read or write whate
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import sympy
 import torch
 
-from . import loop_random, loop_reduce
-from .loop_index import blocks, evaluate
+from . import loop_memory, loop_random, loop_reduce
+from .loop_index import affine, blocks, evaluate
 from .loop_math import ELEMENTWISE, compute_dtype
 from .loop_trace import Block, Instruction, NotInterpretable, Program, Ref
 
@@ -30,9 +30,10 @@ def run(
     sizes = [int(evaluate(size, size_of)) for _, size in program.loops]
     if 0 in sizes[: program.iteration_loops]:
         return
+    written = {memory(name).untyped_storage().data_ptr() for name in program.written()}
     for piece in blocks(sizes, program.iteration_loops, CHUNK):
         ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
-        Space(program, ranges, memory, size_of, device).execute(program.instructions)
+        Space(program, ranges, memory, size_of, device, written).execute(program.instructions)
 
 
 class Space:
@@ -45,6 +46,7 @@ class Space:
         memory: Memory,
         size_of: Callable[[sympy.Symbol], Any],
         device: torch.device,
+        written: Set[int],
     ) -> None:
         self.shape = [stop - start for start, stop in ranges]
         self.iteration_loops = program.iteration_loops
@@ -53,10 +55,13 @@ class Space:
         self.size_of = size_of
         self._values: Dict[int, Any] = {}
         self._mask: Optional[torch.Tensor] = None
+        self._written = written
+        self._starts: Dict[sympy.Symbol, Tuple[int, int]] = {}
         self._symbols: Dict[sympy.Symbol, torch.Tensor] = {}
         for position, ((symbol, _), (start, stop)) in enumerate(zip(program.loops, ranges)):
             shape = [1] * len(ranges)
             shape[position] = stop - start
+            self._starts[symbol] = (start, position)
             self._symbols[symbol] = torch.arange(start, stop, dtype=torch.int64, device=device).reshape(shape)
 
     # -- running ---------------------------------------------------------------------------------
@@ -207,36 +212,47 @@ class Space:
     # -- memory ----------------------------------------------------------------------------------
 
     def op_load(self, name: str, index: Any) -> torch.Tensor:
-        return self.gather(self.memory(name), self.index(index), name)
+        flat = self.memory(name)
+        strided = self._strided(index)
+        view = None if strided is None else strided.of(flat)
+        if view is None:
+            return self.gather(flat, self.index(index), name)
+        value = view.to(compute_dtype(flat.dtype))
+        # A view must not see what this loop nest will write.
+        shared = value.dtype == flat.dtype and flat.untyped_storage().data_ptr() in self._written
+        return value.clone() if shared else value
 
     def gather(self, flat: torch.Tensor, where: torch.Tensor, name: str) -> torch.Tensor:
-        if self._mask is not None:
-            where = torch.where(self._mask, where, torch.zeros_like(where))
-            if flat.numel() == 0 and not bool(self._mask.any()):
-                return torch.zeros(where.shape, dtype=compute_dtype(flat.dtype), device=self.device)
-        try:
-            taken = torch.index_select(_storable(flat), 0, where.reshape(-1))
-        except (IndexError, RuntimeError) as error:
-            raise (_outside("reads", name, where, flat) or error) from error
-        return taken.view(flat.dtype).reshape(where.shape).to(compute_dtype(flat.dtype))
+        """Elements of memory at computed offsets."""
+        return loop_memory.gather(flat, where, name, self._mask)
 
     def op_store(self, name: str, index: Any, value: Any, mode: Optional[str]) -> None:
         flat = self.memory(name)
-        where, what = torch.broadcast_tensors(self.index(index), self.value(value))
+        strided = self._strided(index) if mode is None else None
+        what = self.value(value)
+        if strided is not None and strided.one_to_one():
+            view = strided.of(flat)
+            if view is not None and torch.broadcast_shapes(view.shape, what.shape) == view.shape:
+                view.copy_(what)
+                return
+        where, what = torch.broadcast_tensors(self.index(index), what)
         if mode is not None:  # every point of the space counts, also those that share an address
             where, what = self.full(where), self.full(what)
-        problem = _outside("writes", name, where, flat)
-        if problem is not None:
-            raise problem
-        where, what = where.reshape(-1), what.reshape(-1).to(flat.dtype)
-        if mode is None:
-            _storable(flat)[where] = _storable(what)
-        elif mode == "atomic_add":
-            flat.index_put_((where,), what, accumulate=True)
-        elif mode in ("atomic_max", "atomic_min"):
-            flat.scatter_reduce_(0, where, what, reduce="amax" if mode == "atomic_max" else "amin")
-        else:
-            raise NotInterpretable("store mode %r" % mode)
+        loop_memory.scatter(flat, where, what, name, mode)
+
+    def _strided(self, index: Any) -> Optional[loop_memory.Strided]:
+        """The index as an offset and a stride per loop, where it is linear in the loop variables."""
+        linear = affine(index, self._starts, self._symbol)
+        if linear is None:
+            return None
+        constant, factors = linear
+        shape = [1] * len(self.shape)
+        strides = [0] * len(self.shape)
+        for symbol, factor in factors.items():
+            start, position = self._starts[symbol]
+            shape[position], strides[position] = self.shape[position], factor
+            constant += factor * start
+        return loop_memory.Strided(shape, strides, constant)
 
     def op_store_reduction(self, name: str, index: Any, value: Any) -> None:
         self.op_store(name, index, value, None)
@@ -340,41 +356,3 @@ class Space:
 def known(name: str) -> bool:
     """Whether the interpreter has a meaning for this operation."""
     return name in ELEMENTWISE or hasattr(Space, "op_" + name)
-
-
-def _storable(flat: torch.Tensor) -> torch.Tensor:
-    """The same bits in a type that every indexing kernel supports."""
-    if flat.dtype in _INDEXABLE:
-        return flat
-    return flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
-
-
-_INDEXABLE = frozenset(
-    (
-        torch.float64,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-        torch.complex64,
-        torch.complex128,
-    )
-)
-
-
-def _outside(verb: str, name: str, where: torch.Tensor, flat: torch.Tensor) -> Optional[Exception]:
-    """The error for an access outside the storage, or None if all are inside."""
-    if where.numel() == 0:
-        return None
-    low, high = (int(v) for v in torch.aminmax(where))
-    if low >= 0 and high < flat.numel():
-        return None
-    return IndexError(
-        "the loop IR %s %s at offsets %d to %d, but its storage has %d elements"
-        % (verb, name, low, high, flat.numel())
-    )

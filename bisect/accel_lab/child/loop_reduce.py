@@ -24,9 +24,9 @@ def reduction(space: Space, dtype: torch.dtype, kind: str, value: Any) -> Any:
     if kind.startswith(("argmax", "argmin")):
         return _arg(kind, dtype, rows, shape)
     if kind == "welford_reduce" and len(rows) == 1:
-        return _welford(rows[0], torch.zeros_like(rows[0]), torch.ones_like(rows[0]), dtype, shape)
+        return _welford_reduce(rows[0], dtype, shape)
     if kind == "welford_combine" and len(rows) == 3:
-        return _welford(rows[0], rows[1], rows[2], dtype, shape)
+        return _welford_combine(rows[0], rows[1], rows[2], dtype, shape)
     if kind == "online_softmax_reduce":
         return _online_softmax(rows, dtype, shape)
     raise NotInterpretable("reduction %r over %d values" % (kind, len(rows)))
@@ -98,18 +98,30 @@ def _arg(kind: str, dtype: torch.dtype, rows: List[torch.Tensor], shape: List[in
     return value.reshape(shape) if kind.endswith("_value") else index.to(dtype).reshape(shape)
 
 
-def _welford(
+def _welford_reduce(
+    x: torch.Tensor, dtype: torch.dtype, shape: List[int]
+) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Mean, sum of squared deviations from it, and count."""
+    x = x.to(dtype)
+    mean = x.mean(-1, keepdim=True)
+    spread = (x - mean).square_().sum(-1)
+    count = torch.full_like(spread, x.shape[-1])
+    return mean.reshape(shape), spread.reshape(shape), count.reshape(shape)
+
+
+def _welford_combine(
     mean: torch.Tensor, m2: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype, shape: List[int]
 ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Mean, sum of squared deviations and weight of a union of samples, in two passes."""
+    """The same three numbers for the union of samples; means that are equal infinities do not differ."""
     mean, m2, weight = mean.to(dtype), m2.to(dtype), weight.to(dtype)
     total = weight.sum(-1)
     divisor = torch.where(total == 0, torch.ones_like(total), total)
     counted = torch.where(weight == 0, torch.zeros_like(mean), mean)
     center = (counted * weight).sum(-1) / divisor
     delta = counted - center.unsqueeze(-1)
-    same_infinity = torch.isinf(counted) & (counted == center.unsqueeze(-1)) & (weight != 1)
-    delta = torch.where(same_infinity, torch.zeros_like(delta), delta)
+    delta = torch.where(
+        torch.isinf(counted) & (counted == center.unsqueeze(-1)), torch.zeros_like(delta), delta
+    )
     spread = m2.sum(-1) + (weight * delta * delta).sum(-1)
     return center.reshape(shape), spread.reshape(shape), total.reshape(shape)
 

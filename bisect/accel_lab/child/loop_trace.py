@@ -74,6 +74,10 @@ class Program:
                 found.update(arg[0] for arg in instruction.args if isinstance(arg, tuple))
         return found
 
+    def written(self) -> Set[str]:
+        """Names of the buffers that the body writes."""
+        return {i.args[0] for i in _walk(self.instructions) if i.name in ("store", "store_reduction")}
+
     def text(self) -> str:
         """The program as a reader wants it, one instruction per line."""
         lines = []

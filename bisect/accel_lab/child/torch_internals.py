@@ -211,9 +211,19 @@ def lazy_init() -> Any:
         except Exception:
             continue
         done.append(module_name)
+    _forget_decomposition_tables()
     if _probe_vector_units():
         done.append("cpu vector units")
     return done
+
+
+def _forget_decomposition_tables() -> None:
+    """Registering patterns has cached Inductor's decomposition table; a script may still change it."""
+    module = sys.modules.get("torch._inductor.decomposition")
+    for value in list(vars(module).values()) if module is not None else ():
+        clear = getattr(value, "cache_clear", None)
+        if callable(clear):
+            clear()
 
 
 def _probe_vector_units() -> bool:

@@ -41,6 +41,11 @@ _AREAS: tuple[tuple[str, Stage], ...] = (
     ("torch/_inductor/runtime/", Stage.RUNTIME),
 )
 
+#: Files whose frames only carry an exception on.
+_CARRIERS = frozenset(
+    {"torch/_dynamo/eval_frame.py", "torch/_dynamo/exc.py", "torch/_dynamo/output_graph.py"}
+)
+
 #: The stages of the kernel rung.
 KERNEL_STAGES = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTIME)
 
@@ -55,8 +60,13 @@ def stage_of_file(file: str) -> Stage | None:
 
 
 def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> tuple[Stage, Frame] | None:
-    """The innermost frame that belongs to a stage (of ``among``), with that stage."""
+    """The innermost frame that belongs to a stage (of ``among``), with that stage.
+
+    Frames that only pass an exception on, such as the wrapper around a compiled function, say nothing.
+    """
     for frame in reversed(frames):
+        if frame.file in _CARRIERS or frame.function.startswith("unimplemented"):
+            continue
         stage = stage_of_file(frame.file)
         if stage is not None and (among is None or stage in among):
             return stage, frame
