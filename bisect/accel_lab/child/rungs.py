@@ -37,12 +37,11 @@ _RANDOM = re.compile(r"rand|dropout|bernoulli|normal|multinomial|exponential|poi
 class Ladder:
     """The rung in force, the settings on top of it, and what was noticed on the way.
 
-    ``switches`` may hold: ``inductor``, ``functorch``, ``dynamo`` (settings of those), ``hold`` (region
-    number to the rung it is kept on), ``fresh`` (forget all compiled code before each call), ``static``
-    (no automatic dynamic shapes), ``off`` (applications of a subsystem to leave out, by number or all),
-    ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager`` (check meta kernels while
-    the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is corrected), ``bisector``
-    (drive torch's own compiler bisector).
+    ``switches`` may hold: ``inductor`` (its settings), ``hold`` (region number to the rung it is kept
+    on), ``fresh`` (forget all compiled code before each call), ``off`` (applications of a subsystem to
+    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager``
+    (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
+    corrected), ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside).
     """
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
@@ -83,8 +82,6 @@ class Ladder:
         self._apply_global_switches()
 
     def _apply_global_switches(self) -> None:
-        if self.switches.get("static"):
-            torch_internals.force_static_shapes()
         bisector = self.switches.get("bisector")
         if bisector:
             if not torch_internals.start_bisector(
@@ -99,12 +96,6 @@ class Ladder:
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
-        for group, name in (("dynamo", "torch._dynamo.config"), ("functorch", "torch._functorch.config")):
-            for key, value in (self.switches.get(group) or {}).items():
-                module = __import__(name, fromlist=["config"])
-                if not torch_internals.has_config(module, key):
-                    raise NotApplicable("this torch has no setting %s.%s" % (name, key))
-                setattr(module, key, value)
 
     def _optimize(self, backend: Any, **kwargs: Any) -> Any:
         import os

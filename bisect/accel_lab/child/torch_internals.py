@@ -325,15 +325,6 @@ def reset_dynamo() -> None:
     torch._dynamo.reset()
 
 
-def force_static_shapes() -> None:
-    """Compile every shape on its own: no automatic dynamic shapes."""
-    import torch._dynamo.config as config
-
-    for name, value in (("automatic_dynamic_shapes", False), ("assume_static_by_default", True)):
-        if has_config(config, name):
-            setattr(config, name, value)
-
-
 def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
     """Drive torch's own compiler bisector by its environment variables; False where there is none.
 
