@@ -231,7 +231,8 @@ def _run_program(program: Any) -> Any:
             sys.path[0] = os.getcwd()
             runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
     except SystemExit as error:
-        return _exit_code(error), describe(error)
+        code = _exit_code(error)
+        return code, describe(error) if code else None
     except BaseException as error:
         described = describe(error)
         _report(error)

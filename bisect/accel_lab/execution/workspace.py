@@ -82,6 +82,8 @@ class Workspace:
         env["PWD"] = str(place.cwd)
         if not bare:
             env.setdefault("PYTHONHASHSEED", "0")
+            # A test runner cuts its summary at the width of the terminal, which is not there.
+            env.setdefault("COLUMNS", "200")
         if "-p no:cacheprovider" not in env.get("PYTEST_ADDOPTS", ""):
             env["PYTEST_ADDOPTS"] = (env.get("PYTEST_ADDOPTS", "") + " -p no:cacheprovider").strip()
         return env
