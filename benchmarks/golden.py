@@ -241,5 +241,5 @@ def _same_component(case: Case, name: str | None) -> bool | None:
 
 def _word(name: str) -> str:
     """``aten.avg_pool2d_backward.default`` and ``avg_pool2d_backward`` are the same operator."""
-    name = re.sub(r"^(?:torch\.ops\.)?aten[.:]+", "", name.lower())
+    name = re.sub(r"^(?:torch\.ops\.)?(?:aten\.)?", "", name.lower().replace("::", "."))
     return re.sub(r"\.(?:default|tensor|scalar|out|self)$", "", name)

@@ -99,6 +99,7 @@ def test_a_build_can_have_another_bug():
         ("aten.avg_pool2d_backward", "aten.avg_pool2d_backward.default", True),
         ("aten.celu", "aten.celu_.default", True),
         ("aten.celu", "aten.relu.default", False),
+        ("my_ops::swap", "my_ops.swap.default", True),
         ("aten.celu", None, None),
         (None, "aten.celu", None),
     ],
