@@ -22,7 +22,6 @@ _SEARCHES: dict[Stage, tuple[tuple[str, ...], Rung, str]] = {
     Stage.DECOMPOSITION: (("decomposition",), Rung.DECOMP, "decomposition"),
     Stage.FX_PASSES: (("pre_grad_passes", "joint_graph_passes", "post_grad_passes"), Rung.FX, "pass"),
     Stage.LOWERING: (("lowerings",), Rung.LOOPS, "op"),
-    Stage.SCHEDULER: (("lowerings",), Rung.KERNEL, "op"),
     Stage.CODEGEN: (("lowerings",), Rung.KERNEL, "op"),
     Stage.KERNEL: (("lowerings",), Rung.KERNEL, "op"),
 }
@@ -34,14 +33,19 @@ _FUNCTIONS = "pass_functions"
 Item = tuple[str, str]
 
 
-def name_component(climber: Climber, stage: Stage, at: Step) -> tuple[Component | None, list[str]]:
-    """The component of ``stage`` and the evidence for it; from frames where nothing can be switched."""
+def name_component(
+    climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | None = None
+) -> tuple[Component | None, list[str]]:
+    """The component of ``stage`` and the evidence for it; from frames where nothing can be switched.
+
+    ``all_off`` is the verdict with everything left out, where that was asked already.
+    """
     if stage in _SEARCHES and not climber.baseline.flaky:
         # With a flaky script every question would have to be asked many times; it is told without this.
         groups, rung, word = _SEARCHES[stage]
         at = at if at.rung is rung and "applied" in at.outcome.facts else climber.one(rung, (), "component")
         applied: dict[str, list[str]] = at.outcome.facts.get("applied") or {}
-        found = _by_halving(climber, rung, applied, groups)
+        found = _by_halving(climber, rung, applied, groups, all_off)
         if found is None and stage is Stage.FX_PASSES:
             found = _one_by_one(climber, rung, applied.get(_FUNCTIONS) or [])
         if found is not None:
@@ -56,11 +60,17 @@ def name_component(climber: Climber, stage: Stage, at: Step) -> tuple[Component 
 
 
 def _by_halving(
-    climber: Climber, rung: Rung, applied: Mapping[str, Sequence[str]], groups: Sequence[str]
+    climber: Climber,
+    rung: Rung,
+    applied: Mapping[str, Sequence[str]],
+    groups: Sequence[str],
+    all_off: Verdict | None,
 ) -> list[Item] | None:
     items = [(group, key) for group in groups for key in applied.get(group) or ()]
 
     def cured(off: Sequence[Item]) -> bool:
+        if all_off is not None and len(off) == len(items):
+            return all_off is Verdict.GOOD
         step = climber.one(rung, (("off", _as_switch(off)),), "component")
         return step.verdict is Verdict.GOOD
 

@@ -246,7 +246,10 @@ class Diagnosis:
         answer.ladder, answer.ablation = split.ladder, split.ablation
         component, evidence = split.component, list(split.evidence)
         if self._options.components:
-            named, more = name_component(climber, split.stage, _row(answer.ladder, Rung.KERNEL))
+            fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
+            all_off = fallback if split.stage is not Stage.LOWERING else None
+            top = _row(answer.ladder, Rung.KERNEL)
+            named, more = name_component(climber, split.stage, top, all_off=all_off)
             component, evidence = named or component, evidence + more
         return Culprit(
             stage=split.stage, confidence=Confidence.LIKELY, component=component, evidence=tuple(evidence)
