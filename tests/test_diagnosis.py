@@ -117,6 +117,14 @@ def test_a_broken_compiler_is_the_environment() -> None:
     assert found.culprit.confidence is Confidence.PROVEN
 
 
+def test_missing_python_headers_are_the_environment() -> None:
+    text = "C++ compile error\nfatal error: Python.h: No such file or directory"
+    lab = FakeLab(fault=Rung.KERNEL, answer=lambda p: failing(text) if p.rung is Rung.KERNEL else None)
+    found = diagnose(lab)
+    assert found.culprit is not None and found.culprit.stage is Stage.ENVIRONMENT
+    assert found.culprit.component is not None and found.culprit.component.name == "Python.h"
+
+
 def test_a_missing_module_is_the_environment() -> None:
     lab = FakeLab(answer=lambda probe: failing("No module named 'absent'", kind="ModuleNotFoundError"))
     found = diagnose(lab)

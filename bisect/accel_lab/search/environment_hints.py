@@ -47,6 +47,9 @@ def look(lab: Lab, climber: Climber, top: Step) -> Culprit | None:
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
     if "No space left on device" in text:
         return of_script(top.outcome)
+    if "Python.h: No such file" in text:
+        words = "the headers of Python are missing, which every generated kernel includes (python3-dev)"
+        return _culprit("headers", "Python.h", text, words)
     if not any(word in text for word in _COMPILER_WORDS):
         return None
     works, said = lab.compiler_works()
