@@ -117,6 +117,15 @@ def test_a_broken_compiler_is_the_environment() -> None:
     assert found.culprit.confidence is Confidence.PROVEN
 
 
+def test_generated_code_that_is_right_without_fusion_is_not_proven_wrong() -> None:
+    def answer(probe: Probe) -> Outcome | None:
+        return passing() if "max_fusion_size" in str(probe.switches) else None
+
+    culprit = diagnose(FakeLab(fault=Rung.KERNEL, answer=answer)).culprit
+    assert culprit is not None and culprit.stage is Stage.KERNEL
+    assert culprit.confidence is Confidence.LIKELY
+
+
 def test_missing_python_headers_are_the_environment() -> None:
     text = "C++ compile error\nfatal error: Python.h: No such file or directory"
     lab = FakeLab(fault=Rung.KERNEL, answer=lambda p: failing(text) if p.rung is Rung.KERNEL else None)

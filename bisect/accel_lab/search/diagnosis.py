@@ -46,6 +46,7 @@ class Answer:
     ablation: list[Step] = field(default_factory=list)
     witness: dict[str, object] | None = None
     reading: Reading | None = None
+    ambiguous: bool = False
     doubt: float = 1.0
     warnings: list[str] = field(default_factory=list)
 
@@ -243,7 +244,7 @@ class Diagnosis:
 
     def _kernel(self, climber: Climber, answer: Answer) -> Culprit:
         split = kernel_stage.split(climber, answer.ladder, full=self._options.ablation == "full")
-        answer.ladder, answer.ablation = split.ladder, split.ablation
+        answer.ladder, answer.ablation, answer.ambiguous = split.ladder, split.ablation, split.ambiguous
         component, evidence = split.component, list(split.evidence)
         if self._options.components:
             fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
@@ -283,6 +284,7 @@ class Diagnosis:
         sure = (
             answer.doubt <= self._options.budget
             and not reading.different
+            and not answer.ambiguous
             and reading.monotone
             and culprit.stage is (Stage.CODEGEN if bad.rung is Rung.KERNEL else BLAMES[bad.rung])
         )

@@ -21,10 +21,15 @@ from .switches import kernel_switches
 
 @dataclass(kw_only=True)
 class Split:
-    """The stage inside the kernel rung, with the longer ladder and the table of switches."""
+    """The stage inside the kernel rung, with the longer ladder and the table of switches.
+
+    ``ambiguous`` keeps an answer from being called proven: the interpreter runs fused kernels one after
+    another, so a wrong decision to fuse would look like wrong generated code.
+    """
 
     stage: Stage
     ladder: list[Step]
+    ambiguous: bool = False
     ablation: list[Step] = field(default_factory=list)
     component: Component | None = None
     evidence: list[str] = field(default_factory=list)
@@ -74,6 +79,7 @@ def _below_scheduler(result: Split, top: Step, cures: set[str]) -> None:
         "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
     )
     raised = top.outcome.raised
+    result.ambiguous = "fusion" in cures and "vectorisation" not in cures
     fusing = frames.about_fusion(raised.frames) if raised else None
     hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
     if fusing is not None and "fusion" in cures:
