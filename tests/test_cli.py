@@ -152,7 +152,9 @@ def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
     assert {"ISSUE.md", "repro.py", "rerun.sh", "MANIFEST.json"} <= set(names)
 
     again = lab("report", "--json", str(folder), ACCEL_LAB_HOME=str(home))
-    assert json.loads(again.stdout)["culprit"] == found["culprit"]
+    told = json.loads(again.stdout)
+    assert told["culprit"] == found["culprit"]
+    assert told["seconds"] == found["seconds"] and told["probes"] == found["probes"]
     checked = lab("verify", "--python", torch_python, found["bundle"], ACCEL_LAB_HOME=str(home))
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "MATCH" in checked.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -24,7 +25,11 @@ def again(folder: Path) -> Findings:
     """The findings of a finished run, from the answers in its journal."""
     if not (folder / "report.json").is_file():
         raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
-    return Session(load_request(folder), folder).run()
+    findings = Session(load_request(folder), folder).run()
+    took = json.loads((folder / "report.json").read_text(encoding="utf-8"))["seconds"]
+    # What the run took, not what it took to read it again.
+    findings.seconds_total, findings.seconds_probes = took["total"], took["probes"]
+    return findings
 
 
 @click.command(name="report")
