@@ -102,7 +102,7 @@ _VERSIONED = re.compile(
     r"(?:nvidia|cuda|cudnn|cublas|cu\d\d|version|driver|release|[=<>~!]=|\bv)[^/@]{0,40}\Z", re.I
 )
 _PUBLIC = re.compile(
-    r"(?:.*\.)?(?:pytorch\.org|github\.com|githubusercontent\.com|python\.org|pypi\.org|pythonhosted\.org"
+    r"(?:.*\.)?(?:pytorch\.org|github\.com|githubusercontent\.com|python\.org"
     r"|huggingface\.co|nvidia\.com|kernel\.org|gnu\.org|llvm\.org|openai\.com|anaconda\.org|readthedocs\.io"
     r"|wikipedia\.org|arxiv\.org|w3\.org|json-schema\.org|apache\.org|google\.com|example\.(?:com|org|net))\Z",
     re.I,
