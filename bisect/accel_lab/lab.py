@@ -84,7 +84,7 @@ class LocalLab:
                 ["/bin/sh", "-c", str(self._oracle.check)],
                 cwd=folder,
                 env={
-                    **_environment(),
+                    **self._prober.environment,
                     "ACCEL_LAB_EXIT_CODE": "" if outcome.exit_code is None else str(outcome.exit_code),
                     "ACCEL_LAB_STATUS": outcome.status.value,
                 },
@@ -142,12 +142,6 @@ class LocalLab:
             return True, compiler
         said = (folder / "stderr.txt").read_text(errors="replace").strip().splitlines()
         return False, f"{compiler} ended with {ended.exit_code}" + (f": {said[-1][:200]}" if said else "")
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return dict(os.environ)
 
 
 __all__ = ["LocalLab", "Oracle"]

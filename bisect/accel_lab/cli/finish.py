@@ -70,7 +70,7 @@ def _files(findings: Findings) -> str:
     return "\n".join([head, *(f"{name:7s} {path}" for name, path in rows if path)])
 
 
-def exit_code(findings: Findings, style: str = "lab") -> int:
+def exit_code(findings: Findings) -> int:
     """0 does not fail, 1 reproduced with an answer, 125 cannot tell (DESIGN section 10)."""
     if findings.verdict == "passes":
         return 0

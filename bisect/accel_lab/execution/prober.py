@@ -6,6 +6,7 @@ that a probe runs here is known to this module only.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 
 from . import process
@@ -225,9 +226,4 @@ class Prober:
 
 
 def _pretty(outcome: Outcome) -> str:
-    import json
-
     return json.dumps(outcome.to_json(), indent=1, default=str)
-
-
-__all__ = ["Interrupted", "Listener", "Prober", "Status"]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
-from accel_lab.core.signature import Signature
 from accel_lab.core.stages import BLAMES, LADDER, LONG_LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -172,7 +171,7 @@ class Diagnosis:
             answer.warnings.append("no rung of the ladder shows the failure again")
             return
         if reading.last_good is None:
-            self._eager(climber, answer, start)
+            self._eager(answer)
             return
         stage = BLAMES[start]
         if start is not Rung.KERNEL and self._custom_backend(answer, start):
@@ -194,7 +193,8 @@ class Diagnosis:
         if self._options.witness and answer.culprit is not None:
             answer.witness = second_witness.ask(climber, answer.culprit, answer.ladder)
 
-    def _eager(self, climber: Climber, answer: Answer, start: Rung) -> None:
+    @staticmethod
+    def _eager(answer: Answer) -> None:
         """It fails with nothing compiled: torch.compile is not to blame."""
         first = answer.ladder[0]
         same = first.verdict is Verdict.BAD
@@ -318,9 +318,13 @@ class Diagnosis:
             return
         answer.doubt = doubt(failing, good.runs)
         stage = BLAMES[reading.first_bad]
+        # An island that was told stays told; the rungs to hold other regions on are the new ones.
+        told = answer.reading.islands if answer.reading else ()
+        answer.reading = replace(reading, islands=told or reading.islands)
         answer.culprit = Culprit(
             stage=stage,
-            confidence=Confidence.PROVEN if answer.doubt <= self._options.budget else Confidence.LIKELY,
+            # The rungs were chosen after looking at the runs, so the bound on luck no longer holds.
+            confidence=Confidence.LIKELY,
             evidence=(
                 f"{good.rung} passed {good.runs} of {good.runs} runs; "
                 f"{reading.first_bad} failed {_row(answer.ladder, reading.first_bad).failures} times",
@@ -440,6 +444,3 @@ _KNOWN = frozenset({"inductor", "aot_eager_decomp_partition", "aot_eager", "eage
 
 def _index(rung: Rung) -> int:
     return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1
-
-
-__all__ = ["Answer", "Diagnosis", "Options", "Signature"]
