@@ -54,14 +54,50 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ..."""
+    """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
+
+    ``confidence`` is ``proven`` only if the failure went away with the component alone taken out and was
+    there again with it put back.
+    """
 
     kind: str
     name: str
     detail: str = ""
+    confidence: Confidence = Confidence.LIKELY
 
     def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "detail": self.detail,
+            "confidence": self.confidence.value,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """Something to look at beside an answer: a graph before and after, a generated kernel, a table.
+
+    ``text`` is code or a diff in ``language`` (``python``, ``cpp``, ``diff``, ``text``) with ``marked``
+    lines (from 1) that matter; ``rows`` is a table whose first row holds the column names.
+    """
+
+    kind: str
+    title: str
+    text: str = ""
+    language: str = "text"
+    marked: tuple[int, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "title": self.title,
+            "text": self.text,
+            "language": self.language,
+            "marked": list(self.marked),
+            "rows": [list(row) for row in self.rows],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +110,7 @@ class Culprit:
     evidence: tuple[str, ...] = ()
     side: Side | None = None
     level: Level | None = None
+    exhibits: tuple[Exhibit, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -83,6 +120,7 @@ class Culprit:
             "component": self.component.to_json() if self.component else None,
             "confidence": self.confidence.value,
             "evidence": list(self.evidence),
+            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
         }
 
 

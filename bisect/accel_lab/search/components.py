@@ -8,10 +8,11 @@ them off, and named only if switching off that one alone cures the failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from accel_lab.core.findings import Component, Step
+from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Frame, Outcome
-from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import frames
@@ -33,9 +34,18 @@ _FUNCTIONS = "pass_functions"
 Item = tuple[str, str]
 
 
+@dataclass(kw_only=True)
+class Named:
+    """What was found inside a stage: the component, the evidence in words, things to look at."""
+
+    component: Component | None = None
+    evidence: list[str] = field(default_factory=list)
+    exhibits: list[Exhibit] = field(default_factory=list)
+
+
 def name_component(
     climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | None = None
-) -> tuple[Component | None, list[str]]:
+) -> Named:
     """The component of ``stage`` and the evidence for it; from frames where nothing can be switched.
 
     ``all_off`` is the verdict with everything left out, where that was asked already.
@@ -52,11 +62,16 @@ def name_component(
             told = [f"{key} of {group}" for group, key in found]
             names = list(dict.fromkeys(_short_name(key, word) for _, key in found))
             detail = "; ".join(told)[:300]
-            return (
-                Component(kind=word, name=", ".join(names)[:120], detail=detail),
-                [f"leaving out only {detail} cures it at {rung}"],
+            return Named(
+                component=Component(
+                    kind=word,
+                    name=", ".join(names)[:120],
+                    detail=detail,
+                    confidence=Confidence.PROVEN if len(found) == 1 else Confidence.LIKELY,
+                ),
+                evidence=[f"leaving out only {detail} cures it at {rung}"],
             )
-    return _from_frames(at.outcome, stage), []
+    return Named(component=_from_frames(at.outcome, stage))
 
 
 def _by_halving(

@@ -19,7 +19,7 @@ from accel_lab.core.verdict import Verdict
 from . import beside, environment_hints, frames, kernel_stage, second_witness
 from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches, tally_of
-from .components import name_component
+from .components import Named, name_component
 from .flaky import doubt, passes_needed
 from .lab import Lab
 from .ladder import Reading, read
@@ -234,26 +234,30 @@ class Diagnosis:
             if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
                 # Code that both partitioners share fails with either, so only its frames tell.
                 stage = Stage.PARTITIONER
-        component = None
-        if self._options.components:
-            component, more = name_component(climber, stage, at)
-            evidence += more
+        named = name_component(climber, stage, at) if self._options.components else Named()
         return Culprit(
-            stage=stage, confidence=Confidence.LIKELY, component=component, evidence=tuple(evidence)
+            stage=stage,
+            confidence=Confidence.LIKELY,
+            component=named.component,
+            evidence=(*evidence, *named.evidence),
+            exhibits=tuple(named.exhibits),
         )
 
     def _kernel(self, climber: Climber, answer: Answer) -> Culprit:
         split = kernel_stage.split(climber, answer.ladder, full=self._options.ablation == "full")
         answer.ladder, answer.ablation, answer.ambiguous = split.ladder, split.ablation, split.ambiguous
-        component, evidence = split.component, list(split.evidence)
+        named = Named()
         if self._options.components:
             fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
             all_off = fallback if split.stage is not Stage.LOWERING else None
             top = _row(answer.ladder, Rung.KERNEL)
-            named, more = name_component(climber, split.stage, top, all_off=all_off)
-            component, evidence = named or component, evidence + more
+            named = name_component(climber, split.stage, top, all_off=all_off)
         return Culprit(
-            stage=split.stage, confidence=Confidence.LIKELY, component=component, evidence=tuple(evidence)
+            stage=split.stage,
+            confidence=Confidence.LIKELY,
+            component=named.component or split.component,
+            evidence=(*split.evidence, *named.evidence),
+            exhibits=tuple(named.exhibits),
         )
 
     # -- proof ---------------------------------------------------------------------------------
