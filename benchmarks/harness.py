@@ -152,9 +152,10 @@ def run_bisect(
     timeout_s: float,
     out: str | None = None,
 ) -> Bisection:
-    """Run ``accel-lab bisect --json --no-bundle`` on one script, from this checkout."""
+    """Run ``accel-lab bisect --json`` on one script, without reduction and bundle, from this checkout."""
     folder = tempfile.mkdtemp(prefix="accel-lab-bisect-")
-    options = ["--json", "--no-bundle", "-q", "--python", python, "--out", out or f"{folder}/out", *args]
+    quiet = ["--json", "--no-bundle", "--no-minimize", "-q"]
+    options = [*quiet, "--python", python, "--out", out or f"{folder}/out", *args]
     path = os.pathsep.join(p for p in (str(ROOT / "bisect"), os.environ.get("PYTHONPATH", "")) if p)
     try:
         ended = run_command(

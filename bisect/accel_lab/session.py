@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
+from accel_lab.minimize.work import Minimizer, interrupted
 from accel_lab.search.diagnosis import Diagnosis, Options
 
 
@@ -44,6 +46,8 @@ class Request:
     stdin: Path | None = None
     workers: int = 2
     keep: bool = False
+    minimize_s: float = 0.0
+    package: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What a resumed run needs to ask the same questions again."""
@@ -59,6 +63,8 @@ class Request:
             "cold": self.cold,
             "stdin": str(self.stdin) if self.stdin else None,
             "workers": self.workers,
+            "minimize_s": self.minimize_s,
+            "package": str(self.package) if self.package else None,
             "cwd": os.getcwd(),
         }
 
@@ -201,10 +207,18 @@ def new_run_folder(request: Request) -> Path:
 class Session:
     """Runs a request in a folder. ``resume`` is the same call on a folder that exists already."""
 
-    def __init__(self, request: Request, folder: Path, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        folder: Path,
+        listener: Listener | None = None,
+        reducing: Callable[[str, int, str], None] | None = None,
+    ) -> None:
+        """``reducing(note, candidates asked, source)`` is told of every smaller program."""
         self.request = request
         self.folder = folder
         self._listener = listener
+        self._reducing = reducing
         self.findings: Findings | None = None
 
     def run(self) -> Findings:
@@ -233,11 +247,33 @@ class Session:
             with _Interruptible(prober):
                 try:
                     diagnosis.run()
-                except Interrupted:
+                    if self.request.minimize_s > 0 and self.findings.verdict == "fails":
+                        self._minimize(lab, probe, diagnosis, build)
+                finally:
                     self._describe(build, prober, started, cold)
-                    raise
-            self._describe(build, prober, started, cold)
         return self.findings
+
+    def _minimize(self, lab: LocalLab, probe: Probe, diagnosis: Diagnosis, build: Build) -> None:
+        """Shrink the script and the graph; a run that is stopped keeps the smallest program so far."""
+        found, base = diagnosis.findings, diagnosis.baseline
+        assert base is not None
+        minimizer = Minimizer(
+            lab=lab,
+            probe=probe,
+            base=base,
+            findings=found,
+            folder=self.folder,
+            seconds=self.request.minimize_s,
+            build=build.torch,
+            workers=self.request.workers,
+            listener=self._reducing,
+            package=self.request.package,
+        )
+        try:
+            found.repro = minimizer.run().to_json()
+        except Interrupted:
+            found.repro = interrupted(self.folder)
+            raise
 
     def _describe(self, build: Build, prober: Prober, started: float, cold: str) -> None:
         found = self.findings
@@ -325,4 +361,6 @@ def load_request(folder: Path) -> Request:
         cold=data["cold"],
         stdin=Path(data["stdin"]) if data["stdin"] else None,
         workers=data["workers"],
+        minimize_s=data.get("minimize_s", 0.0),
+        package=Path(data["package"]) if data.get("package") else None,
     )

@@ -18,6 +18,11 @@ class Artifacts:
         self._bytes = 0
         self._lock = threading.Lock()
 
+    @property
+    def home(self) -> str:
+        """The probe's folder."""
+        return os.path.dirname(self._folder)
+
     def graph(self, kind: str, gm: Any) -> None:
         """The graph as readable code with shapes and dtypes."""
         try:

@@ -16,8 +16,10 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import torch_internals
 from .exceptions import NotApplicable, describe
+from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
-from .subsystems import Subsystems, wrap_pass_functions
+from .passes import Applications
+from .subsystems import Subsystems
 
 ORDER = ("uncompiled", "dynamo", "aot", "meta", "partition", "decomp", "fx", "loops", "scheduled", "kernel")
 
@@ -41,7 +43,12 @@ class Ladder:
     on), ``fresh`` (forget all compiled code before each call), ``off`` (applications of a subsystem to
     leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager``
     (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
-    corrected), ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside).
+    corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
+    ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
+    ``front`` (look into Dynamo and AOTAutograd, see ``front``),
+    ``capture`` (write the graphs and their calls down; true or limits, see ``capture``), ``annotate``
+    (tell the node that each line of a kernel was written for), ``divergence`` (compare the buffers between
+    kernels with the nodes that they hold, see ``divergence``).
     """
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
@@ -57,11 +64,16 @@ class Ladder:
         self.graph_texts: List[str] = []
         self.random = False
         self.subsystems = Subsystems(switches.get("off"))
+        self.applications = Applications(self.subsystems, switches.get("show_pass"))
         self.not_applicable = ""
         self.on_region: Optional[Callable[[], None]] = None
+        self.front = Front(switches["front"]) if switches.get("front") else None
         self._depth = threading.local()
         self._lock = threading.RLock()
         self._original: Any = None
+        self._capture: Any = None
+        self.annotator: Any = None
+        self.divergence: Any = None
 
     # -- installing ----------------------------------------------------------------------------
 
@@ -90,12 +102,35 @@ class Ladder:
                 raise NotApplicable("this torch has no compiler bisector to ask")
         elif not self.subsystems.install() and self.switches.get("off"):
             raise NotApplicable("this torch has no places to switch single applications off")
-        if self.rung in ("fx", "loops", "scheduled", "kernel") and not bisector:
-            wrap_pass_functions(self.subsystems)
+        if self.rung == "fx" and not bisector:
+            self.applications.install_passes()
+        if self.rung == "decomp" and not bisector:
+            self.applications.install_decompositions()
+        if self.rung in ("scheduled", "kernel") and not bisector:
+            self._open_kernels()
         if self.switches.get("strict_math") and not torch_internals.strict_math():
             raise NotApplicable("the compiler flags of this torch are not known")
+        if self.front is not None:
+            self.front.install()
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
+
+    def _open_kernels(self) -> None:
+        from .kernels import install_choices
+
+        install_choices(self.subsystems)
+        if self.switches.get("annotate"):
+            from .annotate import Annotator
+
+            self.annotator = Annotator(self.subsystems)
+            if not self.annotator.install():
+                raise NotApplicable("where the lines of a kernel come from cannot be told with this torch")
+        if self.switches.get("divergence"):
+            from .divergence import Divergence
+
+            self.divergence = Divergence(self.switches["divergence"])
+            if not self.divergence.install():
+                raise NotApplicable("the buffers between kernels cannot be had from this torch")
 
     def _optimize(self, backend: Any, **kwargs: Any) -> Any:
         import os
@@ -103,6 +138,8 @@ class Ladder:
         if kwargs.get("disable") or os.environ.get("TORCHDYNAMO_DISABLE", "") == "1":
             return self._original(backend, **kwargs)
         region = self._new_region(backend, kwargs)
+        if self.front is not None and not self.front.fullgraph:
+            kwargs["nopython"] = False
         if region["rung"] == "uncompiled":
             context = _Identity()
         else:
@@ -150,11 +187,16 @@ class Ladder:
         patches = dict(options or {})
         patches.update(self.switches.get("inductor") or {})
         builder = getattr(self, "_" + rung)
+        if self.front is not None:
+            builder = self.front.around(builder)
 
         def backend(gm: Any, example_inputs: Any, **_: Any) -> Any:
             self._save_graph("dynamo_graph", gm)
+            capturing = self._capturing(gm, region)
+            region["graphs"] = region.get("graphs", 0) + 1
             try:
-                return builder(gm, example_inputs, patches)
+                with self.applications.at(region=region["id"], graph=region["graphs"] - 1):
+                    return capturing(builder(gm, example_inputs, patches))
             except Exception as error:
                 self._note_not_applicable(error)
                 raise
@@ -170,7 +212,7 @@ class Ladder:
         inner = torch_internals.with_inductor_config(requested, patches) if patches else requested
         if isinstance(inner, str):
             inner = torch_internals.with_inductor_config("inductor", {"fx_graph_cache": False})
-        return _KernelBackend(inner, self)
+        return _KernelBackend(inner, self, region)
 
     def _checked_inductor_patches(self) -> Any:
         patches = dict(self.switches.get("inductor") or {})
@@ -208,8 +250,11 @@ class Ladder:
     def _fx(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         from torch._inductor import compile_fx
 
+        place = self.applications.place()
+
         def inner(gm_: Any, inputs_: Any, **kwargs: Any) -> Any:
-            with torch_internals.stop_before_lowering():
+            direction = "backward" if kwargs.get("is_backward") else "forward"
+            with self.applications.at(**place, direction=direction), torch_internals.stop_before_lowering():
                 try:
                     compile_fx.compile_fx_inner(gm_, inputs_, **kwargs)
                 except torch_internals.LoweringReached as reached:
@@ -278,7 +323,7 @@ class Ladder:
             region["name"] = type(original).__qualname__
             if self.recorder is not None:
                 self.recorder.watch_module(region["id"], original)
-            compiled.forward = self._recording(compiled.forward, region)
+            compiled.forward = self._recording(compiled.forward, original, region)
             self._changed()
             return compiled
         region["name"] = getattr(original, "__qualname__", None) or type(original).__qualname__
@@ -286,9 +331,9 @@ class Ladder:
         if isinstance(owner, torch.nn.Module) and self.recorder is not None:
             self.recorder.watch_module(region["id"], owner)
         self._changed()
-        return self._recording(compiled, region)
+        return self._recording(compiled, original, region)
 
-    def _recording(self, compiled: Any, region: Any) -> Any:
+    def _recording(self, compiled: Any, original: Any, region: Any) -> Any:
         ladder = self
 
         @functools.wraps(compiled)
@@ -305,7 +350,12 @@ class Ladder:
                 else None
             )
             try:
-                result = ladder._call(compiled, args, kwargs)
+                if ladder.front is None:
+                    result = ladder._call(compiled, args, kwargs)
+                else:
+                    with ladder.front.call(region, original, args, kwargs) as returned:
+                        result = ladder._call(compiled, args, kwargs)
+                        returned(result)
             except BaseException as error:
                 if ladder.recorder:
                     ladder.recorder.raised(handle, error)
@@ -341,6 +391,16 @@ class Ladder:
 
     # -- artifacts -----------------------------------------------------------------------------
 
+    def _capturing(self, gm: Any, region: Any) -> Any:
+        """What turns the compiled graph into one whose calls are written down; called before compiling."""
+        if not self.switches.get("capture") or self.artifacts is None:
+            return _identity
+        if self._capture is None:
+            from .capture import Capture
+
+            self._capture = Capture(self.artifacts.home, self.switches["capture"])
+        return self._capture.graph(gm, region)
+
     def _save_text(self, kind: str, text: str) -> None:
         if self.artifacts is not None:
             self.artifacts.text(kind, text, "txt" if kind.endswith("_ir") else "py")
@@ -360,15 +420,20 @@ class _KernelBackend:
 
     compiler_name = "inductor"
 
-    def __init__(self, inner: Any, ladder: Any) -> None:
+    def __init__(self, inner: Any, ladder: Any, region: Any) -> None:
         self._inner = inner
         self._ladder = ladder
+        self._region = region
 
     def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         ladder = self._ladder
         ladder._save_graph("dynamo_graph", gm)
+        capturing = ladder._capturing(gm, self._region)
         with torch_internals.no_caches():
-            return self._inner(gm, example_inputs, **kwargs)
+            compiled = self._inner(gm, example_inputs, **kwargs)
+        if ladder.annotator is not None and ladder.artifacts is not None:
+            ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
+        return capturing(compiled)
 
     def get_compiler_config(self) -> Any:
         getter = getattr(self._inner, "get_compiler_config", None)

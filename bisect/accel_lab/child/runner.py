@@ -147,13 +147,20 @@ class _Session:
                 config=torch_internals.changed_config(),
                 not_applicable=self.ladder.not_applicable or self.not_applicable,
                 applied=self.ladder.subsystems.applied,
+                applications=self.ladder.applications.records,
+                shown=self.ladder.applications.shown,
                 graph_texts=self.ladder.graph_texts,
                 random=self.ladder.random,
+                front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
             if self.job["rung"] == "kernel":
                 cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
                 if cache:
                     self.ladder.artifacts.generated_code(cache)
+                    if self.ladder.annotator is not None:
+                        facts["kernels"] = self.ladder.annotator.kernels(cache)
+                if self.ladder.divergence is not None:
+                    facts["divergence"] = self.ladder.divergence.to_json()
         torch = sys.modules.get("torch")
         facts["determinism"] = _determinism(torch)
         _write_json(

@@ -6,8 +6,9 @@ compiler_bisector.py``, from 2.6 on). Here that question is answered by us, with
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 MAX_NAMES = 4000
 
@@ -24,6 +25,7 @@ class Subsystems:
         self.applied: Dict[str, List[str]] = {}
         self._turns: Dict[Tuple[str, str], int] = {}
         self._lock = threading.Lock()
+        self._local = threading.local()
 
     def install(self) -> bool:
         """Take the place of torch's own bisector; False where this torch has none."""
@@ -40,17 +42,33 @@ class Subsystems:
         CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
         return True
 
-    def _ask(self, subsystem: str, debug_info: Any) -> bool:
+    def _ask(self, subsystem: str, debug_info: Any) -> Any:
+        known = getattr(self._local, "known", None)
+        if known is not None and known[0] == subsystem:
+            self._local.known = None
+            return known[1]
+        return self.ask(subsystem, _name(subsystem, debug_info))[1]
+
+    @contextlib.contextmanager
+    def answered(self, subsystem: str, off: bool) -> Iterator[None]:
+        """Torch's own next question about ``subsystem`` in this thread has been asked by us already."""
+        self._local.known = (subsystem, off)
+        try:
+            yield
+        finally:
+            self._local.known = None
+
+    def ask(self, subsystem: str, name: str) -> Tuple[str, bool]:
+        """Note an application; its key, and whether it is to be left out."""
         with self._lock:
             names = self.applied.setdefault(subsystem, [])
-            name = _name(subsystem, debug_info)
             turn = self._turns.get((subsystem, name), 0)
             self._turns[(subsystem, name)] = turn + 1
             key = "%s#%d" % (name, turn)
             if len(names) < MAX_NAMES:
                 names.append(key)
             off = self.off.get(subsystem, ())
-            return off == "all" or key in off
+            return key, off == "all" or key in off
 
 
 def _name(subsystem: str, debug_info: Any) -> Any:
@@ -70,47 +88,3 @@ def _name(subsystem: str, debug_info: Any) -> Any:
             text.split("op='", 1)[1].split("'", 1)[0] + "." + text.split("overload='", 1)[1].split("'", 1)[0]
         )
     return text
-
-
-#: The functions of Inductor that run its FX passes; what they call by a name of their module is a pass.
-_DRIVERS = (
-    ("torch._inductor.fx_passes.pre_grad", "pre_grad_passes"),
-    ("torch._inductor.fx_passes.joint_graph", "joint_graph_passes"),
-    ("torch._inductor.fx_passes.post_grad", "post_grad_passes"),
-)
-FUNCTIONS = "pass_functions"
-
-
-def wrap_pass_functions(subsystems: Any) -> None:
-    """Count, and switch off, the pass functions that torch calls without asking its bisector.
-
-    A function that is switched off does nothing and returns None; one that cannot be left out makes
-    the run fail in another way, which is then no cure.
-    """
-    import functools
-    import importlib
-    import types
-
-    for module_name, driver_name in _DRIVERS:
-        try:
-            module = importlib.import_module(module_name)
-            driver = getattr(module, driver_name)
-        except (ImportError, AttributeError):
-            continue
-        for name in driver.__code__.co_names:
-            function = module.__dict__.get(name)
-            if not isinstance(function, types.FunctionType) or "fx_passes" not in function.__module__:
-                continue
-            if name in ("lazy_init", "is_same_dict", "is_gpu", driver_name):
-                continue
-            setattr(module, name, _counted(subsystems, function, name, functools))
-
-
-def _counted(subsystems: Any, function: Any, name: str, functools: Any) -> Any:
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if subsystems._ask(FUNCTIONS, lambda: name):
-            return None
-        return function(*args, **kwargs)
-
-    return run

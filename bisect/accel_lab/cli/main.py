@@ -14,6 +14,7 @@ from accel_lab.core.errors import LabError
 #: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
 COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
+    "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
     "run": ("run", "Run a script once under one rung of the ladder."),
     "report": ("report", "Write the report of an earlier run again, or print where it is."),
     "bundle": ("bundle", "Write the bundle of an earlier run again."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,68 @@ def program_options(command: F) -> F:
     return command
 
 
+def job_options(command: F) -> F:
+    """What counts as the failure, where the run's folder goes, and how the probes are run."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--out",
+                type=click.Path(file_okay=False),
+                help="Where to make the run's folder. [default: the user's data folder]",
+            ),
+            click.option(
+                "--check",
+                metavar="CMD",
+                help="Judge each run by a shell command: exit 0 good, 125 cannot tell, else bad.",
+            ),
+            click.option("--fail-regex", metavar="RE", help="A run is bad if this matches what it printed."),
+            click.option("--signed-zero", is_flag=True, help="Count -0.0 against 0.0 as a difference."),
+            click.option(
+                "--cold", is_flag=True, help="Run every probe in a fresh process, never in the warm server."
+            ),
+            click.option("--keep", is_flag=True, help="Keep each probe's working directory and caches."),
+            click.option("--bundle/--no-bundle", default=True, help="Write bundle.zip."),
+            click.option(
+                "--resume",
+                metavar="RUN",
+                type=click.Path(exists=True, file_okay=False),
+                help="Go on with an interrupted run's folder.",
+            ),
+            click.option(
+                "--package",
+                metavar="DIR",
+                type=click.Path(exists=True, file_okay=False),
+                help="A folder whose modules the script imports: they are copied into the smallest script.",
+            ),
+            click.option(
+                "--jobs",
+                type=click.IntRange(1, 16),
+                default=2,
+                show_default=True,
+                help="Probes side by side.",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON."),
+            click.option("-q", "--quiet", is_flag=True, help="No progress, no tables."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """A time such as ``90``, ``90s``, ``5m`` or ``1h``, in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, (int, float)):
+            return float(value)
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a time: write 90, 90s, 5m or 1h", param, ctx)
+        return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
 def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """``(script or None, arguments)``."""
     if module is not None:
@@ -114,9 +177,11 @@ def read_stdin(path: str | None) -> Path | None:
 
 
 __all__ = [
+    "Duration",
     "Program",
     "ProgramCommand",
     "find_python",
+    "job_options",
     "limits_from",
     "program_options",
     "read_stdin",

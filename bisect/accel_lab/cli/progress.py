@@ -13,10 +13,15 @@ from accel_lab.core.probe import Probe
 
 
 class Progress:
-    """A listener of the prober. On a terminal the running probes stand in a line that is overwritten."""
+    """A listener of the prober. On a terminal the running probes stand in a line that is overwritten.
 
-    def __init__(self, *, quiet: bool) -> None:
+    Probes of another program than the user's are candidates of the reduction: there are hundreds, so
+    only what became smaller is told.
+    """
+
+    def __init__(self, *, quiet: bool, program: str | None = None) -> None:
         self._quiet = quiet
+        self._program = program
         self._live = sys.stderr.isatty()
         self._colour = self._live and "NO_COLOR" not in os.environ
         self._running: dict[str, tuple[str, float]] = {}
@@ -34,7 +39,18 @@ class Progress:
                 assert outcome is not None
                 self._count += 1
                 self._clear()
-                self._print(self._line(probe, outcome, cached=event == "cached"))
+                if self._program is None or probe.program.path == self._program:
+                    self._print(self._line(probe, outcome, cached=event == "cached"))
+            self._show_running()
+
+    def smaller(self, note: str, asked: int, source: str) -> None:
+        """A smaller program that still fails was found, after ``asked`` candidates."""
+        if self._quiet:
+            return
+        lines = sum(1 for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+        with self._lock:
+            self._clear()
+            self._print(f"▼ {lines:4d} lines after {asked} candidates  {_short(note, 60)}")
             self._show_running()
 
     def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:

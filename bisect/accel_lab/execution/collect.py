@@ -35,6 +35,10 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
         regions = _read_json(folder / "regions.json")
         if regions is not None:
             facts["regions"] = regions
+    if "kernels" not in facts:
+        kernels = _read_json(folder / "kernels.json")
+        if kernels is not None:
+            facts["kernels"] = kernels
     raised = Raised.from_json(result["raised"]) if result.get("raised") else None
     status = _status(ended, raised, bare)
     if facts.get("lab_error"):

@@ -7,11 +7,11 @@ result is the same as that of asking one by one and does not depend on how many 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from .problem import Candidate, Problem
+from .problem import Candidate, OutOfBudget, Problem
 
 T = TypeVar("T")
 
@@ -19,17 +19,26 @@ T = TypeVar("T")
 def first_interesting(
     problem: Problem, proposals: Iterable[tuple[T, Candidate]]
 ) -> tuple[T, Candidate] | None:
-    """The first proposal whose candidate is interesting, or None. Proposals are drawn lazily."""
+    """The first proposal whose candidate is interesting, or None. Proposals are drawn lazily.
+
+    When the time is over while some are still running, they are waited for: one of them may be it.
+    """
     running: deque[tuple[T, Candidate, Future[bool]]] = deque()
     source = iter(proposals)
+    over: OutOfBudget | None = None
     try:
         while True:
-            while len(running) < problem.workers:
+            while over is None and len(running) < problem.workers:
                 proposal = next(source, None)
                 if proposal is None:
                     break
-                running.append((*proposal, problem.submit(proposal[1])))
+                try:
+                    running.append((*proposal, problem.submit(proposal[1])))
+                except OutOfBudget as error:
+                    over = error
             if not running:
+                if over is not None:
+                    raise over
                 return None
             tag, candidate, future = running.popleft()
             if future.result():
@@ -40,37 +49,66 @@ def first_interesting(
 
 
 def smallest_subset(
-    problem: Problem, items: Sequence[T], build: Callable[[Sequence[T]], Candidate | None]
+    problem: Problem,
+    items: Sequence[T],
+    build: Callable[[Sequence[T]], Candidate | None],
+    *,
+    start: int | None = None,
+    taken: Callable[[list[T], Candidate], None] | None = None,
 ) -> list[T]:
     """A 1-minimal sublist of ``items`` whose built candidate is interesting, by delta debugging.
 
     ``build`` may return None for a sublist that cannot be built. The whole list is taken to be
     interesting without asking (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-    Input"; complements only, as shrinking parts rarely survive alone).
+    Input"; complements only, as shrinking parts rarely survive alone). ``start`` is the size of the
+    first chunks, half of all by default. ``taken`` is told of every smaller sublist at once.
     """
     current = list(items)
-    size = max(1, len(current) // 2)
+    size = max(1, start if start is not None else len(current) // 2)
     while current:
-        taken = _drop_one_chunk(problem, current, size, build)
-        if taken is not None:
-            current = taken
-            size = max(1, min(size, len(current) // 2))
-        elif size == 1:
+        size = min(size, len(current))
+        current = _without_chunks(problem, current, size, build, taken)
+        if size == 1:
             break
-        else:
-            size = max(1, size // 2)
+        size //= 2
     return current
 
 
-def _drop_one_chunk(
-    problem: Problem, current: Sequence[T], size: int, build: Callable[[Sequence[T]], Candidate | None]
-) -> list[T] | None:
-    def proposals() -> Iterable[tuple[list[T], Candidate]]:
-        for end in range(len(current), 0, -size):  # from the back: what is used depends on what is before
-            rest = [*current[: max(0, end - size)], *current[end:]]
-            candidate = build(rest)
-            if candidate is not None:
-                yield rest, candidate
+def _without_chunks(
+    problem: Problem,
+    current: list[T],
+    size: int,
+    build: Callable[[Sequence[T]], Candidate | None],
+    taken: Callable[[list[T], Candidate], None] | None,
+) -> list[T]:
+    """Drop what can be dropped in chunks of ``size``, from the back, as uses come after definitions.
 
-    found = first_interesting(problem, proposals())
-    return None if found is None else found[0]
+    After a success the search goes on in front of the chunk. With chunks of one it starts again at the
+    back until every item was held on to since the last success: that makes the result 1-minimal.
+    """
+    end = len(current)
+    while current:
+        found = first_interesting(problem, _shorter(current, end, size, build))
+        if found is None:
+            return current
+        (current, end), candidate = found
+        if taken is not None:
+            taken(current, candidate)
+        if end == 0 and size > 1:
+            return current
+    return current
+
+
+def _shorter(
+    current: Sequence[T], end: int, size: int, build: Callable[[Sequence[T]], Candidate | None]
+) -> Iterator[tuple[tuple[list[T], int], Candidate]]:
+    """Each sublist without one chunk, with where to go on; from ``end`` to the front and then the back."""
+    ends = list(range(end, 0, -size))
+    if size == 1:
+        ends += range(len(current), end, -1)
+    for stop in ends:
+        low = max(0, stop - size)
+        rest = [*current[:low], *current[stop:]]
+        candidate = build(rest)
+        if candidate is not None:
+            yield (rest, low), candidate

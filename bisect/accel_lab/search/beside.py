@@ -14,10 +14,11 @@ from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from . import frames
+from . import frames, front_guards
 from .climb import Climber, tally_of
 from .flaky import doubt, passes_needed
 from .ladder import Reading
+from .named import Named
 
 
 @dataclass(kw_only=True)
@@ -114,12 +115,16 @@ def _guards(climber: Climber, result: Beside, start: Rung) -> None:
             "it passes when every call is compiled afresh, though each call captures the same graph"
         )
         return
+    named = front_guards.look(climber, start) or Named()
     result.culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
-        component=Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
+        component=named.component
+        or Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
         evidence=(
             f"at {start} it passes when every call is compiled afresh, and then the calls capture different "
             "graphs: a graph was used again that does not fit (a missed guard or a wrong generalisation)",
+            *named.evidence,
         ),
+        exhibits=tuple(named.exhibits),
     )

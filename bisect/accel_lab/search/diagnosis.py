@@ -19,10 +19,12 @@ from accel_lab.core.verdict import Verdict
 from . import beside, environment_hints, frames, kernel_stage, second_witness
 from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches, tally_of
-from .components import Named, name_component
+from .components import name_component
+from .divergence import first_divergence
 from .flaky import doubt, passes_needed
 from .lab import Lab
 from .ladder import Reading, read
+from .named import Named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +60,14 @@ class Diagnosis:
         self._probe = probe
         self._options = options or Options()
         self.findings = Findings(program=probe.program)
+        self.baseline: Baseline | None = None
         self.counts: dict[str, int] = {}
 
     def run(self) -> Findings:
         """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
         found = self.findings
         search = BaselineSearch(self._lab, self._probe)
-        base = search.run()
+        base = self.baseline = search.run()
         self._take_baseline(base)
         if base.target is None:
             found.verdict = "passes"
@@ -234,7 +237,10 @@ class Diagnosis:
             if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
                 # Code that both partitioners share fails with either, so only its frames tell.
                 stage = Stage.PARTITIONER
-        named = name_component(climber, stage, at) if self._options.components else Named()
+        named = Named()
+        if self._options.components:
+            named = name_component(climber, stage, at, ladder=answer.ladder)
+            stage = named.stage or stage
         return Culprit(
             stage=stage,
             confidence=Confidence.LIKELY,
@@ -251,7 +257,9 @@ class Diagnosis:
             fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
             all_off = fallback if split.stage is not Stage.LOWERING else None
             top = _row(answer.ladder, Rung.KERNEL)
-            named = name_component(climber, split.stage, top, all_off=all_off)
+            named = name_component(climber, split.stage, top, all_off=all_off, ablation=split.ablation)
+            diverged = first_divergence(climber, split.stage, answer.ladder, ablation=split.ablation)
+            named.exhibits += [diverged] if diverged is not None else []
         return Culprit(
             stage=split.stage,
             confidence=Confidence.LIKELY,

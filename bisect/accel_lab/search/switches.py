@@ -37,6 +37,12 @@ KERNEL_SWITCHES: tuple[Switch, ...] = (
         settings=_inductor(max_fusion_size=1, epilogue_fusion=False),
     ),
     Switch(
+        name="epilogue_fusion",
+        label="no fusion into a kernel's epilogue",
+        rung=Rung.KERNEL,
+        settings=_inductor(epilogue_fusion=False),
+    ),
+    Switch(
         name="vectorisation",
         label="no vector instructions",
         rung=Rung.KERNEL,
@@ -109,6 +115,30 @@ KERNEL_SWITCHES: tuple[Switch, ...] = (
         settings=_inductor(comprehensive_padding=False),
     ),
     Switch(
+        name="memory_planning",
+        label="no memory planning",
+        rung=Rung.KERNEL,
+        settings=_inductor(memory_planning=False),
+    ),
+    Switch(
+        name="memory_order",
+        label="no reordering of kernels for peak memory",
+        rung=Rung.KERNEL,
+        settings=_inductor(reorder_for_peak_memory=False),
+    ),
+    Switch(
+        name="freezing",
+        label="no freezing",
+        rung=Rung.KERNEL,
+        settings=_inductor(freezing=False),
+    ),
+    Switch(
+        name="threads",
+        label="kernels written for one thread",
+        rung=Rung.KERNEL,
+        settings=_inductor(cpp__threads=1),
+    ),
+    Switch(
         name="precision_casts",
         label="casts as eager makes them",
         rung=Rung.KERNEL,
@@ -117,7 +147,7 @@ KERNEL_SWITCHES: tuple[Switch, ...] = (
 )
 
 #: Enough to tell fusion, vectorisation and memory apart; the rest is asked with ``--ablation full``.
-SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers", "strict_math")
+SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers", "buffer_reuse", "strict_math")
 
 #: What can be switched off among the FX passes; asked at the ``fx`` rung, where no kernel is built.
 PASS_SWITCHES: tuple[Switch, ...] = (

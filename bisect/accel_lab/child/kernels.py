@@ -1,0 +1,172 @@
+"""Notes, and switches off one by one, what the scheduler fuses and whose memory is used again.
+
+They are noted as applications of the subsystems ``fusions`` and ``reuses``, next to the lowerings, each by
+feature, so that a torch without the place is left as it is. Leaving one out keeps two operations out of one
+kernel, or gives one buffer memory of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Callable, List
+
+FUSIONS = "fusions"
+REUSES = "reuses"
+
+#: Groups larger than this are noted by their first members only: the pairs would be thousands.
+MAX_GROUP = 24
+MAX_NOTED = 1500
+
+
+def install_choices(subsystems: Any) -> None:
+    """Note, and refuse where asked, what the scheduler fuses and whose memory is used again."""
+    try:
+        from torch._inductor import scheduler
+    except ImportError:
+        return
+    choices = _Choices(subsystems)
+    for owner, name, wrapper in (
+        (scheduler.Scheduler, "can_fuse", choices.can_fuse),
+        (getattr(scheduler, "SchedulerNode", None), "can_inplace", choices.can_inplace),
+    ):
+        wrap(owner, name, wrapper)
+    try:
+        from torch._inductor.codegen import common
+        from torch._inductor.codegen import wrapper as wrapper_code
+    except ImportError:
+        return
+    wrap(getattr(common, "KernelArgs", None), "make_inplace", choices.make_inplace)
+    wrap(getattr(wrapper_code, "AllocateLine", None), "plan", choices.plan)
+
+
+def wrap(owner: Any, name: str, wrapper: Any) -> None:
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, *args, **kwargs)
+
+    setattr(owner, name, call)
+
+
+class _Choices:
+    """Keys are ``OP + OP#GRAPH:BUFFER+BUFFER``: buffers are numbered anew in each graph."""
+
+    def __init__(self, subsystems: Any) -> None:
+        self._subsystems = subsystems
+        self._off = {name: subsystems.off.get(name, ()) for name in (FUSIONS, REUSES)}
+        self._graphs: List[Any] = []  # schedulers, kept so that an id is never used twice
+
+    def can_fuse(self, original: Any, scheduler: Any, one: Any, two: Any, *rest: Any, **kwargs: Any) -> Any:
+        result = original(scheduler, one, two, *rest, **kwargs)
+        if result is not True:
+            return result
+        pairs = self._pairs(scheduler, one, two)
+        if any(self._is_off(FUSIONS, key) for key in pairs):
+            return False
+        for key in pairs:
+            self._note(FUSIONS, key)
+        return result
+
+    def can_inplace(self, original: Any, node: Any, read: Any, *rest: Any) -> Any:
+        result = original(node, read, *rest)
+        if result and self._off[REUSES]:
+            for buffer in quietly(node.get_outputs) or ():
+                key = self._inplace_key(node.scheduler, read.name, buffer.get_name())
+                if self._is_off(REUSES, key):
+                    return False
+        return result
+
+    def make_inplace(self, original: Any, args: Any, source: str, target: str) -> Any:
+        from torch._inductor.virtualized import V
+
+        key = quietly(lambda: self._inplace_key(V.graph.scheduler, source, target))
+        if key:
+            self._note(REUSES, key)
+        return original(args, source, target)
+
+    def plan(self, original: Any, line: Any, state: Any) -> Any:
+        from torch._inductor import config
+        from torch._inductor.virtualized import V
+
+        key = quietly(lambda: self._allocation_key(V.graph.scheduler, line.node))
+        if key and self._is_off(REUSES, key):
+            with config.patch({"allow_buffer_reuse": False}):
+                return original(line, state)
+        result = original(line, state)
+        if key and type(result).__name__ == "ReuseLine":
+            self._note(REUSES, key)
+        return result
+
+    # -- keys ----------------------------------------------------------------------------------
+
+    def _pairs(self, scheduler: Any, one: Any, two: Any) -> Any:
+        graph = self._graph(scheduler)
+        keys = []
+        for a in list(one.get_nodes())[:MAX_GROUP]:
+            for b in list(two.get_nodes())[:MAX_GROUP]:
+                # The order in which two operations meet depends on what was fused before.
+                first, second = sorted((a, b), key=lambda node: _number(node.get_name()))
+                names = "%s + %s" % (_operators(first), _operators(second))
+                keys.append("%s#%d:%s+%s" % (names, graph, first.get_name(), second.get_name()))
+        return keys
+
+    def _inplace_key(self, scheduler: Any, source: str, target: str) -> str:
+        writer = _buffer_operators(scheduler, target)
+        return "%s written over %s#%d:%s" % (writer, source, self._graph(scheduler), target)
+
+    def _allocation_key(self, scheduler: Any, buffer: Any) -> str:
+        name = buffer.get_name()
+        return "memory used again for %s#%d:%s" % (
+            _buffer_operators(scheduler, name),
+            self._graph(scheduler),
+            name,
+        )
+
+    def _graph(self, scheduler: Any) -> int:
+        for index, known in enumerate(self._graphs):
+            if known is scheduler:
+                return index
+        self._graphs.append(scheduler)
+        return len(self._graphs) - 1
+
+    def _is_off(self, subsystem: str, key: str) -> bool:
+        off = self._off[subsystem]
+        return off == "all" or key in off
+
+    def _note(self, subsystem: str, key: str) -> None:
+        noted = self._subsystems.applied.setdefault(subsystem, [])
+        if len(noted) < MAX_NOTED and key not in noted:
+            noted.append(key)
+
+
+def _operators(node: Any) -> str:
+    return _origins(getattr(node, "node", None)) or str(node.get_name())
+
+
+def _buffer_operators(scheduler: Any, name: str) -> str:
+    buffer = (getattr(scheduler, "name_to_buf", None) or {}).get(name)
+    return _origins(getattr(buffer, "node", None)) or name
+
+
+def _origins(ir_node: Any) -> str:
+    """The operators that a buffer was lowered from, joined by commas."""
+    origin = getattr(ir_node, "origin_node", None)
+    origins = [origin] if origin is not None else list(getattr(ir_node, "origins", None) or ())
+    names = sorted({str(o.target) for o in origins if getattr(o, "op", "") == "call_function"})
+    return ", ".join(names[:4])
+
+
+def _number(name: str) -> Any:
+    digits = re.findall(r"\d+", name)
+    return (int(digits[-1]) if digits else -1, name)
+
+
+def quietly(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Exception:
+        return None

@@ -1,0 +1,1 @@
+"""Minimize: joins the reducer to real probes and turns its result into a repro that a person can read."""

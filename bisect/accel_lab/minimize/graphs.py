@@ -1,0 +1,154 @@
+"""From the captured graphs of a failing script to the smallest graph that fails by itself.
+
+A graph is written out as a script with its real inputs. How that script fails is chosen by what the
+failing run has shown: the compiled region raised, or it alone did not raise, or its values differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from accel_lab.core.errors import UsageError
+from accel_lab.core.findings import Step
+from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Outcome, Raised, Status
+from accel_lab.core.probe import Probe
+from accel_lab.core.signature import Signature, normalise
+from accel_lab.core.stages import Rung
+from accel_lab.reduction.graph_emit import DIFFERS, SILENT, Check, emit
+from accel_lab.reduction.graph_format import reduce_graph
+from accel_lab.reduction.graph_load import load_capture, load_captures, program_of, programs_of
+from accel_lab.reduction.graph_program import Program
+from accel_lab.reduction.problem import Candidate
+from accel_lab.search.baseline import Baseline
+from accel_lab.search.lab import Lab
+
+from .candidates import LabProblem, write_program
+from .target import Target
+
+#: How many ways of cutting out a graph are tried before the script alone is reduced.
+MOST_STARTS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The programs to try in turn, how each is checked, and what each must do."""
+
+    programs: tuple[Program, ...]
+    checks: tuple[Check, ...]
+    target: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduced:
+    """The smallest graph as a script, and the first one that failed."""
+
+    before: Candidate
+    candidate: Candidate
+    nodes_before: int
+    nodes_after: int
+
+
+def plan(lab: Lab, probe: Probe, base: Baseline, ladder: Sequence[Step], target: Target) -> Plan | str:
+    """What to try, or why no graph can be cut out of this failure."""
+    if target.bad is Rung.UNCOMPILED:
+        return "it fails with nothing compiled"
+    if target.bad is Rung.DYNAMO:
+        return "it fails where the graphs are captured, so a captured graph does not show it"
+    how = _how_it_fails(lab, base, ladder, target)
+    if isinstance(how, str):
+        return how
+    checks, signature = how
+    outcome = lab.submit(replace(probe, rung=Rung.DYNAMO, switches=(("capture", True),))).result()
+    captures = load_captures(Path(outcome.folder)) if outcome.folder else []
+    usable = [capture for capture in captures if not capture.reason]
+    if not usable:
+        return captures[0].reason if captures else "no graph was captured"
+    return Plan(
+        programs=tuple(programs_of(usable))[:MOST_STARTS],
+        checks=checks,
+        target=replace(target, signature=signature, error=None),
+    )
+
+
+def _how_it_fails(
+    lab: Lab, base: Baseline, ladder: Sequence[Step], target: Target
+) -> tuple[tuple[Check, ...], Signature] | str:
+    rows = {step.rung: step.outcome for step in ladder}
+    bad, plain = rows.get(target.bad), base.uncompiled or rows.get(Rung.UNCOMPILED)
+    if bad is None or plain is None:
+        return "the failing run left no records"
+    if bad.status in (Status.SIGNAL, Status.TIMEOUT, Status.MEMORY):
+        return (Check(kind="raises"),), target.signature
+    compiled, eager = _raised_in_a_region(bad), _raised_in_a_region(plain)
+    if compiled is not None and eager is None:
+        signature = signature_of(Outcome(status=Status.EXCEPTION, raised=compiled))
+        assert signature is not None
+        return (Check(kind="raises"),), signature
+    if eager is not None and compiled is None:
+        silent = Signature(kind="exit", type="exit 1", message=normalise(SILENT))
+        return (Check(kind="eager_raises"),), silent
+    different = lab.differences(bad, plain, base.reference)
+    if not different:
+        return "the compiled regions return what they return uncompiled"
+    errors = [d.comparison.max_abs_error for d in different if d.comparison.max_abs_error is not None]
+    error = max((e for e in errors if math.isfinite(e)), default=0.0)
+    wrong = Signature(kind="exception", type="AssertionError", message=normalise(DIFFERS))
+    return checks_for(error), wrong
+
+
+def checks_for(error: float) -> tuple[Check, ...]:
+    """Comparisons to try in turn, the most generous first: rounding of another origin must not pass for
+    the fault. ``error`` is the greatest absolute error that was seen, 0 where there is none to speak of.
+    """
+    if error <= 0:
+        return (Check(kind="values"),)
+    tolerances = [(1e-2, _rounded(error / 10)), (1e-4, _rounded(error / 100))]
+    return (*(Check(kind="values", tolerance=pair) for pair in tolerances), Check(kind="values"))
+
+
+def _rounded(value: float) -> float:
+    """One digit is enough for a tolerance."""
+    return float(f"{value:.0e}")
+
+
+def _raised_in_a_region(outcome: Outcome) -> Raised | None:
+    caught = outcome.facts.get("caught") or []
+    return Raised.from_json(caught[-1]) if caught else None
+
+
+def reduce(problem: LabProblem, made: Plan) -> Reduced | str:
+    """The smallest graph that fails, or why none does. Raises OutOfBudget before one was seen to fail."""
+    for program in made.programs:
+        for check in made.checks:
+            start = emit(program, check)
+            if not problem.submit(start).result():
+                continue
+            problem.found(start, f"a captured graph of {program.nodes} nodes fails by itself")
+            smallest = reduce_graph(problem, program, check)
+            return Reduced(
+                before=start,
+                candidate=emit(smallest, check),
+                nodes_before=program.nodes,
+                nodes_after=smallest.nodes,
+            )
+    return "no captured graph fails by itself: the failure needs what lies around it"
+
+
+def script_of_graph(path: Path, folder: Path) -> Path:
+    """The script of a captured graph (a ``graph<k>.json`` of a probe's capture folder), to bisect it.
+
+    Raises :class:`UsageError` for a file that is none or cannot be told as a script.
+    """
+    try:
+        capture = load_capture(path)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"{path} is not a captured graph ({error}): give a graph<k>.json or a script"
+        ) from None
+    if capture.reason:
+        raise UsageError(f"{path} cannot be written out as a script: {capture.reason}")
+    return write_program(emit(program_of(capture), Check(kind="values")), folder)

@@ -1,0 +1,248 @@
+"""The repro that goes to a maintainer: its head, the proof that it fails, the neighbour that passes."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.findings import Culprit, Exhibit
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.signature import Signature
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.reduction.problem import Candidate
+from accel_lab.search.baseline import same_failure
+from accel_lab.search.lab import Lab
+
+from .candidates import write_program
+from .target import Target, ask
+
+#: What the exit code tells nothing about: the failure is seen by the user's oracle or by recording only.
+JUDGED_FROM_OUTSIDE = ("check", "regex", "values")
+#: A hang ends by itself after this time, in seconds, with the stack of every thread and exit code 1.
+HANG_S = 60
+MAX_DIFF_LINES = 160
+#: How many of the last passing candidates are compared with the result.
+NEIGHBOURS = 300
+
+
+@dataclass(kw_only=True)
+class Proof:
+    """What came of running the repro: as a user would, in a fresh process, and on both rungs."""
+
+    plain: str = ""
+    bad: str = ""
+    good: str = ""
+    holds: bool = False
+    words: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"plain": self.plain, "bad": self.bad, "good": self.good, "words": list(self.words)}
+
+
+def with_head(candidate: Candidate, comment: str, target: Target) -> Candidate:
+    """The candidate with the comment block on top; a hang also gets a time limit of its own."""
+    body = candidate.source.strip("\n")
+    future: list[str] = []
+    while body.startswith("from __future__"):
+        line, _, body = body.partition("\n")
+        future.append(line)
+        body = body.lstrip("\n")
+    parts = [comment, *future]
+    if target.signature.kind == "timeout" and "dump_traceback_later" not in body:
+        parts.append(f"import faulthandler\n\nfaulthandler.dump_traceback_later({HANG_S}, exit=True)")
+    return Candidate("\n".join(parts) + "\n\n" + body + "\n", candidate.files)
+
+
+def head_comment(
+    culprit: Culprit | None, target: Target, *, build: str, value: str, args: Sequence[str]
+) -> str:
+    """What the script shows, in lines that start with ``#``."""
+    lines = [_title(culprit)]
+    lines.append(f"Fails on torch {build}: {value or target.signature.line}")
+    if target.good is not None:
+        lines.append(f"It passes with {_WITHOUT[target.good]}.")
+    how = "python repro.py" + "".join(f" {word}" for word in args)
+    if target.signature.kind in JUDGED_FROM_OUTSIDE:
+        lines.append(f"Run: {how}. Its exit code does not show the bug: {_OUTSIDE[target.signature.kind]}.")
+    elif target.signature.kind == "signal":
+        lines.append(
+            f"Run: {how}. It dies by {target.signature.type} while the bug is there; then it exits 0."
+        )
+    else:
+        lines.append(f"Run: {how}. Exits with 1 while the bug is there, with 0 when it is gone.")
+    wrapped = [part for line in lines for part in textwrap.wrap(line, 96, break_long_words=False)]
+    return "\n".join(f"# {line}" for line in wrapped)
+
+
+_OUTSIDE = {
+    "check": "the command given with --check judges it",
+    "regex": "the expression given with --fail-regex judges it",
+    "values": "the numbers of the compiled function are silently wrong",
+}
+
+_WITHOUT = {
+    Rung.UNCOMPILED: "torch.compile left out",
+    Rung.DYNAMO: "backend='eager'",
+    Rung.AOT: "AOTAutograd alone (no min-cut partitioner, no decompositions)",
+    Rung.META: "AOTAutograd alone",
+    Rung.PARTITION: "backend='aot_eager'",
+    Rung.DECOMP: "backend='aot_eager_decomp_partition'",
+    Rung.FX: "Inductor's final FX graph run by an interpreter",
+    Rung.LOOPS: "Inductor's loop IR, before scheduling, run by an interpreter",
+    Rung.SCHEDULED: "Inductor's loop IR, as scheduled, run by an interpreter",
+    Rung.KERNEL: "Inductor",
+}
+
+
+def _title(culprit: Culprit | None) -> str:
+    if culprit is None:
+        return "A failure whose stage could not be told."
+    stage = "the script itself, or an eager kernel" if culprit.stage is Stage.EAGER else str(culprit.stage)
+    text = f"Stage at fault: {stage} ({culprit.confidence})"
+    if culprit.component is not None:
+        text += f"; {culprit.component.kind} {culprit.component.name}"
+        text += (
+            "" if culprit.component.confidence is culprit.confidence else f" ({culprit.component.confidence})"
+        )
+    return text + "."
+
+
+def prove(
+    lab: Lab, probe: Probe, candidate: Candidate, target: Target, folder: Path, key: str, cold: Limits
+) -> Proof:
+    """Run the program in a fresh process, as a user would, and on both rungs: it must fail in the same way.
+
+    ``key`` names the content, so that a repeat of the question finds its answer in the journal; ``cold``
+    are the limits of the plain run, which has to import torch.
+    """
+    proof = Proof()
+    script = write_program(candidate, folder)
+    base = replace(probe, program=replace(probe.program, path=str(script), module=None, sha256=key))
+    plain_runs = [
+        lab.submit(replace(base, bare=True, cold=True, rung=Rung.KERNEL, attempt=attempt, limits=cold))
+        for attempt in range(target.attempts)
+    ]
+    answer, _ = ask(lab, base, target)
+    same = False
+    for run in plain_runs:
+        outcome = run.result()
+        same = _same_plain(lab, outcome, target.signature)
+        proof.plain = _end(outcome)
+        if same:
+            break
+    proof.bad, proof.good = answer.bad.value, "" if answer.good is None else answer.good.value
+    proof.holds = same and answer.interesting
+    proof.words.append(
+        f"a plain run in a fresh process {'failed in the same way' if same else 'did not fail so'}"
+    )
+    proof.words.append(
+        f"at {target.bad}: {_said(answer.bad)}"
+        + ("" if target.good is None or answer.good is None else f"; at {target.good}: {_said(answer.good)}")
+    )
+    return proof
+
+
+def _said(verdict: Verdict) -> str:
+    return {
+        Verdict.BAD: "fails in the same way",
+        Verdict.GOOD: "passes",
+        Verdict.DIFFERENT: "fails in another way",
+        Verdict.SKIP: "tells nothing",
+    }[verdict]
+
+
+def _same_plain(lab: Lab, outcome: Outcome, target: Signature) -> bool:
+    if target.kind == "values":
+        return outcome.status is Status.OK
+    if target.kind == "timeout" and outcome.exit_code == 1:
+        return True  # the repro ends its own hang
+    signature = lab.signature(outcome)
+    return signature is not None and same_failure(signature, target)
+
+
+def _end(outcome: Outcome) -> str:
+    if outcome.exit_code is not None:
+        return f"exit {outcome.exit_code}"
+    return f"signal {outcome.signal}" if outcome.signal is not None else outcome.status.value
+
+
+# -- the neighbour that passes -------------------------------------------------------------------
+
+
+def nearest_passing(passing: Sequence[Candidate], result: Candidate) -> Candidate | None:
+    """Of the candidates that passed, the one whose text is nearest to the result's; the larger at a tie."""
+    want = result.source.splitlines()
+    best: tuple[float, int, Candidate] | None = None
+    matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(want)
+    for candidate in passing[-NEIGHBOURS:]:
+        lines = candidate.source.splitlines()
+        matcher.set_seq1(lines)
+        if best is not None and matcher.real_quick_ratio() < best[0]:
+            continue
+        score = (matcher.ratio(), len(lines), candidate)
+        if lines != want and (best is None or score[:2] > best[:2]):
+            best = score
+    return None if best is None else best[2]
+
+
+def source_diff(passing: Candidate, failing: Candidate) -> str:
+    """What is different in the script that fails."""
+    return _diff(passing.source, failing.source, "passes.py", "fails.py")
+
+
+def code_diff(passing: Outcome, failing: Outcome, level: str) -> tuple[str, str]:
+    """``(name, diff)`` of what the compiler made of the two, nearest to the stage first; empty if equal."""
+    kinds = (
+        ("kernel", "output_code", "post_grad", "aot_forward", "aot_backward", "dynamo_graph")
+        if level == "kernel"
+        else ("post_grad", "aot_forward", "aot_backward", "dynamo_graph")
+    )
+    for kind in kinds:
+        one, two = _artifacts(passing, kind), _artifacts(failing, kind)
+        if one and two and one != two:
+            return kind, _diff(one, two, f"{kind} (passes)", f"{kind} (fails)")
+    return "", ""
+
+
+def _artifacts(outcome: Outcome, kind: str) -> str:
+    folder = Path(outcome.folder) / "artifacts"
+    files = sorted(folder.glob(f"{kind}_*")) if outcome.folder and folder.is_dir() else []
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files[:4])
+
+
+def _diff(one: str, two: str, name_one: str, name_two: str) -> str:
+    lines = list(
+        difflib.unified_diff(one.splitlines(), two.splitlines(), name_one, name_two, lineterm="", n=2)
+    )
+    if len(lines) > MAX_DIFF_LINES:
+        lines = [*lines[:MAX_DIFF_LINES], f"... {len(lines) - MAX_DIFF_LINES} more lines"]
+    return "\n".join(lines)
+
+
+def neighbour_exhibits(passing: Candidate, failing: Candidate, code: tuple[str, str]) -> list[Exhibit]:
+    """The two differences, to be looked at."""
+    shown = [
+        Exhibit(
+            kind="min_good",
+            title="The nearest script that passes, against the one that fails",
+            text=source_diff(passing, failing),
+            language="diff",
+        )
+    ]
+    if code[1]:
+        shown.append(
+            Exhibit(
+                kind="min_good_code",
+                title=f"What the compiler made of the two ({code[0]})",
+                text=code[1],
+                language="diff",
+            )
+        )
+    return shown

@@ -1,0 +1,168 @@
+"""What a smaller program must still do: fail in the same way on one rung and pass on the rung below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accel_lab.core.findings import Culprit, Step
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.signature import Signature
+from accel_lab.core.stages import BLAMES, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.baseline import Baseline, values_signature
+from accel_lab.search.flaky import cautious_rate, runs_to_see
+from accel_lab.search.lab import Difference, Lab
+from accel_lab.search.ladder import read
+
+#: How much smaller the greatest error of silently wrong numbers may become on the way.
+ERROR_SHRINKS = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """``bad`` must fail with ``signature`` within ``attempts`` runs, ``good`` must pass ``passes`` of them.
+
+    ``good`` is None where nothing lies below: the failure of the uncompiled script. ``error`` is the
+    greatest absolute error that was recorded, for signatures of the kind ``values``.
+    """
+
+    signature: Signature
+    bad: Rung
+    good: Rung | None = None
+    attempts: int = 1
+    passes: int = 1
+    error: float | None = None
+
+
+def target_of(base: Baseline, ladder: Sequence[Step], culprit: Culprit | None) -> tuple[Target | None, str]:
+    """The target, or None and why nothing can be reduced."""
+    if base.target is None:
+        return None, "the script does not fail"
+    if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
+        return None, "the environment is at fault, not the script: there is nothing to shrink"
+    attempts = passes = 1
+    if base.flaky:
+        rate = cautious_rate(base.tally, 0.2)
+        if rate < 0.3:
+            return None, "the failure is too rare: a smaller script could not be told from a lucky run"
+        attempts = runs_to_see(rate, 0.1)
+        passes = attempts
+    reading = read([(s.rung, s.verdict) for s in ladder if s.rung is not Rung.META])
+    errors = [d.comparison.max_abs_error for d in base.values if d.comparison.max_abs_error is not None]
+    target = Target(
+        signature=base.target,
+        bad=Rung.KERNEL,
+        attempts=attempts,
+        passes=passes,
+        error=max((e for e in errors if math.isfinite(e)), default=None),
+    )
+    if culprit is not None and culprit.stage is Stage.EAGER:
+        same = bool(ladder) and ladder[0].rung is Rung.UNCOMPILED and ladder[0].verdict is Verdict.BAD
+        return replace(target, bad=Rung.UNCOMPILED if same else Rung.KERNEL), ""
+    if reading.first_bad is None or reading.last_good is None:
+        return target, ""
+    return replace(target, bad=reading.first_bad, good=reading.last_good), ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """How a candidate did: the verdicts on both rungs, None where one was not asked."""
+
+    bad: Verdict
+    good: Verdict | None = None
+
+    @property
+    def interesting(self) -> bool:
+        return self.bad is Verdict.BAD and self.good in (None, Verdict.GOOD)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bad": self.bad.value, "good": None if self.good is None else self.good.value}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Answer:
+        return cls(bad=Verdict(data["bad"]), good=Verdict(data["good"]) if data["good"] else None)
+
+
+def ask(lab: Lab, probe: Probe, target: Target) -> tuple[Answer, list[Outcome]]:
+    """Put the program of ``probe`` to the target; also all outcomes, for their folders."""
+    outcomes: list[Outcome] = []
+    judging = _Judging(lab, probe, target, outcomes)
+    bad = judging.verdict(target.bad, target.attempts, stop=Verdict.BAD)
+    if bad is not Verdict.BAD or target.good is None:
+        return Answer(bad=bad), outcomes
+    good = judging.verdict(target.good, target.passes, stop=Verdict.BAD)
+    return Answer(bad=bad, good=good), outcomes
+
+
+class _Judging:
+    def __init__(self, lab: Lab, probe: Probe, target: Target, outcomes: list[Outcome]) -> None:
+        self._lab = lab
+        self._probe = probe
+        self._target = target
+        self._outcomes = outcomes
+        self._references: tuple[Outcome, Outcome | None] | None = None
+
+    def verdict(self, rung: Rung, runs: int, stop: Verdict) -> Verdict:
+        """The verdict of up to ``runs`` runs; the first that is ``stop`` ends them."""
+        told = Verdict.SKIP
+        for attempt in range(runs):
+            told = self._one(rung, attempt)
+            if told is stop or told is Verdict.SKIP:
+                break
+        return told
+
+    def _run(self, rung: Rung, switches: tuple[tuple[str, Any], ...] = (), attempt: int = 0) -> Outcome:
+        probe = replace(self._probe, rung=rung, switches=switches, attempt=attempt)
+        outcome = self._lab.submit(probe).result()
+        self._outcomes.append(outcome)
+        return outcome
+
+    def _one(self, rung: Rung, attempt: int) -> Verdict:
+        outcome = self._run(rung, attempt=attempt)
+        if self._lab.cannot_tell(outcome):
+            return Verdict.SKIP
+        signature = self._lab.signature(outcome)
+        if self._target.signature.kind != "values":
+            return judge(outcome, self._target.signature, signature)
+        if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+            return Verdict.SKIP
+        return Verdict.DIFFERENT if signature is not None else self._values(outcome)
+
+    def _values(self, outcome: Outcome) -> Verdict:
+        """Silently wrong numbers: against the candidate's own uncompiled run and its float64 twin."""
+        if self._references is None:
+            plain = self._run(Rung.UNCOMPILED)
+            if plain.status is not Status.OK or not self._lab.differences(outcome, plain):
+                return Verdict.SKIP if plain.status is not Status.OK else Verdict.GOOD
+            twin = self._run(Rung.UNCOMPILED, (("shadow", True),))
+            self._references = (plain, twin if twin.status is Status.OK else None)
+        different = self._lab.differences(outcome, *self._references)
+        if not different:
+            return Verdict.GOOD
+        return Verdict.BAD if self._alike(different) else Verdict.DIFFERENT
+
+    def _alike(self, different: Sequence[Difference]) -> bool:
+        """The same kind of wrongness, and not so small that it could be rounding of another origin."""
+        if values_signature(different).type not in self._target.signature.type:
+            return False
+        if self._target.error is None:
+            return True
+        errors = [d.comparison.max_abs_error for d in different if d.comparison.max_abs_error is not None]
+        return any(e != e or e >= self._target.error / ERROR_SHRINKS for e in errors)
+
+
+def limits_for(limits: Limits, seconds: float, target: Target) -> Limits:
+    """The limits of a candidate: a smaller program needs no more time than the whole one did."""
+    if target.signature.kind == "timeout":
+        return replace(limits, timeout_s=min(limits.timeout_s, max(20.0, limits.timeout_s / 10)))
+    return replace(limits, timeout_s=min(limits.timeout_s, 20.0 + 3 * seconds))
+
+
+def stage_of(target: Target) -> Stage:
+    """The stage that the pair of rungs stands for."""
+    return BLAMES[target.bad]

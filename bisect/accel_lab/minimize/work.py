@@ -1,0 +1,361 @@
+"""From a bisected script to its smallest repro: the graph first, then the script, then the proof.
+
+Both are offered where both exist, the smaller first. Nothing is called a result that did not fail
+again in fresh processes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.findings import Exhibit, Findings
+from accel_lab.core.probe import Probe, Program
+from accel_lab.core.stages import Rung, level_of
+from accel_lab.reduction.problem import Candidate, OutOfBudget
+from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
+from accel_lab.search.baseline import Baseline
+from accel_lab.search.lab import Lab
+
+from . import graphs, repro
+from .candidates import Clock, LabProblem, Listener, write_program
+from .selfcheck import VALUES_DIFFER, with_check
+from .target import Target, limits_for, target_of
+
+#: The part of the time that the graph may take where both formats can be tried.
+GRAPH_SHARE = 0.6
+#: A script is run from a folder of its own; this many of its neighbours are linked there.
+MAX_NEIGHBOURS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """One reduced program. ``kind`` is ``graph`` or ``script``; sizes are before and after."""
+
+    kind: str
+    candidate: Candidate
+    target: Target
+    problem: LabProblem
+    before: Candidate
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    minimal: bool = True
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return size_of(self.candidate.source)
+
+
+@dataclass(kw_only=True)
+class Reduction:
+    """What came of it: the repro, where it lies, how much smaller it is, and why there is none."""
+
+    why_not: str = ""
+    script: str | None = None
+    graph: str | None = None
+    kind: str = ""
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    lines_before: int | None = None
+    lines_after: int | None = None
+    verified: bool = False
+    proof: dict[str, Any] = field(default_factory=dict)
+    minimal: bool = False
+    candidates: int = 0
+    seconds: float = 0.0
+    min_good: str | None = None
+    other: dict[str, Any] | None = None
+    exhibits: list[Exhibit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        row = {k: v for k, v in self.__dict__.items() if k != "exhibits"}
+        row["exhibits"] = [exhibit.to_json() for exhibit in self.exhibits]
+        row["seconds"] = round(self.seconds, 1)
+        return row
+
+
+class Minimizer:
+    """Reduces the program of ``findings``. ``folder`` is the run's folder; work lies under ``reduce/``."""
+
+    def __init__(
+        self,
+        *,
+        lab: Lab,
+        probe: Probe,
+        base: Baseline,
+        findings: Findings,
+        folder: Path,
+        seconds: float,
+        build: str,
+        workers: int = 2,
+        listener: Listener | None = None,
+        package: Path | None = None,
+    ) -> None:
+        self._lab = lab
+        self._base = base
+        self._findings = findings
+        self._folder = folder
+        self._clock = Clock(seconds=seconds)
+        self._build = build
+        self._workers = workers
+        self._listener = listener
+        self._package = package
+        self._probe = probe
+        self._cold = probe.limits
+        self.result = Reduction()
+        self.best: Product | None = None
+
+    def run(self) -> Reduction:
+        """The reduction; ``result`` is filled as it goes, so an interruption keeps the best so far."""
+        result, found = self.result, self._findings
+        program = found.program
+        target, why = target_of(self._base, found.ladder, found.culprit)
+        if target is None:
+            result.why_not = why
+            return result
+        if program.path is None:
+            result.why_not = "a module run with -m cannot be shrunk: give a script that runs it"
+            return result
+        seconds = max((s.outcome.seconds for s in self._base.steps if s.outcome.warm), default=30.0)
+        self._probe = replace(self._probe, limits=limits_for(self._probe.limits, seconds, target))
+        products: list[Product] = []
+        for make, share in ((self._graph, GRAPH_SHARE), (self._script, 1.0)):
+            product = make(target, program, self._clock.part(share))
+            if product is not None:
+                products.append(product)
+                self._keep(product)
+        self._finish(products)
+        result.seconds = self._clock.spent
+        return result
+
+    # -- the two formats -----------------------------------------------------------------------
+
+    def _problem(self, name: str, target: Target, clock: Clock, args: tuple[str, ...]) -> LabProblem:
+        return LabProblem(
+            lab=self._lab,
+            probe=self._probe,
+            target=target,
+            folder=self._folder / "reduce" / name,
+            clock=clock,
+            workers=self._workers,
+            listener=self._listener,
+            args=args,
+        )
+
+    def _graph(self, target: Target, program: Program, clock: Clock) -> Product | None:
+        plan = graphs.plan(self._lab, self._probe, self._base, self._findings.ladder, target)
+        if isinstance(plan, str):
+            self.result.notes.append(f"no graph repro: {plan}")
+            return None
+        problem = self._problem("graph", plan.target, clock, ())
+        try:
+            reduced = graphs.reduce(problem, plan)
+        except OutOfBudget:
+            reduced = "the time was over before a graph was seen to fail"
+        finally:
+            problem.close()
+        self.result.candidates += problem.asked
+        if isinstance(reduced, str):
+            self.result.notes.append(f"no graph repro: {reduced}")
+            return None
+        return Product(
+            kind="graph",
+            candidate=reduced.candidate,
+            target=plan.target,
+            problem=problem,
+            before=reduced.before,
+            nodes_before=reduced.nodes_before,
+            nodes_after=reduced.nodes_after,
+            minimal=not problem.ran_out,
+        )
+
+    def _script(self, target: Target, program: Program, clock: Clock) -> Product | None:
+        path = Path(str(program.path))
+        source = path.read_text(encoding="utf-8", errors="replace")
+        start = Candidate(source, _neighbours(path))
+        problem = self._problem("script", target, clock, program.args)
+        try:
+            joined = inline_local_imports(source, path.parent, self._package)
+            if joined is not None and problem.submit(Candidate(joined)).result():
+                start = Candidate(joined)
+            elif not problem.submit(start).result():
+                self.result.notes.append("the script fails no more once it is copied to another folder")
+                return None
+            reduced = reduce_script(problem, start)
+            alone = Candidate(reduced.source)
+            if reduced.files and problem.submit(alone).result():
+                reduced = alone
+        except OutOfBudget:
+            reduced = problem.best or start
+        finally:
+            problem.close()
+            self.result.candidates += problem.asked
+        if problem.answer(reduced) is None:
+            return None
+        return Product(
+            kind="script",
+            candidate=reduced,
+            target=target,
+            problem=problem,
+            before=Candidate(source),
+            minimal=not problem.ran_out,
+        )
+
+    def _keep(self, product: Product) -> None:
+        if self.best is None or product.size < self.best.size:
+            self.best = product
+
+    # -- the result ----------------------------------------------------------------------------
+
+    def _finish(self, products: list[Product]) -> None:
+        """The smallest product that is proven becomes the repro; the other one is told beside it."""
+        result = self.result
+        shown: list[dict[str, Any]] = []
+        for product in sorted(products, key=lambda p: p.size):
+            row = self._write(product)
+            if row is None:
+                continue
+            shown.append(row)
+            if len(shown) == 1:
+                self._neighbour(product, Path(row["script"]).parent)
+        if not shown:
+            result.why_not = result.why_not or "no smaller script was seen to fail in the same way"
+            return
+        for name, value in shown[0].items():
+            setattr(result, name, value)
+        result.other = shown[1] if len(shown) > 1 else None
+        by_kind = {row["kind"]: row["script"] for row in shown}
+        result.graph = by_kind.get("graph")
+
+    def _speaking(self, product: Product) -> Product:
+        """A script that ends well with wrong numbers gets a check, if it shows the fault then."""
+        if product.target.signature.kind != "values":
+            return product
+        error = product.target.error or 0.0
+        for rtol, atol in ((1e-2, error / 10), (1e-4, error / 100)):
+            text = with_check(product.candidate.source, rtol=rtol, atol=float(f"{atol:.0e}"))
+            if text is None:
+                return product
+            spoken = replace(
+                product,
+                candidate=Candidate(text, product.candidate.files),
+                target=replace(product.target, signature=VALUES_DIFFER, error=None),
+            )
+            probe = replace(product.problem.probe_of(spoken.candidate), rung=product.target.bad)
+            raised = self._lab.submit(probe).result().raised
+            if raised is not None and raised.type.endswith("AssertionError"):
+                return spoken
+        return product
+
+    def _write(self, product: Product) -> dict[str, Any] | None:
+        product = self._speaking(product)
+        comment = repro.head_comment(
+            self._findings.culprit,
+            product.target,
+            build=self._build,
+            value=self._value(product.target),
+            args=self._findings.program.args if product.kind == "script" else (),
+        )
+        final = repro.with_head(product.candidate, comment, product.target)
+        folder = self._folder / "repro" / product.kind
+        key = product.problem.key(final)
+        proof = repro.prove(
+            self._lab, self._probe_for(product), final, product.target, folder, key, self._cold
+        )
+        if not proof.holds:
+            self.result.notes.append(
+                f"the reduced {product.kind} did not hold in fresh processes, so it is not offered: "
+                + "; ".join(proof.words)
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        script = _settle(final, folder)
+        lines = size_of(product.candidate.source)[0]
+        before = size_of(product.before.source)[0]
+        return {
+            "kind": product.kind,
+            "script": str(script),
+            "nodes_before": product.nodes_before,
+            "nodes_after": product.nodes_after,
+            "lines_before": before if product.kind == "script" else self._script_lines(),
+            "lines_after": lines,
+            "verified": True,
+            "proof": proof.to_json(),
+            "minimal": product.minimal,
+        }
+
+    def _script_lines(self) -> int:
+        path = Path(str(self._findings.program.path))
+        return size_of(path.read_text(encoding="utf-8", errors="replace"))[0]
+
+    def _value(self, target: Target) -> str:
+        """The failing value in words: the first difference that was seen, else the signature."""
+        lines = [difference.line for difference in self._base.values[:1]]
+        return lines[0] if lines and target.signature.kind == "values" else ""
+
+    def _probe_for(self, product: Product) -> Probe:
+        args = self._findings.program.args if product.kind == "script" else ()
+        return replace(self._probe, program=Program(path="", args=args))
+
+    def _neighbour(self, product: Product, folder: Path) -> None:
+        """The largest neighbour that passes, and what the compiler made of both."""
+        passing = repro.nearest_passing(product.problem.passing, product.candidate)
+        if passing is None:
+            return
+        path = write_program(passing, folder / "min-good")
+        self.result.min_good = str(_settle(passing, path.parent))
+        outcomes = []
+        for candidate in (passing, product.candidate):
+            probe = product.problem.probe_of(candidate)
+            outcomes.append(self._lab.submit(replace(probe, rung=Rung.KERNEL, attempt=_KEPT)).result())
+        culprit = self._findings.culprit
+        level = level_of(culprit.stage).value if culprit is not None else "graph"
+        code = repro.code_diff(outcomes[0], outcomes[1], level)
+        self.result.exhibits = repro.neighbour_exhibits(passing, product.candidate, code)
+
+
+#: The attempt number of the runs whose artifacts are kept; candidates use small ones.
+_KEPT = 900
+
+
+def _neighbours(script: Path) -> dict[str, Path]:
+    """What lies beside the script: it may import or open it."""
+    try:
+        entries = sorted(script.parent.iterdir())
+    except OSError:
+        return {}
+    skipped = {script.name, "repro.py", "__pycache__"}
+    return {
+        e.name: e for e in entries[:MAX_NEIGHBOURS] if e.name not in skipped and not e.name.startswith(".")
+    }
+
+
+def _settle(candidate: Candidate, folder: Path) -> Path:
+    """Turn the links of a written program into copies of what it really opens; returns the script."""
+    script = folder / "repro.py"
+    for name, path in candidate.files.items():
+        link = folder / name
+        if link.is_symlink():
+            link.unlink()
+        if path.is_file() and (Path(name).stem in candidate.source):
+            shutil.copyfile(path, link)
+    return script
+
+
+def interrupted(folder: Path) -> dict[str, Any]:
+    """What a reduction that was stopped leaves: the smallest program so far, not proven by a fresh run."""
+    found = [p for p in (folder / "reduce" / kind / "best.py" for kind in ("graph", "script")) if p.exists()]
+    result = Reduction(notes=["stopped: the smallest program so far, not run again in a fresh process"])
+    if found:
+        best = min(found, key=lambda path: size_of(path.read_text(encoding="utf-8")))
+        result.kind, result.script = best.parent.name, str(best)
+        result.lines_after = size_of(best.read_text(encoding="utf-8"))[0]
+    else:
+        result.why_not = "stopped before a smaller program was found"
+    return result.to_json()
+
+
+__all__ = ["Minimizer", "Product", "Reduction", "interrupted"]

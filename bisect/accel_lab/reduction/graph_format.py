@@ -1,0 +1,75 @@
+"""The reducer for captured graphs: what it loads, how a script is written, and the order of the passes."""
+
+from __future__ import annotations
+
+from .graph_emit import Check, emit
+from .graph_load import Capture, load_captures, program_of, programs_of
+from .graph_passes import (
+    cut_prefix,
+    cut_suffix,
+    drop_calls,
+    drop_interior,
+    fewer_results,
+    one_by_one,
+    simplify_backward,
+)
+from .graph_program import Program
+from .graph_shrink import (
+    shrink_sizes,
+    simplify_arguments,
+    simplify_layout,
+    simplify_settings,
+    simplify_types,
+    simplify_values,
+)
+from .graph_state import State
+from .graph_values import packed
+from .problem import OutOfBudget, Problem
+
+
+def reduce_graph(problem: Problem, program: Program, check: Check) -> Program:
+    """The smallest program found whose script is interesting; ``program`` must be so itself.
+
+    Returns the best so far when the time is over.
+    """
+    state = State(problem, program, check)
+    try:
+        _all_passes(state)
+    except OutOfBudget:
+        pass
+    return state.program
+
+
+def _all_passes(state: State) -> None:
+    drop_calls(state)
+    simplify_backward(state)
+    cut_suffix(state)
+    fewer_results(state)
+    cut_prefix(state)
+    drop_interior(state)
+    simplify_settings(state)
+    while True:
+        before = state.program
+        simplify_layout(state)
+        simplify_values(state)
+        shrink_sizes(state)
+        simplify_types(state)
+        simplify_arguments(state)
+        one_by_one(state)
+        simplify_settings(state)
+        fewer_results(state)
+        simplify_values(state, literals=True)
+        if state.program == before:
+            return
+
+
+__all__ = [
+    "Capture",
+    "Check",
+    "emit",
+    "load_captures",
+    "packed",
+    "program_of",
+    "programs_of",
+    "reduce_graph",
+]

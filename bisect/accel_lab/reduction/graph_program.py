@@ -1,0 +1,433 @@
+"""A captured graph as a straight-line program: inputs, statements, what is returned, how it is called.
+
+Everything is immutable; a reduction step makes a new program. Operators are dotted names that plain
+torch resolves, so that a program can be written out as a script and nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Union
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The value of a statement or parameter."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Name:
+    """An expression that is written as it is, such as ``torch.float32``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list or a tuple; ``kind`` says which."""
+
+    kind: str
+    items: tuple[Arg, ...]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """``start:stop:step`` in a subscript."""
+
+    start: Arg
+    stop: Arg
+    step: Arg
+
+
+@dataclass(frozen=True)
+class Table:
+    """A dict."""
+
+    items: tuple[tuple[Arg, Arg], ...]
+
+
+Arg = None | bool | int | float | str | Ref | Name | Items | Slice | Table
+
+
+def refs(arg: Arg) -> Iterator[str]:
+    """The names that an argument mentions, in order."""
+    if isinstance(arg, Ref):
+        yield arg.name
+    elif isinstance(arg, Items):
+        for item in arg.items:
+            yield from refs(item)
+    elif isinstance(arg, Slice):
+        for item in (arg.start, arg.stop, arg.step):
+            yield from refs(item)
+    elif isinstance(arg, Table):
+        for key, value in arg.items:
+            yield from refs(key)
+            yield from refs(value)
+
+
+def mapped(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
+    """The argument with ``change`` applied to everything in it that is no container."""
+    if isinstance(arg, Items):
+        return Items(arg.kind, tuple(mapped(item, change) for item in arg.items))
+    if isinstance(arg, Slice):
+        return Slice(mapped(arg.start, change), mapped(arg.stop, change), mapped(arg.step, change))
+    if isinstance(arg, Table):
+        return Table(tuple((mapped(k, change), mapped(v, change)) for k, v in arg.items))
+    return change(arg)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """What is known of a tensor without its values."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    stride: tuple[int, ...] | None = None
+    device: str = "cpu"
+    requires_grad: bool = False
+
+    @property
+    def alike(self) -> tuple[tuple[int, ...], str, str]:
+        """What two values must share for one to stand in for the other."""
+        return self.shape, self.dtype, self.device
+
+
+@dataclass(frozen=True)
+class ScalarMeta:
+    """A number, and which one it was."""
+
+    value: Arg
+
+
+Meta = Union[TensorMeta, ScalarMeta, tuple["Meta", ...], None]  # noqa: UP007 - it names itself
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the elements lie in order without gaps; sizes of one have any stride."""
+    expected = contiguous(shape)
+    return all(n <= 1 or s == e for n, s, e in zip(shape, stride, expected, strict=True)) or 0 in shape
+
+
+def is_dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether some order of the dimensions makes the tensor contiguous."""
+    step = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, stride, strict=True) if n != 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+# -- the program -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """``name = target(args, kwargs)``. ``op``: function, method, or size (``args[0].shape[args[1]]``)."""
+
+    name: str
+    op: str
+    target: str
+    args: tuple[Arg, ...] = ()
+    kwargs: tuple[tuple[str, Arg], ...] = ()
+    meta: Meta = None
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The names that it reads, each once, in order."""
+        every = [*self.args, *(value for _, value in self.kwargs)]
+        return tuple(dict.fromkeys(name for arg in every for name in refs(arg)))
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it does something besides computing its value."""
+        last = self.target.rsplit(".", 1)[-1]
+        if self.op == "function" and (last in EFFECTS or _IN_PLACE_OPERATOR.match(self.target)):
+            return True
+        if any(key == "out" for key, _ in self.kwargs):
+            return True
+        return last.endswith("_") and not last.endswith("__")
+
+    def with_args(self, change: Callable[[Arg], Arg]) -> Statement:
+        """The statement with every leaf of its arguments changed."""
+        return replace(
+            self,
+            args=tuple(mapped(arg, change) for arg in self.args),
+            kwargs=tuple((key, mapped(value, change)) for key, value in self.kwargs),
+        )
+
+
+EFFECTS = (
+    "setitem",
+    "_set_grad_enabled",
+    "set_grad_enabled",
+    "_enter_autocast",
+    "_exit_autocast",
+    "manual_seed",
+    "_check",
+    "_assert",
+    "delitem",
+)
+_IN_PLACE_OPERATOR = re.compile(
+    r"operator\.i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift|matmul)$"
+)
+RANDOM = re.compile(
+    r"rand|dropout|bernoulli|normal_|multinomial|exponential_|poisson|gumbel|cauchy_|geometric_"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileArgs:
+    """The arguments of ``torch.compile``; ``options`` are texts of Python values."""
+
+    backend: str = "inductor"
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """One compiled function. ``nested`` are the functions handed to its higher-order operators."""
+
+    params: tuple[str, ...]
+    body: tuple[Statement, ...]
+    result: Arg
+    metas: tuple[tuple[str, Meta], ...] = ()
+    compile: CompileArgs = field(default_factory=CompileArgs)
+    nested: tuple[tuple[str, Function], ...] = ()
+
+    @property
+    def results(self) -> tuple[Arg, ...]:
+        """The returned values one by one."""
+        return self.result.items if isinstance(self.result, Items) else (self.result,)
+
+    def meta_of(self, name: str) -> Meta:
+        for statement in self.body:
+            if statement.name == name:
+                return statement.meta
+        return dict(self.metas).get(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Values in an entry of a safetensors file."""
+
+    file: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """Values by a constructor; ``kind``: zeros, ones, full, arange, randn, linspace or literal."""
+
+    kind: str
+    value: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """A flat run of elements that tensors are views of."""
+
+    name: str
+    dtype: str
+    numel: int
+    source: Stored | Made
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorInput:
+    """A view of a storage.
+
+    Where ``origin`` is set, the view that lies in the storage is that one (size, stride, offset); it is
+    narrowed to ``size`` and made contiguous. ``cast`` is the type that it is converted to in the end.
+    """
+
+    storage: str
+    dtype: str
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int = 0
+    requires_grad: bool = False
+    leaf: bool = True
+    origin: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
+    cast: str = ""
+
+    @property
+    def meta(self) -> TensorMeta:
+        return TensorMeta(self.size, self.cast or self.dtype, self.stride, "cpu", self.requires_grad)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalarInput:
+    """A number, or another value with a text."""
+
+    value: Arg
+
+
+Input = TensorInput | ScalarInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The switches of the thread around a call; ``autocast`` holds pairs of device and dtype."""
+
+    grad: bool = True
+    inference: bool = False
+    autocast: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradient:
+    """A gradient that comes in through output ``output``."""
+
+    output: int
+    size: tuple[int, ...]
+    dtype: str
+    source: Stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a function. ``backward``: none, ``sum`` (of all outputs), ``ones``, or the gradients."""
+
+    function: int
+    storages: tuple[Storage, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    backward: str | tuple[Gradient, ...] | None = None
+    values: tuple[tuple[str, Stored], ...] = ()
+
+    def storage(self, name: str) -> Storage:
+        return next(storage for storage in self.storages if storage.name == name)
+
+    def sharers(self, name: str) -> int:
+        """How many inputs are views of a storage."""
+        return sum(isinstance(i, TensorInput) and i.storage == name for i in self.inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Calls of functions in order. ``compare``: outputs, grads, inputs."""
+
+    functions: tuple[Function, ...]
+    calls: tuple[Call, ...]
+    default_dtype: str = "float32"
+    compare: frozenset[str] = frozenset(("outputs", "grads", "inputs"))
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> int:
+        """The number of statements, over all functions."""
+        return sum(len(f.body) + sum(len(g.body) for _, g in f.nested) for f in self.functions)
+
+    @property
+    def single(self) -> bool:
+        return len(self.functions) == 1 and len(self.calls) == 1
+
+
+# -- changing --------------------------------------------------------------------------------------
+
+
+def with_function(program: Program, index: int, function: Function) -> Program:
+    functions = list(program.functions)
+    functions[index] = function
+    return replace(program, functions=tuple(functions))
+
+
+def substituted(function: Function, values: Mapping[str, Arg]) -> Function:
+    """References replaced by other arguments, in the body and in the result."""
+
+    def change(arg: Arg) -> Arg:
+        seen: set[str] = set()
+        while isinstance(arg, Ref) and arg.name in values and arg.name not in seen:
+            seen.add(arg.name)
+            arg = values[arg.name]
+        return arg
+
+    body = tuple(statement.with_args(change) for statement in function.body)
+    return replace(function, body=body, result=mapped(function.result, change))
+
+
+def live(function: Function) -> tuple[Statement, ...]:
+    """The statements that the result or an effect needs."""
+    needed = set(refs(function.result))
+    kept: list[Statement] = []
+    for statement in reversed(function.body):
+        if statement.name in needed or statement.has_effect:
+            needed.update(statement.uses)
+            kept.append(statement)
+    return tuple(reversed(kept))
+
+
+def tidy(program: Program) -> Program:
+    """Without statements, parameters, nested functions and storages that nothing needs."""
+    functions, keep = [], []
+    for function in program.functions:
+        body = live(function)
+        used = {name for statement in body for name in statement.uses} | set(refs(function.result))
+        keep.append([index for index, name in enumerate(function.params) if name in used])
+        functions.append(
+            replace(
+                function,
+                body=body,
+                params=tuple(function.params[i] for i in keep[-1]),
+                nested=tuple((name, inner) for name, inner in function.nested if name in used),
+            )
+        )
+    calls = []
+    for call in program.calls:
+        inputs = tuple(call.inputs[i] for i in keep[call.function])
+        names = {i.storage for i in inputs if isinstance(i, TensorInput)}
+        storages = tuple(storage for storage in call.storages if storage.name in names)
+        backward = call.backward
+        if not any(isinstance(i, TensorInput) and i.requires_grad for i in inputs):
+            backward = None
+        calls.append(replace(call, inputs=inputs, storages=storages, backward=backward))
+    return replace(program, functions=tuple(functions), calls=tuple(calls))
+
+
+def is_closed(function: Function) -> bool:
+    """Whether everything is defined before it is used."""
+    known = {*function.params, *(name for name, _ in function.nested)}
+    for statement in function.body:
+        if not known.issuperset(statement.uses):
+            return False
+        known.add(statement.name)
+    return known.issuperset(refs(function.result))
+
+
+def stored_files(program: Program) -> set[str]:
+    """The safetensors files that the program reads."""
+    sources: list[Stored | Made] = []
+    for call in program.calls:
+        sources += [storage.source for storage in call.storages]
+        if isinstance(call.backward, tuple):
+            sources += [gradient.source for gradient in call.backward]
+    return {source.file for source in sources if isinstance(source, Stored)}
+
+
+def elements(shape: Iterable[int]) -> int:
+    """The number of elements of a shape."""
+    return prod(shape)

@@ -1,0 +1,81 @@
+"""The best program so far, and the one way to a better one: the first interesting candidate in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from .engine import first_interesting
+from .graph_emit import Check, emit
+from .graph_program import Program
+from .problem import Candidate, Problem
+
+T = TypeVar("T")
+
+
+class State:
+    """``program`` is interesting at any time; what was refused, or left behind, is not proposed again."""
+
+    def __init__(self, problem: Problem, program: Program, check: Check) -> None:
+        self.problem = problem
+        self.program = program
+        self.check = check
+        self._source = emit(program, check).source
+        self._done: set[str] = {self._source}
+
+    def first(self, proposals: Iterable[Program | None], note: str) -> bool:
+        """Take the first interesting proposal; whether there was one."""
+        drawn: list[str] = []
+
+        def candidates() -> Iterator[tuple[tuple[int, Program], Candidate]]:
+            for program in proposals:
+                if program is None:
+                    continue
+                candidate = emit(program, self.check)
+                if candidate.source in self._done or candidate.source in drawn:
+                    continue
+                drawn.append(candidate.source)
+                yield (len(drawn) - 1, program), candidate
+
+        taken = first_interesting(self.problem, candidates())
+        if taken is None:
+            self._done.update(drawn)
+            return False
+        (position, self.program), candidate = taken
+        self._done.update(drawn[: position + 1])
+        self._source = candidate.source
+        self.problem.found(candidate, note)
+        return True
+
+    def repeat(self, proposals: Callable[[], Iterable[Program | None]], note: str) -> bool:
+        """Take proposals, made anew from each better program, until none is interesting."""
+        any_taken = False
+        while self.first(proposals(), note):
+            any_taken = True
+        return any_taken
+
+    def drop(
+        self,
+        items: Callable[[], Sequence[T]],
+        build: Callable[[Sequence[T]], Iterable[Program | None]],
+        note: str,
+    ) -> bool:
+        """Delta debugging: drop chunks of ``items()`` of ever smaller size, from the back.
+
+        ``items`` tells what there is in the program of the moment; ``build`` proposes programs that
+        lack the given ones.
+        """
+        any_taken = False
+        size = max(1, len(items()) // 2)
+        while True:
+            current = items()
+            if not current:
+                return any_taken
+            size = min(size, len(current))
+            chunks = [current[max(0, end - size) : end] for end in range(len(current), 0, -size)]
+            if self.first((program for chunk in chunks for program in build(chunk)), note):
+                any_taken = True
+            elif size == 1:
+                return any_taken
+            else:
+                size //= 2

@@ -1,0 +1,279 @@
+"""Names what Dynamo got wrong: a missing guard, a lost side effect, the function or frame, a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.verdict import Verdict
+
+from .front_guards import name_guard
+from .front_questions import Questions, front_of, graph_breaks, user_line
+from .named import Named
+
+#: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
+_SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("recompile_limit", 10_000),
+    ("allow_unspec_int_on_nn_module", True),
+    ("specialize_float", False),
+    ("automatic_dynamic_shapes", False),
+    ("assume_static_by_default", False),
+    ("inline_inbuilt_nn_modules", False),
+    ("guard_nn_modules", True),
+    ("enable_faithful_generator_behavior", "flip"),
+    ("fake_tensor_cache_enabled", False),
+)
+
+
+def name(questions: Questions, at: Step, told: Component | None) -> Named:
+    """``told`` is what the frames of an exception say."""
+    look = questions.one({"look": True})
+    if look is None or look.verdict is not Verdict.BAD:
+        return Named(component=told)
+    plain = questions.one({"look": True}, Rung.UNCOMPILED)
+    named = Named(component=told)
+    breaks = graph_breaks(look)
+    if breaks is not None:
+        named.exhibits.append(breaks)
+    guard = name_guard(questions, look, plain) if told is None else None
+    if guard is not None:
+        _add(named, guard)
+        return named
+    code = _Code.of(look)
+    cures = _function_cures(questions, look, code)
+    function = _function(code, cures, named)
+    effect = _side_effect(questions, look, plain, cures)
+    if effect is not None:
+        _add(named, effect)
+    if told is not None or effect is not None:
+        named.component = _with_function(named.component, function)
+        return named
+    if function is not None and function.confidence is Confidence.PROVEN:
+        named.component = function
+        return named
+    setting = _setting(questions, look)
+    if setting is not None:
+        _add(named, setting)
+    named.component = named.component or function
+    return named
+
+
+def _add(named: Named, more: Named) -> None:
+    named.component = named.component or more.component
+    named.evidence += more.evidence
+    named.exhibits += more.exhibits
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+class _Code:
+    """The code that Dynamo traced: frames of their own and functions that were inlined into them."""
+
+    def __init__(self, frames: Sequence[str], callers: Mapping[str, str]) -> None:
+        self.frames = list(dict.fromkeys(frames))
+        self.callers = {key: caller for key, caller in callers.items() if key not in self.frames}
+
+    @classmethod
+    def of(cls, look: Step) -> _Code:
+        facts = front_of(look)
+        return cls(
+            [row["key"] for row in facts.get("frames") or ()],
+            {row["key"]: row["caller"] for row in facts.get("inlined") or ()},
+        )
+
+    @property
+    def keys(self) -> list[str]:
+        return [*self.frames, *self.callers]
+
+    def innermost(self, keys: Sequence[str]) -> list[str]:
+        """Those of ``keys`` into which no other of them is inlined."""
+        around = {outer for key in keys for outer in self._outer(key)}
+        return [key for key in keys if key not in around]
+
+    def _outer(self, key: str) -> set[str]:
+        found: set[str] = set()
+        while key in self.callers and self.callers[key] not in found:
+            key = self.callers[key]
+            found.add(key)
+        return found
+
+
+def _function_cures(questions: Questions, look: Step, code: _Code) -> dict[str, Step]:
+    """Functions each of which cures the failure alone when Dynamo leaves it as it is."""
+    more: dict[str, Any] = {}
+    regions = look.outcome.facts.get("regions") or []
+    if any(region.get("fullgraph") for region in regions):
+        # Leaving a function out breaks the graph, which the script forbids; allowing it must not be the cure.
+        more["fullgraph"] = False
+        allowed = questions.one({"look": True, **more})
+        if allowed is None or allowed.verdict is not Verdict.BAD:
+            return {}
+    return questions.single_cures("eager", code.keys, **more)
+
+
+def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component | None:
+    """The narrowest function that must be traced for the failure; told in ``named`` as well."""
+    if not cures:
+        return None
+    rows = [
+        (
+            key,
+            "a frame" if key in code.frames else f"inlined into {code.callers[key]}",
+            "cures" * (key in cures),
+        )
+        for key in code.keys
+    ]
+    named.exhibits.append(
+        Exhibit(
+            kind="functions",
+            title="Functions that Dynamo traced",
+            rows=(("function", "how", "left as it is"), *rows[:40]),
+        )
+    )
+    narrow = code.innermost(list(cures))
+    names = [key.split(" ", 1)[0] for key in narrow]
+    others = [key for key in cures if key not in narrow]
+    if len(code.keys) == 1:
+        # With one frame and nothing in it this says no more than that Dynamo is at fault.
+        named.evidence.append(f"{narrow[0]} is all the code that Dynamo compiled")
+        return None
+    which = narrow[0] if len(narrow) == 1 else "each of " + ", ".join(narrow)
+    told = f"{which} must be traced for the failure: with only that left as it is, it passes"
+    if others:
+        told += f" (so it does with {', '.join(others)} around it)"
+    named.evidence.append(told)
+    frame = narrow[0] in code.frames
+    return Component(
+        kind="frame" if frame else "function",
+        name=", ".join(names)[:120],
+        detail="; ".join(narrow)[:300],
+        confidence=Confidence.PROVEN if len(narrow) == 1 else Confidence.LIKELY,
+    )
+
+
+def _with_function(component: Component | None, function: Component | None) -> Component | None:
+    if component is None or function is None:
+        return component
+    detail = f"{component.detail}; in {function.detail}" if component.detail else f"in {function.detail}"
+    return Component(
+        kind=component.kind, name=component.name, detail=detail[:400], confidence=component.confidence
+    )
+
+
+# -- side effects ----------------------------------------------------------------------------------
+
+
+def _side_effect(
+    questions: Questions, look: Step, plain: Step | None, cures: Mapping[str, Step]
+) -> Named | None:
+    """Objects that the compiled code leaves in another state than the script would."""
+    if plain is None:
+        return None
+    lost = _lost(look, plain)
+    wrong = questions.climber.lab.differences(look.outcome, plain.outcome)
+    numbers = [
+        d.call for d in wrong if d.call >= 0 and d.phase == "output" and d.comparison.reason in _NUMBERS
+    ]
+    if not lost or (numbers and min(numbers) <= min(call for call, _, _, _ in lost)):
+        return None  # wrong numbers come first: what is written down of them is a consequence
+    cured = [
+        {(call, path) for call, path, _, _ in _lost(step, plain)} for step in cures.values() if front_of(step)
+    ]
+    mended = [row for row in lost if any((row[0], row[1]) not in still for still in cured)]
+    if cured and not mended:
+        return None  # a trace of having been compiled, not the fault
+    shown = mended or lost
+    rows = [(path, want, got) for _, path, want, got in shown]
+    names = [f"{path} ({_type_of(want if want != _NOTHING else got)})" for path, want, got in rows]
+    returned = all(path.startswith("returned") for path, _, _ in rows)
+    kind = "output" if returned else "side_effect"
+    first = shown[0]
+    return Named(
+        component=Component(
+            kind=kind,
+            name=", ".join(names[:2])[:120],
+            detail=f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled"[:300],
+            confidence=Confidence.PROVEN if mended and len({_root(p) for p, _, _ in rows}) == 1
+            else Confidence.LIKELY,
+        ),
+        evidence=[
+            f"the compiled code leaves {names[0]} as {first[3]!r}, the script as {first[2]!r}"
+            + ("; with the function left as it is, both agree" if mended else "")
+        ],
+        exhibits=[
+            Exhibit(
+                kind="side_effect",
+                title="State that differs after the call",
+                rows=(("object", "uncompiled", "compiled"), *rows[:20]),
+            )
+        ],
+    )  # fmt: skip
+
+
+#: Why values differ, where it is not the object that does.
+_NUMBERS = ("values", "nan", "shape", "dtype", "stride")
+_NOTHING = "(not there)"
+
+
+def _lost(look: Step, plain: Step) -> list[tuple[int, str, str, str]]:
+    """``(call, path, uncompiled, compiled)``, each path at the first call after which it differs."""
+    found: dict[tuple[int, str], tuple[int, str, str, str]] = {}
+    theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or ()}
+    for call in front_of(look).get("calls") or ():
+        other = theirs.get((call["region"], call["call"]))
+        if other is None or call.get("raised") or other.get("raised"):
+            continue
+        got, want = call["after"], other["after"]
+        for path in {**want, **got}:
+            key = (call["region"], path)
+            if got.get(path) != want.get(path) and key not in found:
+                found[key] = (call["call"], path, want.get(path, _NOTHING), got.get(path, _NOTHING))
+    return sorted(found.values(), key=lambda row: row[0])
+
+
+def _type_of(words: str) -> str:
+    kind = words.split(" ", 1)[0]
+    return kind if kind.replace("_", "").replace(".", "").isalpha() else "value"
+
+
+def _root(path: str) -> str:
+    return path.split("[", 1)[0]
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _setting(questions: Questions, look: Step) -> Named | None:
+    """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
+    steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
+    cures = [
+        f"{key}={value}"
+        for (key, value), step in zip(_SETTINGS, steps, strict=False)
+        if step.verdict is Verdict.GOOD
+    ]
+    recompiles = front_of(look).get("recompiles") or []
+    rows = [tuple(str(line).partition(": ")[::2]) for line in recompiles]
+    exhibits = (
+        [
+            Exhibit(
+                kind="guard", title="Why it compiled again", rows=(("function", "guard that failed"), *rows)
+            )
+        ]
+        if rows
+        else []
+    )
+    if not cures:
+        return Named(exhibits=exhibits) if exhibits else None
+    return Named(
+        component=Component(
+            kind="setting",
+            name=", ".join(cures)[:120],
+            detail=user_line(look.outcome),
+            confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
+        ),
+        evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
+        exhibits=exhibits,
+    )

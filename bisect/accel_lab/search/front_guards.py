@@ -1,0 +1,131 @@
+"""Names the guard that is missing: the value that changed between two calls and got no new graph.
+
+The child compares what the region can read before each call. A value is the culprit if compiling afresh
+whenever it changes (and only then) cures the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.verdict import Verdict
+
+from .climb import Climber
+from .front_questions import Questions, front_of
+from .named import Named
+
+MOST_VALUES = 8
+
+
+def look(climber: Climber, rung: Rung) -> Named | None:
+    """Ask ``rung`` what changed between its calls, and name the value that lacks a guard."""
+    if climber.baseline.flaky:
+        return None
+    questions = Questions(climber=climber, rung=rung)
+    seen = questions.one({"look": True})
+    if seen is None or seen.verdict is not Verdict.BAD:
+        return None
+    return name_guard(questions, seen, questions.one({"look": True}, Rung.UNCOMPILED))
+
+
+def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | None:
+    """The value that lacks a guard; None where no graph was used again for another state.
+
+    ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
+    """
+    calls: list[dict[str, Any]] = front_of(look).get("calls") or []
+    pair = _failing_call(questions, calls, look, plain)
+    if pair is None:
+        return None
+    first, later = pair
+    # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
+    changed = [path for path in first["before"] if _differs(path, first, later)]
+    if not changed:
+        return None
+    guards: list[str] = front_of(look).get("guards") or []
+    text = "\n".join(guards[n] for n in first.get("guards") or () if n < len(guards))
+    guarded = {path: _is_guarded(path, text) for path in changed}
+    changed.sort(key=lambda path: guarded[path])
+    changed = changed[:MOST_VALUES]
+    cures = list(questions.single_cures("guard_on", changed))
+    if not cures:
+        return None
+    rows = [
+        (path, first["before"][path], later["before"].get(path, "(gone)"), "yes" if guarded[path] else "no")
+        for path in changed
+    ]
+    table = Exhibit(
+        kind="guard",
+        title="Values that changed while the same graph was used",
+        rows=(("value", "when it was compiled", "at the failing call", "guarded"), *rows),
+    )
+    what = ", ".join(cures)
+    told = f"{what}: {first['before'][cures[0]]} when compiled, {later['before'].get(cures[0])} when used"
+    evidence = f"with {cures[0]} compiled afresh each time it changes, and nothing else changed, it passes"
+    if len(cures) > 1:
+        evidence = f"compiling afresh when any one of {what} changes cures it; they change together"
+    return Named(
+        component=Component(
+            kind="guard",
+            name=what[:120],
+            detail=told[:300],
+            # Where the graph does look at it, the guard may be too wide or the graph too narrow.
+            confidence=Confidence.PROVEN if len(cures) == 1 and not guarded[cures[0]] else Confidence.LIKELY,
+        ),
+        evidence=[evidence],
+        exhibits=[table],
+    )
+
+
+def _failing_call(
+    questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
+) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """The call that captured a graph, and the first wrong call that ran it again."""
+    for later in _wrong_calls(questions, calls, look, plain):
+        for born in calls:
+            used_again = set(born.get("born") or ()) & set(later.get("ran") or ())
+            if used_again and (born["region"], born["call"]) != (later["region"], later["call"]):
+                return born, later
+    return None
+
+
+def _wrong_calls(
+    questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
+) -> list[Mapping[str, Any]]:
+    """Calls that raised, or returned something else than uncompiled; no other call ran a stale graph."""
+    if plain is None:
+        return []
+    fine = {(c["region"], c["call"]) for c in front_of(plain).get("calls") or () if not c.get("raised")}
+    different = questions.climber.lab.differences(look.outcome, plain.outcome)
+    names = _region_names(look)
+    wrong = {(d.region, d.call) for d in different if d.phase in ("output", "mutated_input")}
+    return [
+        call
+        for call in calls
+        if (call.get("raised") and (call["region"], call["call"]) in fine)
+        or (names.get(call["region"]), call["call"]) in wrong
+    ]
+
+
+def _region_names(look: Step) -> dict[int, str]:
+    """The names under which the records file the regions."""
+    names: dict[int, str] = {}
+    turns: dict[str, int] = {}
+    for region in look.outcome.facts.get("regions") or ():
+        turn = turns.get(region["name"], 0)
+        turns[region["name"]] = turn + 1
+        names[region["id"]] = f"{region['name']}#{turn}"
+    return names
+
+
+def _differs(path: str, first: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    return bool(first["before"][path] != later["before"].get(path))
+
+
+def _is_guarded(path: str, text: str) -> bool:
+    """Whether the guards of the graph look at the value; they call it by its last name."""
+    name = path.split("[", 1)[0].removesuffix("()").rsplit(".", 1)[-1]
+    return f"'{name}'" in text or f".{name}" in text

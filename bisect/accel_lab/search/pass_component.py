@@ -1,0 +1,312 @@
+"""Names the pass, pattern or decomposition at fault, down to the single application.
+
+The child tells what was applied and what changed a graph, as a tree: a pattern lies inside a pass. The
+search goes down that tree. At each level every kind is left out alone; what cures is opened up next, and
+at the bottom the single applications are told apart. What is left out alone and cures is necessary; a
+last run leaves out everything else, which tells whether it is sufficient too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from .applications import Application, Kind, Tree, name_of
+from .climb import Climber
+from .cure import Item, smallest_cure
+from .named import Named
+from .pass_words import application_words, graph_change, place_words
+
+_RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
+_SUBSYSTEMS = {
+    Stage.DECOMPOSITION: ("decomposition",),
+    Stage.FX_PASSES: (
+        "pre_grad_passes",
+        "joint_graph_passes",
+        "post_grad_passes",
+        "passes",
+        "pass_functions",
+        "patterns",
+        "reinplacing",
+    ),
+}
+#: Up to so many kinds are each left out alone; more of them are halved first.
+_SIDE_BY_SIDE = 16
+_MOST_QUESTIONS = 34
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What cures when it is left out: ``kinds`` together; each of ``others`` alone cures as well.
+
+    ``stand_ins``, which are among the kinds, did nothing until another of them was left out.
+    """
+
+    kinds: tuple[Kind, ...]
+    others: tuple[Kind, ...] = ()
+    stand_ins: tuple[Kind, ...] = ()
+
+
+@dataclass(kw_only=True)
+class _Search:
+    """Questions of the form "with these applications left out, does it still fail?", each asked once."""
+
+    climber: Climber
+    rung: Rung
+    tree: Tree
+    hanging: bool = False
+    asked: int = 0
+    known: dict[frozenset[Item], Step] = field(default_factory=dict)
+
+    def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
+        """The verdicts, asked side by side; SKIP where the questions ran out."""
+        sets = [frozenset(items) for items in leave_out]
+        new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, _MOST_QUESTIONS - self.asked)]
+        self.asked += len(new)
+        steps = self.climber.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        self.known.update(zip(new, steps, strict=True))
+        return [self.known[s].verdict if s in self.known else Verdict.SKIP for s in sets]
+
+    def cures(self, items: Iterable[Item]) -> bool:
+        return self.ask([items])[0] is Verdict.GOOD
+
+    def spent(self) -> bool:
+        return self.asked >= _MOST_QUESTIONS
+
+
+def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
+    """Applications as the child's ``off`` switch wants them."""
+    switch: dict[str, list[str]] = {}
+    for subsystem, key in items:
+        switch.setdefault(subsystem, []).append(key)
+    return {subsystem: sorted(keys) for subsystem, keys in sorted(switch.items())}
+
+
+def name_pass(climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | None = None) -> Named:
+    """The pass, pattern or decomposition at fault; nothing where none could be found by switching.
+
+    ``all_off`` is the verdict with everything left out, where that is known: if that does not cure,
+    nothing smaller will.
+    """
+    if climber.baseline.flaky or all_off not in (None, Verdict.GOOD):
+        return Named()
+    rung = _RUNGS[stage]
+    if at.rung is not rung or ("applied" not in at.outcome.facts and at.outcome.status is not Status.TIMEOUT):
+        at = climber.one(rung, (), "component")
+    if at.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
+        return Named()
+    tree = Tree.of(at.outcome)
+    hanging = not tree.applications
+    if hanging:
+        # A run that was stopped tells nothing; one with everything left out tells what there is.
+        everything = dict.fromkeys(_SUBSYSTEMS[stage], "all")
+        listing = climber.one(rung, (("off", everything),), "component")
+        tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
+    search = _Search(climber=climber, rung=rung, tree=tree, hanging=hanging)
+    found, path = _down(search)
+    if found is None:
+        return Named()
+    items = _turns(search, found)
+    return _tell(search, stage, at, found, items, path)
+
+
+def _functions_on_stack(outcome: Outcome) -> frozenset[str]:
+    return frozenset(frame.function for frame in outcome.raised.frames) if outcome.raised else frozenset()
+
+
+# -- going down -------------------------------------------------------------------------------------
+
+
+def _down(search: _Search) -> tuple[Found | None, list[Found]]:
+    """The deepest level that could be told, and the levels above it."""
+    found = _level(search, search.tree.kinds(search.tree.tops()))
+    if found is None and not search.hanging:
+        # What changed no node may still have changed a node's meta data.
+        found = _level(search, search.tree.kinds(search.tree.tops(all_of_them=True)), only_halving=True)
+    path: list[Found] = []
+    while found is not None and len(found.kinds) == 1 and not search.spent():
+        inside = search.tree.kinds(search.tree.inside(found.kinds[0]))
+        deeper = _level(search, inside) if inside else None
+        if deeper is None:
+            break
+        path.append(found)
+        found = deeper
+    return found, path
+
+
+def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> Found | None:
+    """The kinds of one level whose absence cures: one alone, or the fewest that do it together."""
+    if not kinds:
+        return None
+    usable = list(kinds)
+    if not search.hanging and not only_halving and len(kinds) <= _SIDE_BY_SIDE:
+        verdicts = search.ask([kind.items for kind in kinds])
+        cures = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.GOOD]
+        if cures:
+            # The last one in order is named: with it alone left out, what ran before it did no harm.
+            return Found(kinds=(cures[-1],), others=tuple(cures[:-1]))
+        # Without an indispensable pass the run fails in another way, so those stay in.
+        usable = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.BAD]
+        stepped_in = _with_stand_ins(search, usable)
+        if stepped_in is not None:
+            return stepped_in
+        if len(usable) < 2:
+            return None
+    return _together(search, usable)
+
+
+def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
+    """A kind and what did the same work in its place once it was left out, such as a pass run twice."""
+    usual = {a.item for a in search.tree.changing()}
+    for kind in kinds:
+        step = search.known.get(frozenset(kind.items))
+        without = Tree.of(step.outcome) if step is not None else Tree(applications=[])
+        new = [a for a in without.changing() if a.item not in usual and a.item not in kind.items]
+        tops = [a for a in new if a.parent is None or without.get(a.parent) not in new]
+        if not tops or any(a.raised for a in new):
+            continue
+        if search.cures([*kind.items, *(a.item for a in tops)]):
+            search.tree.learn(new)
+            stand_ins = [k for k in search.tree.kinds(tops)]
+            least = smallest_cure(
+                [item for k in stand_ins for item in k.items], lambda off: search.cures([*kind.items, *off])
+            )  # noqa: B023 - asked at once
+            kept = [k for k in stand_ins if least is None or set(k.items) & set(least)]
+            return Found(kinds=(kind, *kept), stand_ins=tuple(kept))
+    return None
+
+
+def _together(search: _Search, kinds: Sequence[Kind]) -> Found | None:
+    """The fewest kinds that cure together; those that torch does not ask about last, as some must stay."""
+    suspects = [kind for kind in kinds if kind.suspect]
+    for kind in suspects[:3]:
+        if search.cures(kind.items):
+            return Found(kinds=(kind,))
+    asked_for = [kind for kind in kinds if kind.subsystem != "pass_functions"]
+    for group in (list(kinds), asked_for):
+        by_item = {kind.items: kind for kind in group}
+        least = smallest_cure(
+            [("", str(n)) for n in range(len(group))],
+            lambda off, group=group: search.cures(  # type: ignore[misc]
+                item for _, n in off for item in group[int(n)].items
+            ),
+        )
+        if least is not None and not search.spent():
+            return Found(kinds=tuple(group[int(n)] for _, n in least))
+        if len(by_item) == len(asked_for):
+            break
+    return None
+
+
+def _turns(search: _Search, found: Found) -> list[Item]:
+    """The single applications that must be left out, of all those of the kinds that were found."""
+    items = [item for kind in found.kinds for item in kind.items]
+    if len(items) == 1 or search.hanging:
+        return items
+    if len(found.kinds) == 1 and len(items) <= 8:
+        verdicts = search.ask([[item] for item in items])
+        alone = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.GOOD]
+        if alone:
+            return alone[:1]
+    least = smallest_cure(items, search.cures)
+    return least if least is not None and not search.spent() else items
+
+
+# -- telling ----------------------------------------------------------------------------------------
+
+
+def _tell(
+    search: _Search, stage: Stage, at: Step, found: Found, items: list[Item], path: list[Found]
+) -> Named:
+    tree = search.tree
+    culprits = [tree.get(item) for item in items]
+    names = list(dict.fromkeys(name_of(application) for application in culprits))
+    others = [kind for level in [*path, found] for kind in level.others]
+    words = "; ".join(application_words(tree, a) for a in culprits[:_SHOWN])
+    if len(culprits) > _SHOWN:
+        words += f"; and {len(culprits) - _SHOWN} more"
+    evidence = [f"leaving out only {words} cures it at {search.rung}; with nothing left out it fails"]
+    sufficient = _sufficient(search, stage, culprits)
+    if sufficient:
+        evidence.append(sufficient)
+    if found.stand_ins:
+        first = application_words(tree, culprits[0])
+        told = " and ".join(application_words(tree, tree.get(kind.items[0])) for kind in found.stand_ins)
+        evidence.append(f"with only {first} left out it still fails: then {told} does it instead")
+    elif len(culprits) > 1:
+        evidence.append("all of them must be left out: any one alone keeps it failing")
+    sure = at.verdict is Verdict.BAD and len(names) == 1 and not search.spent()
+    rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
+    detail = words
+    if rivals:
+        sure = False
+        told = ", ".join(name_of(tree.get(kind.items[0])) for kind in rivals[:5])
+        detail += f"; also cured by leaving out {told}"
+        evidence.append(
+            f"also cured by leaving out {told}, which is applied earlier: the failure needs "
+            "what both of them do"
+        )
+    exhibits = [exhibit for a in culprits[:_SHOWN] if (exhibit := _show(search, a, culprits)) is not None]
+    word = "decomposition" if stage is Stage.DECOMPOSITION else _word(culprits[0])
+    return Named(
+        component=Component(
+            kind=word,
+            name=", ".join(names)[:120],
+            detail=detail[:600],
+            confidence=Confidence.PROVEN if sure else Confidence.LIKELY,
+        ),
+        evidence=evidence,
+        exhibits=exhibits,
+    )
+
+
+def _word(application: Application) -> str:
+    return {"patterns": "pattern", "reinplacing": "reinplacing"}.get(application.subsystem, "pass")
+
+
+def _sufficient(search: _Search, stage: Stage, culprits: Sequence[Application]) -> str:
+    """Whether the failure appears with everything else left out that can be; in words, if it does."""
+    tree = search.tree
+    if search.hanging or search.spent():
+        return ""
+    kept = tree.with_those_around(culprits)
+    stiff = {
+        item
+        for items, step in search.known.items()
+        if step.verdict in (Verdict.DIFFERENT, Verdict.SKIP)
+        for item in items
+    }
+    rest = [a.item for a in tree.changing() if a.item not in kept and a.item not in stiff]
+    if not rest:
+        return "nothing else was applied that could have caused it" if len(culprits) == 1 else ""
+    if search.ask([rest])[0] is not Verdict.BAD:
+        return ""
+    return (
+        f"with {'it' if len(culprits) == 1 else 'them'} alone applied and "
+        f"{len(rest)} other application{'s' if len(rest) > 1 else ''} left out, it still fails"
+    )
+
+
+def _show(search: _Search, application: Application, culprits: Sequence[Application]) -> Exhibit | None:
+    """The graph before and after the application, from one more run that keeps the two texts.
+
+    The other culprits are left out in it, or one that does the same work later would show nothing.
+    """
+    if search.hanging or search.spent():
+        return None
+    search.asked += 1
+    name = "/".join(application.item)
+    rest = as_switch(a.item for a in culprits if a.item != application.item)
+    switches = (("show_pass", name), *([("off", rest)] if rest else []))
+    step = search.climber.one(search.rung, switches, "component")
+    shown = step.outcome.facts.get("shown")
+    if not shown:
+        return None
+    title = f"{place_words(application)} before and after {name_of(application)}".strip()
+    return graph_change(title, shown["before"], shown["after"], application)
