@@ -55,34 +55,41 @@ self.recent.add_(h.detach().abs().mean() + 1)
 side = self.recent.sum()
 h = h + side / 100
 """,
-        marks=("slice_scatter", "slice", "copy", "setitem"),
+        marks=("copy_(", "copy.default", "slice", "setitem", "[0:", "[:"),
     ),
-    "189518": Fault(
-        golden="189518-cumsum-dtype",
-        setup="pass",
+    "198101": Fault(
+        golden="198101-dtype-view-late-write",
+        setup='self.register_buffer("table", torch.arange(-12, 12).reshape(4, 6))',
         forward="""
-side = torch.ones(2, 5, dtype=torch.bool).cumsum(1, dtype=torch.bfloat16)
-h = h + side.float().mean()
+half = self.table.view(torch.int32) * 2
+half.sub_(-4)
+self.table[:, 2:5] = 2
+side = half.view(torch.int64)
+h = h + side.gt(0).float().mean()
 """,
-        marks=("cumsum",),
+        marks=("int32",),
     ),
-    "188225": Fault(
-        golden="188225-index-propagation-nan",
-        setup="pass",
+    "196570": Fault(
+        golden="196570-outer-loop-fusion",
+        setup='self.register_buffer("scores", torch.randn(8, 8))',
         forward="""
-one = torch.ones(2, 2)
-side = torch.softmax(torch.arccosh(torch.log2(torch.atan2(one, one))), dim=1)
-h = h + torch.nan_to_num(side).sum()
+bias = torch.full((8, 8), -10000.0)
+line = torch.arange(8)
+bias[line.unsqueeze(0), line.unsqueeze(1)] = 0
+side = torch.softmax(self.scores * h.detach().abs().mean() + bias, dim=-1)
+h = h + side.amax()
 """,
-        marks=("acosh", "arccosh"),
+        marks=("index_put", "setitem", "] = 0"),
     ),
     "194347": Fault(
         golden="194347-minimum-signed-zero",
-        setup="pass",
+        setup="""
+self.register_buffer("low", torch.tensor([-0.0]))
+self.register_buffer("high", torch.tensor([0.0]))
+""",
         forward="""
-size = h.detach().abs().sum().view(1)
-side = torch.minimum(size * -0.0, size * 0.0)
-h = h * torch.copysign(torch.ones(1), side)
+side = torch.minimum(self.low, self.high)
+h = torch.where(torch.signbit(side), -h, h)
 """,
         marks=("minimum",),
     ),
@@ -298,7 +305,7 @@ def step(model, fn):
     x = {inputs}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     out, side = fn(x)
-    loss = out.square().mean() + torch.nan_to_num(side.float()).mean()
+    loss = out.square().mean() + torch.tanh(side.float()).mean()
     loss.backward()
     optimizer.step()
     return {{"loss": loss.detach(), "side": side.detach(), **model.state_dict()}}

@@ -35,9 +35,9 @@ from torch_minifier import (
 
 #: One bug that torch's minifier can see and one that it cannot, each alone and buried in a host.
 DEFAULT_CASES = (
-    "188225-index-propagation-nan",
+    "196570-outer-loop-fusion",
     "198131-full-slice-copy",
-    "mlp200:188225",
+    "mlp200:196570",
     "mlp200:198131",
 )
 OURS = "accel-lab"

@@ -128,7 +128,7 @@ def _unwrapped(kind: str, message: str) -> Failure:
 
 
 def same_failure(script: Failure | None, repro: Failure | None) -> bool:
-    """Whether a repro fails as the script does: for an assertion about numbers torch has a word of its own."""
+    """Whether a repro fails as the script does: torch has a word of its own for wrong numbers."""
     if script is None or repro is None:
         return False
     if script.kind == "AssertionError":

@@ -6,8 +6,9 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from accel_lab.core.findings import Component, Culprit, Findings, Step
+from accel_lab.core.findings import Component, Culprit, Exhibit, Findings, Step
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature, normalise
@@ -24,6 +25,9 @@ SHAPES = (
     "signal",
     "two_faults",
     "bare_bones",
+    "rich",
+    "no_repro",
+    "stopped",
 )
 
 SCRIPT = '''"""Fails in Inductor."""
@@ -75,6 +79,85 @@ TRACE = """Traceback (most recent call last):
     raise RuntimeError("kernel said 42 at /home/alice/work/x.py")
 RuntimeError: kernel said 42 at /home/alice/work/x.py
 """
+
+GRAPH_REPRO = """# Stage at fault: kernel (likely); op aten.div.Tensor_mode (proven).
+# Fails on torch 2.13.0+cpu: RuntimeError: kernel said 42 at /home/alice/work/x.py
+# It passes with Inductor's final FX graph run by an interpreter.
+# Run: python repro.py. Exits with 1 while the bug is there, with 0 when it is gone.
+from pathlib import Path
+
+import torch
+
+data = Path(__file__).with_name("inputs.safetensors").read_bytes()  # from /home/alice/data
+assert data[:2] == b"\\x08\\x00", data
+
+
+def f(x):
+    return torch.div(x, 3, rounding_mode="floor")
+
+
+torch.compile(f)(torch.arange(9.0))
+raise RuntimeError("kernel said 41 at /home/alice/work/x.py")
+"""
+SCRIPT_REPRO = """import torch
+
+
+@torch.compile
+def f(x, w):
+    return (x @ w).float()
+
+
+print(f(torch.ones(3, 3), torch.ones(3, 3)))
+raise RuntimeError("kernel said 40 at /home/alice/work/x.py")
+"""
+MIN_GOOD = GRAPH_REPRO.replace('rounding_mode="floor"', 'rounding_mode="trunc"').replace("raise ", "# raise ")
+KERNEL = "\n".join(
+    [
+        '#include "/tmp/torchinductor_alice/pi/cpp_prefix.h"',
+        'extern "C" void kernel(const float* in_ptr0, float* out_ptr0)',
+        "{",
+        *(f"    auto tmp{n} = at::vec::Vectorized<float>::loadu(in_ptr0 + {n}L, 8);" for n in range(140)),
+        "    for (int64_t x0 = 0; x0 < 9L; x0 += 1L) {",
+        "        auto tmp140 = in_ptr0[x0] / static_cast<float>(3);  // aten.div.Tensor_mode",
+        "        out_ptr0[x0] = std::trunc(tmp140);  // aten.div.Tensor_mode",
+        "    }",
+        "}",
+        "// end of /home/alice/kernel",
+    ]
+)
+EXHIBITS = (
+    Exhibit(
+        kind="kernel",
+        title="The generated kernel; the marked lines come from aten.div.Tensor_mode",
+        text=KERNEL,
+        language="cpp",
+        marked=(145, 146),
+    ),
+    Exhibit(
+        kind="graph_change",
+        title="What the pass changed: /home/alice/graph",
+        text="--- before\n+++ after\n@@ -1,3 +1,2 @@\n mm = aten.mm(a, b)\n-neg = aten.neg(mm)\n+return mm",
+        language="diff",
+    ),
+    Exhibit(
+        kind="divergence",
+        title="First wrong value: div (aten.div.Tensor_mode); its inputs agree",
+        text="compared with float64, node by node",
+        rows=(
+            ("node", "op", "max abs error", "differs"),
+            ("arg0", "placeholder", "0", "no"),
+            ("div", "aten.div.Tensor_mode", "1", "yes"),
+            ("sum_1", "aten.sum.default", "9", "yes, from alice@acme-corp.com"),
+        ),
+    ),
+    Exhibit(
+        kind="source",
+        title="The line of the script",
+        text="def f(x):\n    y = x / 3  # alice\n    return y.floor()",
+        language="python",
+        marked=(2,),
+    ),
+)
 
 _RAISED = Raised(
     type="RuntimeError",
@@ -319,6 +402,99 @@ class FakeRun:
         found.culprits.append(
             Culprit(stage=Stage.DECOMPOSITION, confidence=Confidence.LIKELY, evidence=("b",))
         )
+        return found
+
+    def _rich(self) -> Findings:
+        """Everything that the component search and the reducer can add."""
+        found = self._two_faults()
+        found.culprits[0] = Culprit(
+            stage=Stage.KERNEL,
+            confidence=Confidence.LIKELY,
+            component=Component(
+                kind="op",
+                name="aten.div.Tensor_mode",
+                detail="With only this op run by its eager kernel it passes.",
+                confidence=Confidence.PROVEN,
+            ),
+            evidence=("The fx rung passes and the kernel rung fails.",),
+            exhibits=EXHIBITS,
+        )
+        graph, script = (self.repro("graph", GRAPH_REPRO), self.repro("script", SCRIPT_REPRO))
+        good = self.run_dir / "repro" / "graph" / "min-good"
+        good.mkdir()
+        (good / "repro.py").write_text(MIN_GOOD, encoding="utf-8")
+        for folder in (good, good.parent):
+            (folder / "inputs.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{}      alice\xff")
+        diff = Exhibit(
+            kind="min_good",
+            title="The nearest script that passes, against the one that fails",
+            text='--- passes.py\n+++ fails.py\n@@ -12 +12 @@\n-    "trunc"\n+    "floor"  # alice',
+            language="diff",
+        )
+        found.repro = {
+            "why_not": "",
+            **graph,
+            "graph": graph["script"],
+            "nodes_before": 120,
+            "nodes_after": 2,
+            "candidates": 431,
+            "seconds": 64.2,
+            "min_good": str(good / "repro.py"),
+            "other": {**script, "minimal": False},
+            "exhibits": [diff.to_json()],
+            "notes": ["the backward graph was left out at /home/alice/work"],
+        }
+        return found
+
+    def repro(self, kind: str, text: str) -> dict[str, Any]:
+        """One reduced script on disk, and what the reduction says of it."""
+        folder = self.run_dir / "repro" / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "repro.py").write_text(text, encoding="utf-8")
+        return {
+            "kind": kind,
+            "script": str(folder / "repro.py"),
+            "nodes_before": None,
+            "nodes_after": None,
+            "lines_before": 34,
+            "lines_after": 9,
+            "verified": True,
+            "proof": {
+                "plain": "exit 1",
+                "bad": "bad",
+                "good": "good",
+                "words": [
+                    "a plain run in a fresh process failed in the same way",
+                    "at kernel: fails in the same way; at fx: passes",
+                ],
+            },
+            "minimal": True,
+        }
+
+    def _no_repro(self) -> Findings:
+        found = self._kernel()
+        found.repro = {
+            "why_not": "the failure is too rare",
+            "script": None,
+            "notes": [],
+            "exhibits": [],
+            "proof": {},
+        }
+        return found
+
+    def _stopped(self) -> Findings:
+        """A reduction that was cut off: the smallest program so far, not run again."""
+        found = self._kernel()
+        folder = self.run_dir / "reduce" / "script"
+        folder.mkdir(parents=True)
+        (folder / "best.py").write_text(SCRIPT_REPRO, encoding="utf-8")
+        (folder / "answers.jsonl").write_text("alice", encoding="utf-8")
+        found.repro = {
+            "script": str(folder / "best.py"),
+            "kind": "script",
+            "verified": False,
+            "notes": ["stopped: the smallest program so far"],
+        }
         return found
 
     def _bare_bones(self) -> Findings:

@@ -25,6 +25,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accel_lab.cli.verify_command import command as verify_command
 from accel_lab.core import signature as signatures
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.findings import Findings, Step
@@ -38,7 +39,9 @@ from accel_lab.reporting.bundle import BundleReport, write_bundle
 from accel_lab.reporting.expected import attempts_for, expectation
 from accel_lab.reporting.plan import Entry, choose, pack
 from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.reduced import Reduced, other_of, repro_of
 from accel_lab.reporting.schema import load_schema
+from accel_lab.reporting.summary import next_steps, summarise
 from accel_lab.reporting.verify import check_bundle, extract_bundle, rerun_command
 from fakes_run import SHAPES, FakeRun
 
@@ -139,6 +142,104 @@ def test_report_json_names_the_bundles_own_files(tmp_path: Path) -> None:
     assert report["repro"]["script"] == "repro.py"
     assert (out / "repro.py").read_text(encoding="utf-8") == "import torch\nraise ValueError\n"
     assert "kernel said" in (out / "original/repro.py").read_text(encoding="utf-8")
+
+
+def test_a_reduced_repro_lies_with_what_it_reads(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    run.findings.summary = summarise(run.findings)
+    run.findings.next_steps = next_steps(run.findings)
+    out = unpacked(run)
+    data = (run.run_dir / "repro/graph/inputs.safetensors").read_bytes()
+    assert (out / "inputs.safetensors").read_bytes() == data  # binary: as it is, whatever it holds
+    assert (out / "min-good/inputs.safetensors").read_bytes() == data
+    assert 'rounding_mode="floor"' in (out / "repro.py").read_text(encoding="utf-8")
+    assert 'rounding_mode="trunc"' in (out / "min-good/repro.py").read_text(encoding="utf-8")
+    assert "(x @ w).float()" in (out / "reduced/script/repro.py").read_text(encoding="utf-8")
+    assert "kernel said 42" in (out / "original/repro.py").read_text(encoding="utf-8")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    repro = report["repro"]
+    assert (repro["script"], repro["graph"]) == ("repro.py", "repro.py")
+    assert (repro["min_good"], repro["other"]["script"]) == ("min-good/repro.py", "reduced/script/repro.py")
+    assert report["summary"].endswith("(of 34): repro.py.")
+    assert report["next_steps"][0] == "python repro.py exits 1 while the bug is there"
+    texts = [
+        p.read_text(encoding="utf-8") for p in out.rglob("*") if p.suffix in (".html", ".md", ".json", ".py")
+    ]
+    assert not [text for text in texts if "alice" in text or str(run.run_dir / "repro") in text]
+
+
+def test_modules_and_texts_beside_a_repro_are_redacted(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    folder = run.run_dir / "repro" / "graph"
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "helper.py").write_text("alice = '/home/alice/x'  # alice\n", encoding="utf-8")
+    (folder / "words.txt").write_text("alice@acme-corp.com", encoding="utf-8")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.pyc").write_bytes(b"\0")
+    (folder / "link").symlink_to(tmp_path / "repro.py")
+    out = unpacked(run)
+    assert (out / "pkg/helper.py").read_text(encoding="utf-8") == "alice = '/home/user1/x'  # alice\n"
+    assert "alice" not in (out / "words.txt").read_text(encoding="utf-8")
+    assert not (out / "__pycache__").exists()
+    assert not (out / "link").exists()
+
+
+def test_modules_of_the_original_lie_beside_it(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich", script="import helper\nimport rerun\n")
+    (tmp_path / "helper.py").write_text("y = 1\n", encoding="utf-8")
+    out = unpacked(run)
+    assert (out / "original/helper.py").is_file()
+    assert not (out / "helper.py").exists()
+
+
+def test_data_that_does_not_fit_is_dropped_with_a_note(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    noise = random.Random(0).randbytes(700_000)
+    (run.run_dir / "repro" / "graph" / "inputs.safetensors").write_bytes(noise)
+    report = bundle(run, limit_bytes=1_000_000)
+    assert report.size <= 1_000_000
+    assert [d.name for d in report.dropped] == ["reduced/graph/inputs.safetensors"]
+    assert "cannot run without this file" in report.dropped[0].reason
+    assert "inputs.safetensors beside it has 700,000 bytes" in report.warnings[0]
+    extract_bundle(report.path, tmp_path / "out")
+    # The next best takes its place, and can be run.
+    assert "(x @ w).float()" in (tmp_path / "out/repro.py").read_text(encoding="utf-8")
+    assert "floor" in (tmp_path / "out/reduced/graph/repro.py").read_text(encoding="utf-8")
+    assert run.findings.repro is not None
+    run.findings.repro["other"] = None
+    bundle(run, limit_bytes=1_000_000)
+    extract_bundle(report.path, tmp_path / "again")
+    repro = (tmp_path / "again/repro.py").read_text(encoding="utf-8")
+    assert repro == (tmp_path / "again/original/repro.py").read_text(encoding="utf-8")
+    whole = bundle(run)
+    assert whole.dropped == ()
+    assert "inputs.safetensors" in whole.files
+
+
+def test_data_named_as_a_file_of_the_bundles(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    (run.run_dir / "repro" / "graph" / "Report.json").write_text("{}", encoding="utf-8")
+    report = bundle(run)
+    assert "Report.json beside it has the name of a file of the bundle's" in report.warnings[0]
+    check_bundle(report.path)
+    assert "reduced/graph/Report.json" in report.files
+
+
+def test_an_unproven_repro_is_not_what_is_run_again(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "stopped")
+    out = unpacked(run)
+    assert (out / "reduced/script/repro.py").is_file()
+    assert not list(out.rglob("answers.jsonl"))
+    assert "kernel said 42" in (out / "repro.py").read_text(encoding="utf-8")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert report["repro"]["script"] == "reduced/script/repro.py"
+
+
+def test_a_bundle_of_a_moved_run_is_the_same(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    one = bundle(run, "one.zip")
+    run.run_dir = run.run_dir.rename(tmp_path / "elsewhere")
+    assert bundle(run, "two.zip").sha256 == one.sha256
 
 
 def test_the_script_of_the_run_can_be_given(tmp_path: Path) -> None:
@@ -570,6 +671,103 @@ def test_rerun_compares(
     assert done.returncode == (0 if match else 1)
 
 
+def rerun_reduced(tmp_path: Path, run: FakeRun) -> subprocess.CompletedProcess[str]:
+    env = with_fake_torch(tmp_path / "fake")
+    stand_in = "def compile(f): return f\ndef arange(n): return n\ndef div(*args, **named): return 0\n"
+    (tmp_path / "fake" / "torch" / "__init__.py").write_text(stand_in, encoding="utf-8")
+    return rerun(unpacked(run), **env)
+
+
+def test_rerun_runs_the_reduced_repro(tmp_path: Path) -> None:
+    """Redacted, with its data beside it; the script of the run would end otherwise."""
+    run = FakeRun(tmp_path, "rich", script="pass  # the original passes here\n")
+    done = rerun_reduced(tmp_path, run)
+    assert done.returncode == 0, done.stdout
+    assert "\nMATCH: RuntimeError: kernel said <n>" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("raise RuntimeError('kernel said 7 at /x/x.py')", True),
+        ("raise RuntimeError('another thing')", False),
+        ("raise ValueError('kernel said 7 at /x/x.py')", False),
+        ("raise ImportError('no module')", False),
+        ("pass", False),
+        # The exception inside of a wrapper counts, be it chained or told in the message.
+        ("raise LookupError(\"backend='inductor' raised:\\nRuntimeError: kernel said 7 at /x/x.py\")", True),
+        ("raise LookupError('w') from RuntimeError('kernel said 9 at /x.py')", True),
+    ],
+)
+def test_the_reduced_repro_must_fail_alike(tmp_path: Path, line: str, match: bool) -> None:
+    run = FakeRun(tmp_path, "rich")
+    run.repro("graph", f"import torch\n{line}\n")
+    done = rerun_reduced(tmp_path, run)
+    assert done.returncode == (0 if match else 1), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "line", "match"),
+    [
+        ("values", "exit 1", "raise AssertionError('the compiled function returns other values')", True),
+        ("values", "exit 1", "raise SystemExit('the uncompiled function raises')", True),
+        ("values", "exit 1", "raise ModuleNotFoundError('x')", False),
+        ("values", "exit 1", "pass", False),
+        ("signal", "signal 11", "import os; os.kill(os.getpid(), 11)", True),
+        ("signal", "signal 11", "import os; os.kill(os.getpid(), 6)", False),
+        ("timeout", "exit 1", "import os; os._exit(1)", True),
+        ("timeout", "exit 1", "pass", False),
+        ("exit", "exit 3", "raise SystemExit(3)", True),
+        ("exit", "exit 3", "raise SystemExit(4)", False),
+        ("check", "exit 0", "pass", True),
+        ("check", "exit 0", "raise SystemExit(1)", False),
+        ("regex", "exit 1", "raise ValueError('judged by what it printed')", True),
+        ("memory", "exit 1", "raise MemoryError", True),
+        ("memory", "signal 9", "import os; os.kill(os.getpid(), 9)", True),
+        ("memory", "exit 1", "raise ValueError", False),
+    ],
+)
+def test_rerun_of_every_kind_of_reduced_failure(
+    tmp_path: Path, kind: str, plain: str, line: str, match: bool
+) -> None:
+    status = {
+        "signal": Status.SIGNAL,
+        "timeout": Status.TIMEOUT,
+        "exit": Status.EXIT,
+        "memory": Status.MEMORY,
+        "regex": Status.EXCEPTION,
+    }.get(kind, Status.OK)
+    run = FakeRun(tmp_path, "rich")
+    repro = run.findings.repro
+    assert repro is not None
+    repro["proof"]["plain"] = plain
+    run.repro("graph", f"import torch\n{line}\n")
+    run.findings = failing(run, Outcome(status=status, seconds=1.0), Signature(kind=kind))
+    done = rerun_reduced(tmp_path, run)
+    assert done.returncode == (0 if match else 1), done.stdout
+
+
+def test_a_reduced_script_gets_the_arguments_and_a_graph_does_not(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    run.findings.program = replace(run.program, args=("--size", "3"))
+    graph, script = repro_of(run.findings, run.run_dir), other_of(run.findings, run.run_dir)
+    assert graph is not None
+    assert script is not None
+    assert expectation(run.findings, graph)["args"] == []
+    assert expectation(run.findings, script)["args"] == ["--size", "3"]
+    assert script.command("repro.py") == "python repro.py --size 3"
+
+
+def test_verify_command_runs_the_reduced_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun(tmp_path, "rich", script="pass\n")
+    run.repro("graph", "import torch\nraise RuntimeError('kernel said 1 at /home/alice/x.py')\n")
+    monkeypatch.setenv("PYTHONPATH", with_fake_torch(tmp_path / "fake")["PYTHONPATH"])
+    path = bundle(run).path
+    arguments = [str(path), "--python", sys.executable]
+    code = verify_command.main(arguments, standalone_mode=False)
+    assert code == 0
+
+
 def test_rerun_ends_a_hang(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, "passes", script="import time\ntime.sleep(600)\n")
     outcome = Outcome(status=Status.TIMEOUT, seconds=0.5)
@@ -645,9 +843,10 @@ def test_rerun_normalises_as_the_lab_does(tmp_path: Path) -> None:
 def test_expectation_of_wrong_numbers(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, "values")
     assert expectation(run.findings)["compare_values"] is True
-    run.findings.repro = {"script": "small.py"}
-    reduced = expectation(run.findings)
-    assert (reduced["compare_values"], reduced["any_failure"]) == (False, True)
+    silent = Reduced(path="r.py", text="x", verified=True, end=("exit", 0), kind="script")
+    assert expectation(run.findings, silent)["compare_values"] is True
+    checked = expectation(run.findings, replace(silent, end=("exit", 1)))
+    assert (checked["compare_values"], checked["type"]) == (False, "AssertionError")
 
 
 VALUES = """

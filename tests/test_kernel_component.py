@@ -182,6 +182,17 @@ def test_the_kernel_is_shown_with_the_operators_lines() -> None:
     assert dict(lab.asked[-1].switches)["annotate"] is True
 
 
+def test_the_kernel_that_holds_both_fused_operators_is_shown() -> None:
+    alone = dict(KERNEL, file="c0.cpp", origins={OPS[3]: [5, 6]})
+    both = dict(KERNEL, origins={OPS[3]: [5], OPS[5]: [6]})
+    named, _ = name(
+        lambda _, on: FUSIONS[0] in on, "fusion", stage=Stage.SCHEDULER, facts={"kernels": [alone, both]}
+    )
+    (exhibit,) = named.exhibits
+    assert len(exhibit.marked) == 2
+    assert "aten.op3.default, aten.op5.default" in exhibit.title
+
+
 def test_no_line_is_marked_that_the_child_did_not_tell() -> None:
     silent = dict(KERNEL, origins={})
     named, _ = name(lambda ops, _: OPS[4] in ops, "fallback", facts={"kernels": [silent, silent]})

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 import pytest
-from accel_lab.reduction.engine import first_interesting, smallest_subset
-from accel_lab.reduction.problem import Candidate, OutOfBudget
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from accel_lab.reduction.engine import first_interesting, smallest_subset
+from accel_lab.reduction.problem import Candidate, OutOfBudget
 
 
 class NumbersProblem:

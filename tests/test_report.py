@@ -7,19 +7,24 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from accel_lab.core.findings import Component, Culprit, Findings, Step
+from accel_lab.core.findings import Component, Culprit, Exhibit, Findings, Step
 from accel_lab.core.outcome import Raised
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.reporting import run_files
+from accel_lab.reporting.exhibits import View, view
 from accel_lab.reporting.issue import LIMIT, code, fenced, issue_markdown, length, prose
-from accel_lab.reporting.page import TOTAL_LIMIT, render_html, write_html
+from accel_lab.reporting.page import render_html, write_html
 from accel_lab.reporting.picture import WIDTH, draw
-from fakes_run import SCRIPT, SHAPES, FakeRun
+from accel_lab.reporting.telling import TEXT_LIMIT, TOTAL_LIMIT, Teller, keep
+from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT, SHAPES, FakeRun
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}{% raw %}"
 VOID = {"meta", "link", "rect", "line", "br", "img", "hr"}
@@ -140,8 +145,22 @@ def test_diffs_and_code_of_the_failing_rung(tmp_path: Path) -> None:
 def poisoned(tmp_path: Path) -> FakeRun:
     """A run with the same hostile text in every field that holds text."""
     bad = HOSTILE
-    run = FakeRun(tmp_path)
+    run = FakeRun(tmp_path, "rich")
     old = run.findings
+    assert old.repro is not None
+    run.repro("graph", bad)
+    (run.run_dir / "repro" / "graph" / "<b>&.bin").write_text(bad, encoding="utf-8")
+    hostile = (
+        Exhibit(
+            kind=bad,
+            title=bad,
+            text=f"{bad}\n" * 60,
+            language="cpp",
+            marked=(2, 99),
+            rows=((bad, bad), (bad,), (bad, bad, bad)),
+        ),
+        Exhibit(kind=bad, title=bad, text=f"+{bad}", language="diff"),
+    )
     signature = Signature(kind="exception", type=bad, message=bad, frames=(bad,))
 
     def poison(step: Step) -> Step:
@@ -163,7 +182,12 @@ def poisoned(tmp_path: Path) -> FakeRun:
         ladder=[poison(step) for step in old.ladder],
         ablation=[poison(step) for step in old.ablation],
         culprits=[
-            replace(old.culprits[0], component=Component(kind=bad, name=bad, detail=bad), evidence=(bad,))
+            replace(
+                old.culprits[0],
+                component=Component(kind=bad, name=bad, detail=bad),
+                evidence=(bad,),
+                exhibits=hostile,
+            )
         ],
         witness={bad: bad, "list": [bad, {bad: bad}]},
         summary=bad,
@@ -175,14 +199,22 @@ def poisoned(tmp_path: Path) -> FakeRun:
             "flips": [{"after": bad, "at": bad, "kind": bad}],
             "last_good": bad,
         },
-        repro={"script": bad, bad: bad},
+        repro={
+            **old.repro,
+            bad: bad,
+            "why_not": bad,
+            "proof": {"plain": bad, "words": [bad]},
+            "exhibits": [exhibit.to_json() for exhibit in hostile],
+            "notes": [bad],
+        },
         probes={bad: 1},
     )
     return run
 
 
 def test_hostile_text_in_every_field_stays_text(tmp_path: Path) -> None:
-    clean = FakeRun(tmp_path / "clean" if (tmp_path / "clean").mkdir() is None else tmp_path)
+    (tmp_path / "clean").mkdir()
+    clean = FakeRun(tmp_path / "clean", "rich")
     (tmp_path / "evil").mkdir()
     run = poisoned(tmp_path / "evil")
     text = render_html(run.findings, run.run_dir)
@@ -221,8 +253,9 @@ def test_the_page_is_bounded(tmp_path: Path) -> None:
     assert re.search(r"\d+ more in the run folder", text)
 
 
-def test_redaction_reaches_every_part(tmp_path: Path) -> None:
-    run = FakeRun(tmp_path)
+@pytest.mark.parametrize("shape", ["kernel", "rich", "stopped"])
+def test_redaction_reaches_every_part(tmp_path: Path, shape: str) -> None:
+    run = FakeRun(tmp_path, shape)
     secret = "alice"
     plain = render_html(run.findings, run.run_dir)
     assert secret in plain
@@ -304,6 +337,194 @@ def test_issue_of_every_shape(tmp_path: Path, shape: str) -> None:
     assert length(text) <= LIMIT
 
 
+def test_the_repro_comes_right_after_the_verdict(tmp_path: Path) -> None:
+    text = page_of(FakeRun(tmp_path, "rich")).text
+    text = text[text.index("accel-lab bisect report") :]
+    order = [
+        "✗ FAILS",
+        "9 lines (from 34), 2 graph nodes (from 120)",
+        "What to do next",
+        "Smallest repro\n",
+        "repro/graph/repro.py made from the captured graph; 431 candidates tried in 64 s verified",
+        "34 → 9",
+        "120 → 2",
+        "python repro/graph/repro.py exits 1 while the bug is there",
+        "# Stage at fault: kernel (likely); op aten.div.Tensor_mode (proven).",
+        "a plain run in a fresh process failed in the same way",
+        "It is 1-minimal",
+        "Beside it lies what it reads: inputs.safetensors.",
+        "The other repro, made from the script: repro/script/repro.py",
+        "it may still get smaller",
+        "The nearest script that passes, against the one that fails",
+        "the backward graph was left out",
+        "The ladder",
+    ]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    gone = FakeRun(tmp_path / "gone" if (tmp_path / "gone").mkdir() is None else tmp_path, "rich")
+    (gone.run_dir / "repro" / "graph" / "repro.py").unlink()
+    assert "Its file is gone." in page_of(gone).text
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("no_repro", "There is none: the failure is too rare."),
+        ("stopped", "not verified"),
+        ("stopped", "It was seen to fail while it was made; it was not run again in a fresh process."),
+    ],
+)
+def test_a_missing_or_unproven_repro_is_told(tmp_path: Path, shape: str, words: str) -> None:
+    text = page_of(FakeRun(tmp_path, shape)).text
+    assert words in text
+    assert "1-minimal" not in text
+
+
+def test_no_reduction_no_section(tmp_path: Path) -> None:
+    assert "Smallest repro" not in page_of(FakeRun(tmp_path, "kernel")).text
+
+
+def test_a_bundles_page_names_the_bundles_files(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    assert run.findings.repro is not None
+    text = Page(render_html(run.findings, run.run_dir, names={run.findings.repro["script"]: "repro.py"})).text
+    assert "python repro.py exits 1 while the bug is there" in text
+    assert "repro/graph/repro.py" not in text
+
+
+def test_exhibits_of_a_culprit(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    html = render_html(run.findings, run.run_dir)
+    page = Page(html)
+    assert "Component: op aten.div.Tensor_mode proven" in page.text
+    for exhibit in EXHIBITS:
+        assert exhibit.title in page.text
+    marked = re.findall(r'<span class="same mark" data-n="(\d+)">', html)
+    # Near the marks, in the whole kernel, and in the source.
+    assert marked == ["145", "146", "145", "146", "2"]
+    assert "The whole text (149 lines)" in page.text
+    assert '<span class="minus">-neg = aten.neg(mm)</span>' in html
+    assert "<th>max abs error</th>" in html
+    assert "<td>aten.div.Tensor_mode</td>" in html
+
+
+def shown(text: str, **fields: Any) -> View:
+    return view(Exhibit(kind="k", title="t", text=text, **fields), Teller(keep))
+
+
+def test_short_exhibits_are_open_and_long_ones_folded() -> None:
+    text = "\n".join(f"line {n}" for n in range(1, 101))
+    assert shown("a\nb", language="cpp").open
+    folded = shown(text)
+    assert (folded.open, folded.near, folded.numbered) == (False, (), False)
+    marked = shown(text, marked=(1, 50, 100))
+    assert [line.number for line in marked.near if "mark" in line.name] == ["1", "50", "100"]
+    gaps = [line.text for line in marked.near if line.name == "gap"]
+    assert gaps == ["[... 36 lines ...]", "[... 37 lines ...]"]
+    numbers = [int(line.number) for line in marked.near if line.number]
+    assert numbers == [*range(1, 8), *range(44, 57), *range(94, 101)]
+    assert not shown("", rows=(("a",), *((str(n),) for n in range(99)))).open_table
+    assert shown("", rows=(("a", "b"), ("1",))).rows == (("1", ""),)
+
+
+def test_marks_that_are_true_no_more_are_dropped() -> None:
+    teller = Teller(lambda text, file: text.replace("two\nthree", "gone"))
+    exhibit = Exhibit(kind="k", title="t", text="one\ntwo\nthree\nfour", marked=(4,))
+    lines = view(exhibit, teller).lines
+    assert [line.text for line in lines] == ["one", "gone", "four"]
+    assert not any("mark" in line.name for line in lines)
+
+
+@given(
+    count=st.integers(1, 4_000),
+    marks=st.lists(st.integers(1, 4_200), max_size=6),
+    width=st.integers(0, 100),
+)
+def test_every_line_is_shown_or_counted(count: int, marks: list[int], width: int) -> None:
+    texts = [f"{n} " + "x" * width for n in range(1, count + 1)]
+    seen = shown("\n".join(texts), marked=tuple(marks), language="cpp")
+    shown_lines = [line for line in seen.lines if line.name != "gap"]
+    gaps = sum(int(re.sub(r"\D", "", line.text) or 0) for line in seen.lines if line.name == "gap")
+    assert len(shown_lines) + gaps == count
+    assert all(line.text == texts[int(line.number) - 1] for line in shown_lines)
+    there = {int(line.number) for line in shown_lines if "mark" in line.name}
+    assert there == {n for n in marks if n <= count}
+    assert sum(len(line.text) for line in shown_lines) <= TEXT_LIMIT
+
+
+def test_many_exhibits_keep_the_pages_size(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    huge = Exhibit(
+        kind="k",
+        title="t" * 5_000,
+        text="x = 1  # a line\n" * 50_000,
+        language="cpp",
+        marked=tuple(range(1, 50_000, 7)),
+        rows=(("c" * 9_000,) * 4,) * 3_000,
+    )
+    run.findings.culprits = [replace(run.findings.culprits[0], exhibits=(huge,) * 200)]
+    assert len(render_html(run.findings, run.run_dir)) < TOTAL_LIMIT + 4_000_000
+
+
+def test_damaged_repro_records_do_not_break_the_page(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "kernel")
+    for damaged in (
+        {},
+        {"script": 1, "other": 2, "exhibits": 3, "notes": 4, "proof": 5, "min_good": 6},
+        {"script": "x" * 5_000, "other": {"script": "\0"}, "min_good": "\0", "nodes_before": "many"},
+        {
+            "script": "gone.py",
+            "exhibits": [1, {}, {"text": 2, "rows": [1, ["a"]], "marked": ["x", -1, True]}],
+        },
+    ):
+        run.findings.repro = damaged
+        assert page_of(run).text
+        assert issue_markdown(run.findings, run.run_dir)
+
+
+def test_issue_labels_the_repro_honestly(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    text = issue_markdown(run.findings, run.run_dir)
+    assert (
+        "Reduced to 9 lines (from 34), 2 graph nodes (from 120), 1-minimal and verified in fresh processes; "
+        "it exits 1 while the bug is there.\n\n```python\n" + GRAPH_REPRO.strip()
+    ) in text
+    assert "op `aten.div.Tensor_mode` (back end, kernel level; stage likely, op proven)" in text
+    assert "  - With only this op run by its eager kernel it passes." in text
+    assert run.findings.repro is not None
+    run.findings.repro["proof"]["plain"] = "exit 0"
+    assert "its exit code does not show the bug" in issue_markdown(run.findings, run.run_dir)
+    (tmp_path / "stopped").mkdir()
+    stopped = FakeRun(tmp_path / "stopped", "stopped")
+    text = issue_markdown(stopped.findings, stopped.run_dir)
+    assert "Reduced; not verified: it failed while it was made" in text
+    assert "1-minimal" not in text
+
+
+def test_issue_folds_the_first_exhibit(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    text = issue_markdown(run.findings, run.run_dir)
+    title = f"<details>\n<summary>{EXHIBITS[0].title}</summary>\n\n```\n"
+    assert title in text
+    block = text[text.index(title) : text.index("</details>")]
+    assert "> 145          auto tmp140 = in_ptr0[x0]" in block
+    assert "  144      for (int64_t x0" in block
+    assert "tmp1 = " not in block
+    table = replace(run.findings.culprits[0], exhibits=EXHIBITS[2:3])
+    run.findings.culprits = [table]
+    assert "| `div` | `aten.div.Tensor_mode` | `1` | `yes` |" in issue_markdown(run.findings, run.run_dir)
+    evil = Exhibit(kind="k", title="</summary><script> @you\n\nx", text="```\n</details>")
+    run.findings.culprits = [replace(table, exhibits=(evil,))]
+    text = issue_markdown(run.findings, run.run_dir)
+    assert "<summary>&lt;/summary&gt;&lt;script&gt; @<!-- -->you x</summary>\n\n````\n```\n" in text
+    run.findings.culprits = [replace(table, exhibits=(replace(evil, text="x\n" * 500), EXHIBITS[1]))]
+    whole = issue_markdown(run.findings, run.run_dir)
+    assert "```diff\n--- before" in whole
+    short = issue_markdown(run.findings, run.run_dir, limit=length(whole) - 10)
+    assert "```diff" not in short
+    assert GRAPH_REPRO.strip() in short
+
+
 def test_issue_shows_the_reduced_script(tmp_path: Path) -> None:
     run = FakeRun(tmp_path)
     (run.run_dir / "repro.py").write_text("import torch  # reduced\n", encoding="utf-8")
@@ -353,7 +574,7 @@ def test_issue_of_two_faults_names_both(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1200, 390])
-@pytest.mark.parametrize("shape", ["kernel", "bare_bones", "hostile"])
+@pytest.mark.parametrize("shape", ["kernel", "rich", "bare_bones", "hostile"])
 def test_browser_shows_it_without_overflow(tmp_path: Path, browser: str, shape: str, width: int) -> None:
     """The report in a frame as wide as a screen; the page around the frame measures it."""
     if shape == "hostile":

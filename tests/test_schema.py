@@ -15,6 +15,7 @@ from accel_lab.core.outcome import Status
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Confidence, Level, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.minimize.work import Reduction
 from accel_lab.reporting.schema import findings_json, load_schema, plain, report_json
 from fakes_run import SHAPES, FakeRun
 
@@ -83,6 +84,32 @@ def test_wrong_values_are_refused(tmp_path: Path) -> None:
             place = place[step]
         place[path[-1]] = value
         assert problems(data), path
+
+
+def test_repros_wrong_values_are_refused(tmp_path: Path) -> None:
+    good = findings_json(FakeRun(tmp_path, "rich").findings)
+    assert problems(good) == []
+    assert problems({**good, "repro": {**good["repro"], "surplus": 1}}) == []
+    for key, value in (
+        ("kind", "kernel"),
+        ("verified", "yes"),
+        ("nodes_after", -1),
+        ("lines_after", "9"),
+        ("notes", "one"),
+        ("exhibits", [{"kind": "x"}]),
+        ("proof", {"words": "one"}),
+        ("other", {"kind": "graph"}),
+        ("other", {**good["repro"]["other"], "minimal": None}),
+        ("script", 1),
+    ):
+        assert problems({**good, "repro": {**good["repro"], key: value}}), key
+
+
+def test_an_empty_reduction_is_valid(tmp_path: Path) -> None:
+    """What the reducer writes when it found nothing, all fields at their first values."""
+    run = FakeRun(tmp_path, "kernel")
+    run.findings.repro = Reduction(why_not="the script does not fail").to_json()
+    assert problems(findings_json(run.findings)) == []
 
 
 def test_infinite_error_is_told_as_text(tmp_path: Path) -> None:

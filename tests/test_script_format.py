@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
 from accel_lab.reduction.script_names import unbound
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 # -- a torch whose values know only whether they are wrong ------------------------------------------
 
@@ -333,13 +334,23 @@ def test_script_that_heals_when_laid_out_is_returned_as_it_is() -> None:
 
 
 def test_result_is_laid_out_for_a_reader() -> None:
-    source = "from torch import nn\nimport torch\nclass A(nn.Module):\n  def f(self):\n    g()\n  def h(self):\n    g()\ndef g():\n  pass\nA\n"
+    source = """from torch import nn
+import torch
+class A(nn.Module):
+  def f(self):
+    g()
+  def h(self):
+    g()
+def g():
+  pass
+A
+"""
     result = reduce_script(FakeProblem(lambda text: text.count("g()") >= 3), Candidate(source)).source
-    assert result.startswith("from torch import nn\n\n\nclass A(nn.Module):\n")
+    assert result.startswith("from torch import nn\n\n\nclass A(nn.Module):\n    def f(self)")
     assert "\n\n    def h(self)" in result and "\n\n\ndef g():\n" in result
 
 
-@pytest.mark.parametrize("budget", [0, 1, 5, 20, 60])
+@pytest.mark.parametrize("budget", [0, 1, 40])
 def test_time_over_gives_the_best_so_far(budget: int) -> None:
     wanted = outcome(LONG)
     problem = FakeProblem(lambda text: outcome(text) == wanted, workers=2, budget=budget)
@@ -479,7 +490,10 @@ def test_size_counts_what_is_read() -> None:
 # -- several files -------------------------------------------------------------------------------
 
 FILES = {
-    "util.py": '"""Help."""\nimport math\nK = 3\ndef area(r):\n    return int(math.pi * r * K)\nif __name__ == "__main__":\n    print(0)\n',
+    "util.py": (
+        '"""Help."""\nimport math\nK = 3\ndef area(r):\n    return int(math.pi * r * K)\n'
+        'if __name__ == "__main__":\n    print(0)\n'
+    ),
     "pack/__init__.py": "from .sub import thing\nNAME = __name__\n",
     "pack/sub.py": "import math\nfrom util import area\ndef thing():\n    return area(2)\n",
     "loop_a.py": "import loop_b\nX = 1\ndef f():\n    return loop_b.Y\n",

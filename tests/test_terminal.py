@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.reporting import terminal, words
-from fakes_run import SHAPES, FakeRun
+from accel_lab.reporting.summary import next_steps, summarise
+from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT_REPRO, SHAPES, FakeRun
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -67,6 +68,103 @@ def test_paragraph_says_the_verdict_first(tmp_path: Path) -> None:
     assert lines[2].startswith("Inductor's kernel stage is at fault")
     assert "fault 2: a decomposition (front end, graph level; likely)" in lines
     assert lines[-1] == "- Send the bundle."
+
+
+def test_a_component_with_another_confidence_says_so(tmp_path: Path) -> None:
+    findings = FakeRun(tmp_path, "rich").findings
+    said = "op aten.div.Tensor_mode (back end, kernel level; stage likely, op proven)"
+    assert terminal.culprit_line(findings.culprits[0]).endswith(said)
+    part = findings.culprits[0].component
+    assert part is not None
+    same = replace(findings.culprits[0], component=replace(part, confidence=Confidence.LIKELY))
+    assert terminal.culprit_line(same).endswith("(back end, kernel level; likely)")
+
+
+def test_exhibits_are_named_and_not_shown(tmp_path: Path) -> None:
+    text = terminal.paragraph(FakeRun(tmp_path, "rich").findings)
+    for exhibit in EXHIBITS:
+        assert f"see report.html: {exhibit.title}" in text.splitlines()
+    assert "Vectorized" not in text
+
+
+def test_repro_block_shows_the_script_itself(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    text = terminal.repro_block(run.findings)
+    lines = text.splitlines()
+    assert lines[0] == "Smallest repro  9 lines (from 34), 2 graph nodes (from 120); 1-minimal"
+    assert lines[1] == str(run.run_dir / "repro/graph/repro.py")
+    assert lines[2].startswith("proof: a plain run in a fresh process failed in the same way; at kernel")
+    assert "\n" + GRAPH_REPRO in text
+    assert f"the other repro: script {run.run_dir / 'repro/script/repro.py'}  (9 lines (from 34))" in lines
+    assert lines[-2:] == [
+        "see report.html: The nearest script that passes, against the one that fails",
+        "note: the backward graph was left out at /home/alice/work",
+    ]
+    assert "\x1b[1mSmallest repro\x1b[0m" in terminal.repro_block(run.findings, colour=True)
+
+
+def test_a_long_repro_is_named_only(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    run.repro("graph", "x = 1\n" * 60)
+    text = terminal.repro_block(run.findings)
+    assert "x = 1" not in text
+    assert "repro/graph/repro.py" in text
+
+
+def test_repro_block_without_a_repro(tmp_path: Path) -> None:
+    assert terminal.repro_block(FakeRun(tmp_path, "kernel").findings) == ""
+    (tmp_path / "none").mkdir()
+    assert terminal.repro_block(FakeRun(tmp_path / "none", "no_repro").findings) == (
+        "No smaller repro: the failure is too rare"
+    )
+
+
+def test_a_stopped_reduction_is_not_called_verified(tmp_path: Path) -> None:
+    text = terminal.repro_block(FakeRun(tmp_path, "stopped").findings)
+    assert text.splitlines()[0] == "Smallest repro  not verified"
+    assert "was not run again in a fresh process" in " ".join(text.split())
+    assert SCRIPT_REPRO.strip() in text
+
+
+def test_escapes_in_a_repro_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    run.repro("graph", "x = '\x1b[2J\x07'  # \u202e\n")
+    assert run.findings.repro is not None
+    run.findings.repro["notes"] = ["\x1b]0;title\x07"]
+    assert not set(terminal.repro_block(run.findings)) & set("\x1b\x07\u202e")
+
+
+def test_summary_names_component_and_repro(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    text = summarise(run.findings)
+    assert "The op aten.div.Tensor_mode is proven: with only it left out it passes" in text
+    assert text.endswith("The smallest script that shows it has 9 lines (of 34): repro/graph/repro.py.")
+    assert ".." not in text
+    steps = next_steps(run.findings)
+    assert f"python {run.run_dir}/repro/graph/repro.py exits 1 while the bug is there" in steps
+    assert steps[-1].startswith("Attach the bundle")
+
+
+def test_summary_claims_nothing_of_an_unverified_repro(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "stopped")
+    assert "so far, and was not run again in a fresh process: reduce/script/best.py." in summarise(
+        run.findings
+    )
+    assert not [line for line in next_steps(run.findings) if line.startswith("python ")]
+
+
+def test_a_repro_whose_exit_code_tells_nothing_is_not_said_to_exit_1(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "rich")
+    assert run.findings.repro is not None
+    for plain, said in (
+        ("exit 0", None),
+        ("timeout", None),
+        ("signal 11", "dies by signal 11"),
+        ("exit 3", "exits 3"),
+    ):
+        run.findings.repro["proof"]["plain"] = plain
+        lines = [line for line in next_steps(run.findings) if line.startswith("python ")]
+        assert (said is None and not lines) or (said is not None and said in lines[0]), plain
 
 
 def test_escapes_of_a_hostile_script_do_not_reach_the_terminal(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Set
 
 from . import torch_internals
 from .exceptions import NotApplicable, short
@@ -38,6 +38,7 @@ class Front:
         self.inlined: List[Dict[str, Any]] = []
         self.units: List[Dict[str, Any]] = []
         self.guards: List[str] = []
+        self.names: Set[str] = set()
         self.calls: List[Dict[str, Any]] = []
         self._graphs = 0
         self._last: Dict[int, Dict[str, str]] = {}
@@ -79,6 +80,7 @@ class Front:
             return ask(wrapper_self, frame, *rest, **more)
 
         def compiled(code: Any, *rest: Any, **more: Any) -> Any:
+            self._note_names(code)
             if len(self.frames) < MAX_CODES:
                 self.frames.append({"key": code_key(code), "call": len(self.calls) - 1})
             return compiler(code, *rest, **more)
@@ -97,6 +99,7 @@ class Front:
 
         def inline_call(cls: Any, parent: Any, func: Any, *rest: Any, **more: Any) -> Any:
             try:
+                self._note_names(func.get_code())
                 key = code_key(func.get_code())
                 caller = code_key(parent.f_code)
             except Exception:
@@ -108,6 +111,9 @@ class Front:
             return original(cls, parent, func, *rest, **more)
 
         translator.inline_call = classmethod(inline_call)
+
+    def _note_names(self, code: Any) -> None:
+        self.names.update(code.co_names, code.co_freevars, code.co_varnames[: code.co_argcount])
 
     def _hook_guards(self) -> None:
         try:
@@ -203,6 +209,7 @@ class Front:
             "inlined": self.inlined,
             "units": self.units,
             "guards": self.guards[:MAX_CALLS],
+            "names": sorted(self.names)[:2000],
             "calls": kept,
             "calls_left_out": len(self.calls) - len(kept),
             "recompiles": _recompiles(),
@@ -259,5 +266,5 @@ def _recompiles() -> List[str]:
     found = []
     for code, reasons in dict(getattr(utils, "guard_failures", None) or {}).items():
         name = code_key(code) if hasattr(code, "co_name") else str(code)
-        found += ["%s: %s" % (name, str(reason)[:300]) for reason in list(reasons)[:20]]
-    return found[:60]
+        found += ["%s: %s" % (name, str(reason).split("  #")[0][:200]) for reason in list(reasons)[:40]]
+    return list(dict.fromkeys(found))[:24]

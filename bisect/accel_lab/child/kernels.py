@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Set
 
 FUSIONS = "fusions"
 REUSES = "reuses"
 
 #: Groups larger than this are noted by their first members only: the pairs would be thousands.
-MAX_GROUP = 24
+MAX_GROUP = 12
 MAX_NOTED = 1500
 
 
@@ -58,13 +58,14 @@ class _Choices:
     def __init__(self, subsystems: Any) -> None:
         self._subsystems = subsystems
         self._off = {name: subsystems.off.get(name, ()) for name in (FUSIONS, REUSES)}
+        self._noted: Set[Any] = set()
         self._graphs: List[Any] = []  # schedulers, kept so that an id is never used twice
 
     def can_fuse(self, original: Any, scheduler: Any, one: Any, two: Any, *rest: Any, **kwargs: Any) -> Any:
         result = original(scheduler, one, two, *rest, **kwargs)
         if result is not True:
             return result
-        pairs = self._pairs(scheduler, one, two)
+        pairs = quietly(lambda: self._pairs(scheduler, one, two)) or ()
         if any(self._is_off(FUSIONS, key) for key in pairs):
             return False
         for key in pairs:
@@ -138,9 +139,9 @@ class _Choices:
         return off == "all" or key in off
 
     def _note(self, subsystem: str, key: str) -> None:
-        noted = self._subsystems.applied.setdefault(subsystem, [])
-        if len(noted) < MAX_NOTED and key not in noted:
-            noted.append(key)
+        if (subsystem, key) not in self._noted and len(self._noted) < MAX_NOTED:
+            self._noted.add((subsystem, key))
+            self._subsystems.applied.setdefault(subsystem, []).append(key)
 
 
 def _operators(node: Any) -> str:
@@ -153,11 +154,12 @@ def _buffer_operators(scheduler: Any, name: str) -> str:
 
 
 def _origins(ir_node: Any) -> str:
-    """The operators that a buffer was lowered from, joined by commas."""
+    """The operators that a buffer was lowered from: those that no other of them uses, joined by commas."""
     origin = getattr(ir_node, "origin_node", None)
     origins = [origin] if origin is not None else list(getattr(ir_node, "origins", None) or ())
-    names = sorted({str(o.target) for o in origins if getattr(o, "op", "") == "call_function"})
-    return ", ".join(names[:4])
+    calls = [o for o in origins if getattr(o, "op", "") == "call_function"]
+    last = [o for o in calls if not any(user in calls for user in o.users)]
+    return ", ".join(sorted({str(o.target) for o in last or calls})[:4])
 
 
 def _number(name: str) -> Any:

@@ -8,6 +8,7 @@ of ``__dict__`` only and never calls the script's code, so that looking changes 
 from __future__ import annotations
 
 import collections
+import dis
 import enum
 import operator
 import os
@@ -139,7 +140,7 @@ class _Walk:
                 continue
             value = fn.__globals__[name]
             if isinstance(value, types.ModuleType):
-                self.attributes_of_module(name, value, names, depth)
+                self.attributes_of_module(name, value, _attributes(code), depth)
             else:
                 self.visit(name, value, depth)
         for number, value in enumerate(fn.__defaults__ or ()):
@@ -268,12 +269,20 @@ def _progress(value: Any) -> str:
 
 
 def _names(code: Any, depth: int = 0) -> List[str]:
-    """The names that a code object and those inside it use."""
-    found = list(code.co_names)
+    """The globals that a code object and those inside it read."""
+    found = [
+        step.argval
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL") and isinstance(step.argval, str)
+    ]
     for value in code.co_consts:
         if isinstance(value, types.CodeType) and depth < 4:
             found += _names(value, depth + 1)
     return list(dict.fromkeys(found))
+
+
+def _attributes(code: Any) -> List[str]:
+    return [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_ATTR", "LOAD_METHOD")]
 
 
 def _of_script(fn: Any) -> bool:

@@ -19,7 +19,7 @@ from accel_lab.reduction.script_format import inline_local_imports, reduce_scrip
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.lab import Lab
 
-from . import graphs, repro
+from . import again, graphs, repro
 from .candidates import Clock, LabProblem, Listener, write_program
 from .selfcheck import VALUES_DIFFER, with_check
 from .target import Target, limits_for, target_of
@@ -63,6 +63,7 @@ class Reduction:
     verified: bool = False
     proof: dict[str, Any] = field(default_factory=dict)
     minimal: bool = False
+    same_component: bool | None = None
     candidates: int = 0
     seconds: float = 0.0
     min_good: str | None = None
@@ -214,10 +215,11 @@ class Minimizer:
         """The smallest product that is proven becomes the repro; the other one is told beside it."""
         result = self.result
         shown: list[dict[str, Any]] = []
-        for product in sorted(products, key=lambda p: p.size):
-            row = self._write(product)
-            if row is None:
-                continue
+        written = [(product, self._write(product)) for product in sorted(products, key=lambda p: p.size)]
+        kept = [(product, row) for product, row in written if row is not None]
+        # A program that shows another component than the script did comes last, however small it is.
+        kept.sort(key=lambda pair: pair[1]["same_component"] is False)
+        for product, row in kept:
             shown.append(row)
             if len(shown) == 1:
                 self._neighbour(product, Path(row["script"]).parent)
@@ -285,7 +287,25 @@ class Minimizer:
             "verified": True,
             "proof": proof.to_json(),
             "minimal": product.minimal,
+            "same_component": self._same_component(product),
         }
+
+    def _same_component(self, product: Product) -> bool | None:
+        """Whether the smaller program still shows the component of the whole one; None: not asked or told."""
+        culprit = self._findings.culprit
+        if self._clock.left <= 0 or culprit is None or not again.worth_asking(culprit, product.target):
+            return None
+        probe = product.problem.probe_of(product.candidate)
+        component = again.component_of(self._lab, probe, product.target, culprit.stage)
+        if component is None or culprit.component is None:
+            return None
+        if again.same(component, culprit.component):
+            return True
+        self.result.notes.append(
+            f"the smallest {product.kind} fails in the same way at the same stage, but by "
+            f"{component.kind} {component.name}: it may show another fault"
+        )
+        return False
 
     def _script_lines(self) -> int:
         path = Path(str(self._findings.program.path))

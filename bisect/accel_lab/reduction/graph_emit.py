@@ -140,12 +140,12 @@ class _Script:
             for name, value in zip(params, call.inputs, strict=True)
         ]
         lines = list(written.lines)
-        run = folded(f"out = {self._functions[call.function]}({', '.join(given)})")
+        call_lines = folded(f"out = {self._functions[call.function]}({', '.join(given)})")
         if call.settings.autocast:
             withs = ", ".join(f"torch.autocast({d!r}, dtype=torch.{t})" for d, t in call.settings.autocast)
-            lines += [f"with {withs}:", *("    " + text for text in run)]
+            lines += [f"with {withs}:", *("    " + text for text in call_lines)]
         else:
-            lines += run
+            lines += call_lines
         lines += self._backward(call, function)
         result = self._results(call, function, params)
         if single:
@@ -168,8 +168,8 @@ class _Script:
             grads = [load_text(g.source, g.dtype, g.size) for _, g in pairs]
             if len(pairs) == 1:
                 return folded(f"{pairs[0][0]}.backward({grads[0]})")
-            texts = ", ".join(text for text, _ in pairs)
-            return folded(f"torch.autograd.backward([{texts}], [{', '.join(grads)}])")
+            given = ", ".join(text for text, _ in pairs)
+            return folded(f"torch.autograd.backward([{given}], [{', '.join(grads)}])")
         if not outputs:
             return []
         if call.backward == "ones":

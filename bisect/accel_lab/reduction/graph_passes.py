@@ -109,24 +109,19 @@ def fewer_results(state: State) -> None:
 def cut_suffix(state: State) -> None:
     """Bisect for the shortest beginning that fails, returning what the rest would have used."""
     for index in range(len(state.program.functions)):
-        low, high = 0, len(state.program.functions[index].body)
         whole = state.program
+        low, high = 0, len(whole.functions[index].body)
         while high - low > 1:
             third = max(1, (high - low) // 3)
-            points = list(dict.fromkeys((low + third, high - third)))
+            points = dict.fromkeys((low + third, high - third))
             made = {point: cut_after(whole, index, point) for point in points}
-            taken = None
-            for point in points:
-                state_before = state.program
-                if made[point] is not None and state.first([made[point]], "a shorter end"):
-                    taken = point
-                    break
-                if made[point] is not None and made[point] == state_before:
-                    taken = point
-                    break
-                low = max(low, point)
-            if taken is not None:
-                high = taken
+            state.first(made.values(), "a shorter end")
+            taken = [point for point, program in made.items() if program is state.program]
+            if taken:
+                high = taken[0]
+                low = max([low, *(point for point in points if point < high)])
+            else:
+                low = max(points)
 
 
 def cut_prefix(state: State) -> None:

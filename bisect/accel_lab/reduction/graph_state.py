@@ -20,8 +20,7 @@ class State:
         self.problem = problem
         self.program = program
         self.check = check
-        self._source = emit(program, check).source
-        self._done: set[str] = {self._source}
+        self._done: set[str] = {emit(program, check).source}
 
     def first(self, proposals: Iterable[Program | None], note: str) -> bool:
         """Take the first interesting proposal; whether there was one."""
@@ -43,7 +42,6 @@ class State:
             return False
         (position, self.program), candidate = taken
         self._done.update(drawn[: position + 1])
-        self._source = candidate.source
         self.problem.found(candidate, note)
         return True
 

@@ -40,8 +40,8 @@ _IN_PLACE = {
     if sign not in ("==", "!=", "<", "<=", ">", ">=")
 }
 _PREFIX = {"neg": "-", "pos": "+", "inv": "~", "invert": "~", "not_": "not "}
-_OURS = "torch F f run math operator load fn results want got json sys Path out base".split()
-_TAKEN = frozenset((*keyword.kwlist, *dir(builtins), *_OURS))
+_OURS = ("torch", "F", "f", "run", "math", "operator", "load", "fn", "results", "want", "got", "json", "sys")
+_TAKEN = frozenset((*keyword.kwlist, *dir(builtins), *_OURS, "Path", "out", "base"))
 
 
 class Names:

@@ -43,7 +43,7 @@ def shrink_integers(tree: Callable[[], ast.Module], ask: Ask, budget: int, seen:
         # What stays large may be large in one place only.
         for place in range(len(_places(tree(), value))):
             places = _places(tree(), value)
-            if 1 < len(places) and place < len(places):
+            if place < len(places) and len(places) > 1:
                 asked(apply(tree(), [_set(places[place], 2)]))
     for value in (3, 2):
         if value in left():

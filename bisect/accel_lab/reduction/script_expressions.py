@@ -7,11 +7,12 @@ a failure out of rounding, and a failure of another origin is worse than a longe
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from .script_names import bound_by, mentions, parameters
 from .script_passes import is_check_call, plain_name
-from .script_tree import IMPORTS, Edit, blocks, drop, parents, replace_by
+from .script_tree import IMPORTS, Change, Edit, blocks, drop, parents, replace_by
 
 #: Tolerances by their usual names, wherever they stand.
 _TOLERANCES = frozenset({"atol", "rtol", "tol", "eps", "epsilon", "tolerance", "delta", "places", "timeout"})
@@ -253,7 +254,7 @@ def inlined(tree: ast.Module) -> list[Edit]:
 def _returned(tree: ast.Module) -> Iterator[Edit]:
     """``v = f(x)`` and ``return v`` after it: ``return f(x)``."""
     for block in (block for node in ast.walk(tree) for block in blocks(node)):
-        for before, after in zip(block, block[1:], strict=False):
+        for before, after in pairwise(block):
             if not (isinstance(before, ast.Assign) and isinstance(after, ast.Return)):
                 continue
             target, value = before.targets[0], after.value
@@ -276,8 +277,12 @@ def _defaults(tree: ast.Module) -> Iterator[Edit]:
         free = isinstance(default, ast.Constant) and arg.arg not in words
         if free and all(isinstance(use.ctx, ast.Load) for use in uses):
             changes = {**drop(arg).changes, **drop(default).changes}
-            changes.update(dict.fromkeys(uses, lambda rebuild, value=default: value))
-            yield Edit(changes, len(arg.arg))
+            yield Edit({**changes, **_all_become(uses, default)}, len(arg.arg))
+
+
+def _all_become(uses: Sequence[ast.Name], value: ast.expr) -> dict[ast.AST, Change]:
+    """The change of each use into a value that needs no change of its own."""
+    return dict.fromkeys(uses, lambda rebuild: value)
 
 
 def _inline(node: ast.AST, tree: ast.Module) -> Iterator[Edit]:

@@ -128,7 +128,7 @@ class _Finder:
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store):
                 seen.add(node.id)
-            elif not self._known(node.id, local, seen, outer):
+            elif not self._known(node.id, seen, outer):
                 self.faults.add(node.id)
             elif isinstance(node.ctx, ast.Del):
                 seen.discard(node.id)
@@ -170,10 +170,8 @@ class _Finder:
             for child in ast.iter_child_nodes(node):
                 go(child)
 
-    def _known(self, name: str, local: set[str], seen: set[str], outer: list[set[str]]) -> bool:
-        if name in seen or name in _BUILTINS or any(name in scope for scope in outer):
-            return True
-        return name in local and name in self._globals
+    def _known(self, name: str, seen: set[str], outer: list[set[str]]) -> bool:
+        return name in seen | self._globals | _BUILTINS or any(name in scope for scope in outer)
 
 
 def mentions(tree: ast.AST) -> Counter[str]:

@@ -132,22 +132,11 @@ def render(tree: ast.Module) -> str | None:
 
 
 def _text(node: ast.stmt) -> str:
-    lines = ast.unparse(ast.fix_missing_locations(node)).split("\n")
-    if isinstance(node, ast.ClassDef):
-        # A blank line in front of every method but one that opens the class.
-        inner = {
-            part.name for part in node.body[1:] if isinstance(part, DEFINITIONS) and not part.decorator_list
-        }
-        spaced: list[str] = []
-        for line in lines:
-            word = line.strip().removeprefix("async ")
-            name = word.removeprefix("def ").removeprefix("class ").split("(")[0].rstrip(":")
-            opens = line.startswith("    ") and not line.startswith("     ") and line.strip() != ""
-            if opens and word.startswith(("def ", "class ")) and name in inner and spaced[-1] != "":
-                spaced.append("")
-            spaced.append(line)
-        lines = spaced
-    return "\n".join(line.rstrip() for line in lines).strip("\n")
+    lines = ast.unparse(ast.fix_missing_locations(node)).strip("\n").split("\n")
+    opening = len(node.decorator_list) + 1 if isinstance(node, ast.ClassDef) else len(lines)
+    if lines[opening : opening + 1] == [""]:
+        del lines[opening]  # between the head of a class and its first method
+    return "\n".join(lines)
 
 
 def _gap(before: ast.stmt | None, node: ast.stmt) -> str:

@@ -7,7 +7,8 @@ import io
 import json
 import re
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.verdict import Verdict
 
-from . import run_files, words
+from . import reduced, run_files, words
 from .expected import expectation, message_rules
 from .issue import issue_markdown
 from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
 from .redact import Redactor
 from .schema import json_text, plain
-from .sources import repro_sources, rerun_files
+from .sources import Data, repro_sources, rerun_files
 
 SCHEMA = "accel-lab/bundle/1"
 #: What GitHub takes as an attachment, a little less.
@@ -33,6 +34,8 @@ _LOGS = ("stderr.txt", "stdout.txt")
 _LOG_LIMIT = 400_000
 _ARTIFACT_LIMIT = 4_000_000
 _TOKENISE_LIMIT = 300_000
+#: The percentage of the limit that the data files of one reduced script may take.
+_DATA_SHARE = 60
 #: The earliest moment that a zip can name: a bundle carries no clock.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -99,7 +102,7 @@ class _Maker:
 
     def make(self, limit: int) -> tuple[bytes, list[str], list[Dropped]]:
         """The zip's bytes, the names in it, and what is not in it."""
-        self._collect()
+        self._collect(limit)
         ledger = Entry(name="LEDGER.json", data=json_text({"replaced": self.redactor.ledger()}).encode())
         entries = [*self.entries.values(), ledger]
         # The manifest names every file, kept or not: room for a row each is set aside.
@@ -112,10 +115,10 @@ class _Maker:
         files = [*kept, Packed(entry=manifest, size=0, stored=False)]
         return _zip(files), sorted(p.entry.name for p in files), dropped
 
-    def _collect(self) -> None:
+    def _collect(self, limit: int) -> None:
         """Every file that the bundle could have, redacted."""
-        found = self.findings
-        sources = repro_sources(found, self.run_dir, self.script_text)
+        sources = repro_sources(self.findings, self.run_dir, self.script_text, limit * _DATA_SHARE // 100)
+        found = moved(self.findings, sources.names)
         self.left_out += sources.left_out
         self.warnings += sources.warnings
         for text in sources.files.values():
@@ -128,18 +131,22 @@ class _Maker:
                 self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
         for name, text in sources.files.items():
             self._add(name, self.redactor.any(text, name))
-        expected = self.redactor.value(expectation(found), "expected.json")
+        for file in sources.data:
+            self._add_data(file)
+        expected = self.redactor.value(expectation(found, sources.run_again), "expected.json")
         self._add("expected.json", json_text({**expected, **message_rules()}))
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)
-        self._add("report.json", json_text(self.redactor.value(_portable(found), "report.json")))
+        self._add(
+            "report.json", json_text(self.redactor.value(_portable(found, sources.names), "report.json"))
+        )
         self._add(
             "environment.json", json_text(self.redactor.value(plain(found.environment), "environment.json"))
         )
         issue = issue_markdown(found, self.run_dir, redact=self._redact_issue, bundle="bundle.zip")
         self._add("ISSUE.md", issue)
-        html = render_html(found, self.run_dir, redact=self._redact_html)
+        html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
         self._add("report.html", html, rank=_REPORT)
         self._steps()
 
@@ -206,11 +213,23 @@ class _Maker:
             rank=_FAILING,
         )
 
+    def _add_data(self, file: Data) -> None:
+        """A file that a reduced script reads: a text redacted as any other, anything else as it is."""
+        name = self.redactor.text(file.name, "MANIFEST.json")
+        try:
+            text = file.data.decode("utf-8") if b"\0" not in file.data else None
+        except UnicodeDecodeError:
+            text = None
+        data = file.data if text is None else self.redactor.any(text, name).encode()
+        self._add_bytes(name, data, rank=_REQUIRED if file.needed else _CULPRIT)
+
     def _was_cut(self, name: str, size: int) -> None:
         self.left_out.append(Dropped(name=name, size=size, reason="the middle was cut out"))
 
     def _add(self, name: str, text: str, *, rank: int = _REQUIRED) -> None:
-        data = text.encode("utf-8", "backslashreplace")
+        self._add_bytes(name, text.encode("utf-8", "backslashreplace"), rank=rank)
+
+    def _add_bytes(self, name: str, data: bytes, *, rank: int) -> None:
         if name.casefold() in self.folded:
             reason = "another file has this name, but for upper and lower case"
             self.left_out.append(Dropped(name=name, size=len(data), reason=reason))
@@ -236,13 +255,32 @@ class _Maker:
         return Entry(name=MANIFEST, data=json_text(content).encode())
 
 
-def _portable(findings: Findings) -> dict[str, Any]:
+def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:
     """The findings as they hold inside the bundle: paths of this run point to the bundle's own files."""
     data: dict[str, Any] = plain(findings.to_json())
     data.update(artifacts="artifacts", report="report.html", bundle=None)
-    if isinstance(data["repro"], dict):
-        data["repro"]["script"] = "repro.py"
+    repro = data["repro"]
+    for row in (repro, repro.get("other") if isinstance(repro, dict) else None):
+        for key in ("script", "graph", "min_good"):
+            if isinstance(row, dict) and row.get(key) is not None:
+                row[key] = names.get(str(row[key]))
     return data
+
+
+def moved(findings: Findings, names: Mapping[str, str]) -> Findings:
+    """The findings with what they say of a reduced script's place made true for the bundle."""
+
+    def said(line: str) -> str:
+        for path, name in names.items():
+            for old in (path, reduced.short_name(path)):
+                line = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w/-])", lambda _, new=name: new, line)
+        return line
+
+    return replace(
+        findings,
+        summary=said(findings.summary),
+        next_steps=[said(line) for line in findings.next_steps],
+    )
 
 
 def _file_name(text: str) -> str:

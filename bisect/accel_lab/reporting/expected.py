@@ -8,16 +8,18 @@ from typing import Any
 from accel_lab.core import signature as signatures
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 
 from . import words
+from .reduced import Reduced
 
 _PATIENCE_S = 600.0
 _MAX_ATTEMPTS = 40
 
 
-def expectation(findings: Findings) -> dict[str, Any]:
-    """How the failing run ended."""
+def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, Any]:
+    """How the failing run ended; ``repro`` is the reduced script, if that is what is run again."""
     step = _shown_by(findings)
     outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
     signature = findings.signature or (step.signature if step else None)
@@ -30,24 +32,54 @@ def expectation(findings: Findings) -> dict[str, Any]:
     elif signature is not None:
         kind, message = signature.type, signature.message
     failure = signature.line if signature is not None else "it does not fail"
-    # The stand-in for ``-m module`` has its arguments inside, a reduced script needs none.
-    plain_script = findings.repro is None and findings.program.path is not None
-    # A reduced script checks its own numbers and fails by itself, in whichever way its check says so.
-    return {
+    expected = {
         "status": status.value,
         "exit_code": outcome.exit_code if status in (Status.OK, Status.EXIT) else None,
         "signal": outcome.signal,
         "type": kind,
         "message": signatures.normalise(message),
         "failure": failure,
-        "any_failure": findings.repro is not None and (values or status is Status.OK),
-        "compare_values": values and findings.repro is None,
-        "args": list(findings.program.args) if plain_script else [],
+        "inner": "",
+        "type_only": False,
+        "code_only": False,
+        "compare_values": values,
+        # The stand-in for ``-m module`` has its arguments inside.
+        "args": list(findings.program.args) if findings.program.path is not None else [],
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
         "torch": torch,
         "python": python,
     }
+    return expected if repro is None else {**expected, **_of_reduced(repro, signature, outcome)}
+
+
+def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -> dict[str, Any]:
+    """What is different for a reduced script: how it ended when the lab ran it, as a user would.
+
+    It raises the same exception inside of whatever wraps it. One whose numbers are wrong has a check
+    built in, unless it could not be given one.
+    """
+    changed: dict[str, Any] = {"args": list(repro.args)}
+    kind = signature.kind if signature is not None else ""
+    if repro.end is None:
+        return changed  # it is judged by its status, as a hang is
+    how, number = repro.end
+    if kind == "memory" or (kind in ("timeout", "output", "processes") and how == "signal"):
+        return changed  # the lab or the system ended it
+    if how == "signal":
+        return {**changed, "status": Status.SIGNAL.value, "signal": number, "compare_values": False}
+    if number == 0:
+        return {**changed, "status": Status.OK.value, "exit_code": 0}
+    changed["compare_values"] = False
+    if kind == "values":
+        # The check raises, or says through the exit code that only the uncompiled function did.
+        check = {"type": "AssertionError", "message": "", "type_only": True}
+        return {**changed, **check, "status": Status.EXCEPTION.value, "exit_code": number}
+    if kind == "exception" and signature is not None and outcome.status is Status.EXCEPTION:
+        return {**changed, "inner": f"{signature.type}: {signature.message}"}
+    # A hang ends itself with an exit code after a while; what an oracle of the user's judges has only that.
+    patience = {"timeout_s": _PATIENCE_S} if kind == "timeout" else {}
+    return {**changed, **patience, "status": Status.EXIT.value, "exit_code": number, "code_only": True}
 
 
 def message_rules() -> dict[str, Any]:

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.findings import Findings, Step
+from accel_lab.core.findings import Exhibit, Findings, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from . import run_files, words
-from .page import Redact, keep
+from . import reduced, run_files, words
+from .exhibits import view
 from .run_files import clean, cut
 from .schema import plain
+from .telling import Redact, Teller, keep
 
 #: GitHub takes this many characters; it counts some of them twice, and so does ``length``.
 LIMIT = 65_536
+
+#: A longer exhibit is left to the report.
+EXHIBIT_LINES, EXHIBIT_ROOM, EXHIBIT_ROWS = 60, 5_000, 25
 
 _COLUMNS = {
     Rung.AOT: "AOTAutograd, default partitioner (no backend of torch's)",
@@ -36,15 +40,17 @@ def length(text: str) -> int:
 def issue_markdown(
     findings: Findings, run_dir: Path, *, redact: Redact = keep, limit: int = LIMIT, bundle: str = ""
 ) -> str:
-    """The issue's text. When it is too long the logs are cut first, then the switches, then the script."""
+    """The issue's text. When it is too long the log goes first, then exhibit, switches and script."""
     parts = _Parts(findings, run_dir, redact, bundle)
-    log_room, script_room, switches = 24_000, 40_000, True
+    log_room, script_room, switches, exhibit = 24_000, 40_000, True, True
     while True:
-        text = parts.text(log_room, script_room, switches)
+        text = parts.text(log_room, script_room, switches, exhibit)
         if length(text) <= limit:
             return text
         if log_room > 500:
             log_room //= 2
+        elif exhibit:
+            exhibit = False
         elif switches:
             switches = False
         elif script_room > 500:
@@ -61,20 +67,18 @@ class _Parts:
         self.redact = redact
         self.bundle = bundle
         self.bad = words.first_bad(findings)
-        repro = run_files.repro_text(findings, run_dir)
-        self.is_reduced = bool(repro)
-        script = repro or run_files.script_text(findings)
+        found = reduced.repro_of(findings, run_dir)
+        self.reduced = found if found is not None and found.text.strip() else None
+        script = self.reduced.text if self.reduced is not None else run_files.script_text(findings)
         self.script = clean(redact(script, "repro.py"))
         self.log = clean(redact(self._log(run_dir), "ISSUE.md"))
 
-    def text(self, log_room: int, script_room: int, switches: bool) -> str:
+    def text(self, log_room: int, script_room: int, switches: bool, exhibit: bool) -> str:
         """The whole issue with this much room for its long parts."""
-        blocks = [
-            "### 🐛 Describe the bug",
-            self._describe(),
-            "#### Ablation",
-            self._ladder_table(),
-        ]
+        blocks = ["### 🐛 Describe the bug", self._describe()]
+        folded = self._exhibit() if exhibit else ""
+        blocks += [folded] if folded else []
+        blocks += ["#### Ablation", self._ladder_table()]
         if self.findings.ablation:
             blocks.append(
                 self._switch_table() if switches else "Single switches: see report.html in the bundle."
@@ -95,7 +99,10 @@ class _Parts:
             where = f"{data['side'].replace('_', ' ')}, {data['level']} level"
             part = culprit.component
             name = f", {part.kind} {code(self._plain(part.name))}" if part is not None else ""
-            lines.append(f"- **{words.STAGES[culprit.stage]}**{name} ({where}; {culprit.confidence.value})")
+            sure = words.confidence_of(culprit)
+            lines.append(f"- **{words.STAGES[culprit.stage]}**{name} ({where}; {sure})")
+            if part is not None and part.detail:
+                lines.append(f"  - {self._say(part.detail)}")
             lines += [f"  - {self._say(line)}" for line in culprit.evidence]
         if found.failure_rate is not None and found.failure_rate < 1:
             lines.append(f"- It fails in {found.failure_rate:.0%} of its runs.")
@@ -146,12 +153,57 @@ class _Parts:
         program = self.findings.program
         if not self.script.strip():
             return f"Run as `python {self._plain(' '.join([program.name, *program.args]))}`."
-        lead = (
-            "Reduced; it exits non-zero while the bug is there."
-            if self.is_reduced
-            else "The script, not reduced."
-        )
+        lead = self._lead()
         return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
+
+    def _lead(self) -> str:
+        """What the script below is, and how far it was checked."""
+        found = self.reduced
+        if found is None:
+            return "The script, not reduced."
+        size = f" to {found.sizes}" if found.sizes else ""
+        if not found.verified:
+            return (
+                f"Reduced{size}; not verified: it failed while it was made and was not run again in a fresh "
+                "process."
+            )
+        shows = f"; it {found.exits}" if found.exits else "; its exit code does not show the bug"
+        minimal = ", 1-minimal" if found.minimal else ""
+        return f"Reduced{size}{minimal} and verified in fresh processes{shows}."
+
+    def _exhibit(self) -> str:
+        """The first exhibit that is short enough, folded."""
+        found = [exhibit for culprit in self.findings.culprits for exhibit in culprit.exhibits]
+        for exhibit in (*found, *reduced.exhibits_of(self.findings)):
+            body = self._shown(exhibit)
+            if body:
+                title = unlinked(" ".join(self._plain(exhibit.title or exhibit.kind).split())[:400])
+                return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
+        return ""
+
+    def _shown(self, exhibit: Exhibit) -> str:
+        """An exhibit in Markdown; empty when it is too long for an issue."""
+        shown, blocks = view(exhibit, Teller(self.redact)), []
+        lines = [line.text for line in shown.near or shown.lines]
+        if (
+            len(lines) > EXHIBIT_LINES
+            or sum(map(len, lines)) > EXHIBIT_ROOM
+            or len(shown.rows) > EXHIBIT_ROWS
+        ):
+            return ""
+        if exhibit.marked:  # Markdown marks no lines, so they get a sign in front
+            lines = [
+                f"{'>' if 'mark' in line.name else ' '}{line.number:>4}  {line.text}"
+                for line in shown.near or shown.lines
+            ]
+        if lines:
+            language = "" if exhibit.language == "text" or exhibit.marked else exhibit.language
+            blocks.append(fenced("\n".join(lines), language))
+        if shown.head:
+            head = [self._say(cell).replace("\n", " ") for cell in shown.head]
+            table = [head, ["---"] * len(head), *([self._cell(cell) for cell in row] for row in shown.rows)]
+            blocks.append("\n".join("| " + " | ".join(row) + " |" for row in table))
+        return "\n\n".join(blocks)
 
     def _log(self, run_dir: Path) -> str:
         steps = [
@@ -186,9 +238,14 @@ class _Parts:
 
 def prose(text: str) -> str:
     """Text that GitHub shows as written: no tags, nobody notified, no issue linked."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([@#])(?=\w)", r"\1<!-- -->", text)
+    text = unlinked(text)
     return re.sub(r"([*`~\[\]|]|(?<!\w)_|_(?!\w))", r"\\\1", text)
+
+
+def unlinked(text: str) -> str:
+    """The same inside a tag, where Markdown's own signs mean nothing."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([@#])(?=\w)", r"\1<!-- -->", text)
 
 
 def code(text: str, *, cell: bool = False) -> str:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -20,25 +17,16 @@ from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import normalise
 from accel_lab.core.verdict import Verdict
 
-from . import run_files, words
+from . import reduced, run_files, words
+from .exhibits import views
 from .picture import by_height, draw
-from .run_files import Artifact, clean, cut
-from .schema import plain
+from .repro_view import section
+from .run_files import Artifact
+from .telling import TEXT_LIMIT, Redact, Shown, Teller, keep
 
-#: ``redact(text, file name)``: what takes private parts out before anything is shown.
-Redact = Callable[[str, str], str]
-
-TEXT_LIMIT = 60_000
-TOTAL_LIMIT = 2_000_000
 MAX_FILES = 40
-DIFF_LINES = 4_000
-#: The one fact that may be long: the template gives it more room.
-FAILURE = "Failure"
-
-
-def keep(text: str, _file: str) -> str:
-    """Redacts nothing: for a report that stays on the user's machine."""
-    return text
+#: A fact longer than this gets the room of two.
+WIDE = 28
 
 
 def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
@@ -49,46 +37,27 @@ def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact 
     draft.replace(path)
 
 
-def render_html(findings: Findings, run_dir: Path, *, redact: Redact = keep) -> str:
-    """The report as text."""
-    return _template().render(**_View(findings, run_dir, redact).build())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A text under a heading; ``diff`` texts are coloured line by line."""
-
-    title: str
-    text: str
-    open: bool = False
-    diff: bool = False
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Each line of a diff with the class that colours it."""
-        return [(_line_class(line), line) for line in self.text.splitlines()]
+def render_html(
+    findings: Findings,
+    run_dir: Path,
+    *,
+    redact: Redact = keep,
+    names: Mapping[str, str] | None = None,
+) -> str:
+    """The report as text; ``names`` says where a reduced script lies, by the path that the run wrote."""
+    return _template().render(**_View(findings, run_dir, redact, names or {}).build())
 
 
 class _View:
     """Collects what the template shows: plain strings, redacted, cleaned and cut."""
 
-    def __init__(self, findings: Findings, run_dir: Path, redact: Redact) -> None:
+    def __init__(self, findings: Findings, run_dir: Path, redact: Redact, names: Mapping[str, str]) -> None:
         self.findings = findings
         self.run_dir = run_dir
-        self._redact = redact
-        self._left = TOTAL_LIMIT
-
-    def say(self, text: Any, file: str = "report.html", limit: int = TEXT_LIMIT) -> str:
-        """A string that may be shown."""
-        return cut(clean(self._redact(str(text), file)), limit)
-
-    def block(self, title: str, text: str, *, file: str = "report.html", open: bool = False) -> Shown | None:
-        """A longer text, within what is left of the page's budget; None when there is nothing to show."""
-        if not text.strip():
-            return None
-        shown = self.say(text, file, min(TEXT_LIMIT, max(self._left, 400)))
-        self._left -= len(shown)
-        return Shown(title=self.say(title), text=shown.rstrip("\n"), open=open)
+        self.names = names
+        self.teller = Teller(redact)
+        self.say = self.teller.say
+        self._pairs = self.teller.pairs
 
     def build(self) -> dict[str, Any]:
         """Everything that the template names."""
@@ -104,16 +73,17 @@ class _View:
             "mark": {"fails": words.BAD, "passes": words.GOOD}.get(found.verdict, words.SKIP),
             "summary": self.say(found.summary) or "No summary was written.",
             "facts": self._facts(),
-            "wide": FAILURE,
+            "wide": WIDE,
             "next_steps": [self.say(line) for line in found.next_steps],
             "warnings": [self.say(line) for line in found.warnings],
+            # First, so that it gets what it needs of the page's budget.
+            "repro": section(found, self.run_dir, self.teller, self.names),
             "picture": draw(found),
             "ladder": [self._row(step) for step in by_height(found)],
             "ablation": [self._row(step) for step in found.ablation],
             "culprits": [self._culprit(number) for number in range(len(found.culprits))],
             "witness": self._pairs(found.witness),
             "versions": self._versions(),
-            "repro": self._pairs({k: v for k, v in (found.repro or {}).items() if v is not None}),
             "error": self._error(bad),
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
             "pair": (good.rung.value, bad.rung.value) if good and bad else None,
@@ -132,10 +102,13 @@ class _View:
             facts.append(("Stage", words.STAGES[found.culprit.stage]))
             facts.append(("Where", f"{data['side'].replace('_', ' ')}, {data['level']} level"))
             if found.culprit.component is not None:
-                facts.append(("Component", f"{found.culprit.component.kind} {found.culprit.component.name}"))
+                facts.append(("Component", words.component_of(found.culprit)))
             facts.append(("Confidence", self._confidence(data["confidence"])))
+        repro = reduced.repro_of(found, self.run_dir)
+        if repro is not None and repro.sizes:
+            facts.append(("Smallest repro", repro.sizes))
         if found.signature is not None:
-            facts.append((FAILURE, found.signature.line))
+            facts.append(("Failure", found.signature.line))
         if found.failure_rate is not None and found.failure_rate < 1:
             facts.append(("Fails in", f"{found.failure_rate:.0%} of its runs"))
         facts += [
@@ -175,27 +148,11 @@ class _View:
             "stage": words.STAGES[culprit.stage],
             "confidence": culprit.confidence.value,
             "component": self.say(f"{part.kind} {part.name}", limit=400) if part else "",
+            "component_confidence": part.confidence.value if part else "",
             "detail": self.say(part.detail) if part else "",
             "evidence": [self.say(line) for line in culprit.evidence],
+            "exhibits": views(culprit.exhibits, self.teller),
         }
-
-    def _pairs(self, data: dict[str, Any] | None) -> list[tuple[str, str]]:
-        """A dictionary as rows; a nested one becomes ``outer.inner``, a list its items by line."""
-        rows: list[tuple[str, str]] = []
-        for key, value in (data or {}).items():
-            if isinstance(value, dict):
-                rows += [(f"{self.say(key)}.{inner}", text) for inner, text in self._pairs(value)]
-            elif isinstance(value, (list, tuple)):
-                rows.append((self.say(key), self._valued(key, "\n".join(_as_text(item) for item in value))))
-            else:
-                rows.append((self.say(key), self._valued(key, _as_text(value))))
-        return rows
-
-    def _valued(self, key: str, text: str) -> str:
-        """A value redacted with its key before it: the key tells a version from an address."""
-        head = self.say(f"{key}: ")
-        shown = self.say(f"{key}: {text}", limit=8000)
-        return shown[len(head) :] if shown.startswith(head) else self.say(text, limit=8000)
 
     def _versions(self) -> dict[str, Any] | None:
         versions = self.findings.versions
@@ -225,7 +182,7 @@ class _View:
                 trace = step.outcome.raised.text
         return {
             "signature": self._pairs(signature.to_json()) if signature else [],
-            "trace": self.block("What was printed", trace, open=True),
+            "trace": self.teller.block("What was printed", trace, open=True),
         }
 
     def _error_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
@@ -233,7 +190,7 @@ class _View:
         if good is None or bad is None:
             return None
         one, two = (self._printed(step) for step in (good, bad))
-        return self._diff(
+        return self.teller.diff(
             f"What was printed: {good.rung} (passes) against {bad.rung} (fails)",
             (one, str(good.rung)),
             (two, str(bad.rung)),
@@ -260,22 +217,11 @@ class _View:
         texts = [
             self.say(run_files.read_text(a.path, TEXT_LIMIT).text, a.name).splitlines() for a in (one, two)
         ]
-        return self._diff(
+        return self.teller.diff(
             f"The graph: {good.rung} (passes) against {bad.rung} (fails)",
             (texts[0], f"{good.rung}/{one.name}"),
             (texts[1], f"{bad.rung}/{two.name}"),
         )
-
-    def _diff(self, title: str, left: tuple[list[str], str], right: tuple[list[str], str]) -> Shown | None:
-        """A unified diff; a note where both are equal, nothing where both are empty."""
-        if not left[0] and not right[0]:
-            return None
-        one, two = left[0][:DIFF_LINES], right[0][:DIFF_LINES]
-        lines = list(difflib.unified_diff(one, two, left[1], right[1], n=4, lineterm=""))
-        text = "\n".join(lines) or f"no difference between {left[1]} and {right[1]}"
-        shown = cut(text, min(TEXT_LIMIT, max(self._left, 400)))
-        self._left -= len(shown)
-        return Shown(title=title, text=shown, open=len(lines) < 60, diff=True)
 
     def _code(self, step: Step | None) -> dict[str, Any]:
         """The graphs and the generated code of one rung, generated code first."""
@@ -284,10 +230,12 @@ class _View:
         found = sorted(run_files.artifacts_of(step, self.run_dir), key=lambda a: (a.is_graph, a.name))
         files = []
         for artifact in found[:MAX_FILES]:
-            if self._left <= 0:
+            if self.teller.spent:
                 break
             text = run_files.read_text(artifact.path, 4 * TEXT_LIMIT).text
-            files.append(self.block(f"{artifact.name} ({_size(artifact.size)})", text, file=artifact.name))
+            files.append(
+                self.teller.block(f"{artifact.name} ({_size(artifact.size)})", text, file=artifact.name)
+            )
         shown = [file for file in files if file is not None]
         return {"rung": step.rung.value, "files": shown, "more": len(found) - len(files)}
 
@@ -296,6 +244,9 @@ class _View:
         target = program.path if program.path is not None else f"-m {program.module}"
         call = " ".join([target, *program.args])
         rows = [("The plain run", f"python {call}"), ("The whole bisection", f"accel-lab bisect {call}")]
+        repro = reduced.repro_of(self.findings, self.run_dir)
+        if repro is not None:
+            rows.insert(0, ("The smallest repro", repro.command(self.names.get(repro.path, repro.path))))
         if program.path is not None:
             extra = f' ARGS="{" ".join(program.args)}"' if program.args else ""
             rows.append(("The same by make", f"make bisect SCRIPT={program.path}{extra}"))
@@ -321,18 +272,6 @@ def _deepest(artifacts: list[Artifact]) -> Artifact | None:
             if artifact.kind == kind:
                 return artifact
     return next((a for a in artifacts if a.is_graph), None)
-
-
-def _line_class(line: str) -> str:
-    if line.startswith(("+++", "---", "@@")):
-        return "meta"
-    return {"+": "plus", "-": "minus"}.get(line[:1], "same")
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(plain(value), ensure_ascii=False, default=str)
 
 
 def _size(size: int) -> str:

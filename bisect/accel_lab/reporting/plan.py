@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from accel_lab.core.errors import LabError
 _HEADERS = 30 + 46
 #: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is.
 MAX_RATIO = 50
+#: A name that every file system takes; an entry with another one is refused when a bundle is checked.
+SAFE_NAME = re.compile(r"[^\x00-\x1f\x7f\\:*?\"<>|]{1,400}\Z")
 
 
 @dataclass(frozen=True, kw_only=True)

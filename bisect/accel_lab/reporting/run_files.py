@@ -124,17 +124,3 @@ def script_text(findings: Findings, limit: int = 2_000_000) -> str:
     """The user's script as it lies on disk; empty for a module, or when it is gone."""
     path = findings.program.path
     return read_text(Path(path), limit).text if path else ""
-
-
-def repro_text(findings: Findings, run_dir: Path, limit: int = 2_000_000) -> str:
-    """The reduced script, if the run has one that was verified or at least written."""
-    said = (findings.repro or {}).get("script")
-    if not isinstance(said, str) or not said:
-        return ""
-    if "\n" in said:
-        return said
-    for path in (Path(said), run_dir / said, run_dir / Path(said).name):
-        text = read_text(path, limit).text
-        if text:
-            return text
-    return ""

@@ -12,13 +12,32 @@ from pathlib import Path
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Program
 
-from . import run_files
-from .plan import Dropped, Entry
+from . import reduced
+from .plan import SAFE_NAME, Dropped, Entry, pack
+from .reduced import Reduced
 
 _MAX_FILES = 200
 _MAX_BYTES = 2_000_000
 #: Names at the top of the bundle that a module of the user's must not take.
 RESERVED = frozenset({"repro.py", "rerun.py", "rerun.sh"})
+#: The folder of the script as the user wrote it.
+ORIGINAL = "original/"
+#: What a data file beside repro.py must not be called, in lower case.
+_TAKEN = RESERVED | {
+    "artifacts",
+    "environment.json",
+    "expected.json",
+    "issue.md",
+    "ledger.json",
+    "manifest.json",
+    "min-good",
+    "original",
+    "reduced",
+    "report.html",
+    "report.json",
+}
+#: More than this is not looked at: no bundle has room for it.
+MAX_DATA_BYTES = 100_000_000
 
 _SHELL = """#!/bin/sh
 # Runs repro.py again with PYTHON (default: python3) and says MATCH or MISMATCH. See rerun.py.
@@ -41,11 +60,27 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 '''
 
 
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A file that a reduced script reads. ``needed``: repro.py itself cannot run without it."""
+
+    name: str
+    data: bytes
+    needed: bool
+
+
 @dataclass(kw_only=True)
 class Sources:
-    """Texts by their name in the bundle."""
+    """Texts by their name in the bundle.
+
+    ``run_again`` is the reduced script that is repro.py, if one is; ``names`` are the bundle's names of
+    the reduced scripts by the path that the run wrote.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
+    data: list[Data] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    run_again: Reduced | None = None
     left_out: list[Dropped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -59,25 +94,86 @@ def rerun_files() -> list[Entry]:
     ]
 
 
-def repro_sources(findings: Findings, run_dir: Path, script_text: str | None) -> Sources:
-    """repro.py, the original script, and the user's own modules that it imports."""
+def repro_sources(
+    findings: Findings, run_dir: Path, script_text: str | None, room: int = MAX_DATA_BYTES
+) -> Sources:
+    """repro.py, the original script, the user's own modules that it imports, and the reduced scripts.
+
+    The smallest verified script whose data files fit into ``room`` bytes becomes repro.py, else the
+    original does.
+    """
     found, program = Sources(), findings.program
-    reduced = run_files.repro_text(findings, run_dir)
+    _add_reduced(found, findings, run_dir, room)
+    reduced_text = found.run_again.text if found.run_again is not None else ""
     if program.path is not None:
         path = Path(program.path)
         text = script_text if script_text is not None else decoded(path)
-        if not text and not reduced:
+        if not text and not reduced_text:
             found.warnings.append(f"the script is gone or empty: {path.name}")
         name = path.name if path.suffix in (".py", ".pyw") else path.name + ".py"
-        found.files[f"original/{name}"] = text
-        found.files["repro.py"] = reduced or text
-        if not reduced:
-            _add_imports(found, text, path.parent)
+        found.files[f"{ORIGINAL}{name}"] = text
+        found.files["repro.py"] = reduced_text or text
+        _add_imports(found, text, path.parent, ORIGINAL if reduced_text else "")
     else:
         _add_module(found, program)
-        if reduced or script_text is not None:
-            found.files["repro.py"] = reduced or script_text or ""
+        if reduced_text or script_text is not None:
+            found.files["repro.py"] = reduced_text or script_text or ""
     return found
+
+
+def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int) -> None:
+    """The reduced scripts, each with the files that it reads, and the neighbour that passes."""
+    both = (reduced.repro_of(findings, run_dir), reduced.other_of(findings, run_dir))
+    for script in both:
+        if script is None or not script.text.strip():
+            continue
+        kind = script.kind or "smallest"
+        if script.verified and found.run_again is None:
+            data, reason = _data_of(found, script.path, run_dir, room, prefix="", needed=True)
+            if not reason:
+                found.run_again = script
+                found.names[script.path] = "repro.py"
+                found.data += data
+                continue
+            found.warnings.append(f"repro.py is not the reduced {kind}: {reason}")
+        _add_beside(found, script.path, script.text, run_dir, room, f"reduced/{kind}/")
+    good = reduced.min_good_of(findings, run_dir)
+    if good is not None:
+        _add_beside(found, good[0], good[1], run_dir, room, "min-good/")
+
+
+def _add_beside(found: Sources, said: str, text: str, run_dir: Path, room: int, prefix: str) -> None:
+    """A script that is there to be looked at, in a folder of its own with what it reads."""
+    found.files[f"{prefix}repro.py"] = text
+    found.names[said] = f"{prefix}repro.py"
+    data, _ = _data_of(found, said, run_dir, room, prefix=prefix, needed=False)
+    found.data += data
+
+
+def _data_of(
+    found: Sources, said: str, run_dir: Path, room: int, *, prefix: str, needed: bool
+) -> tuple[list[Data], str]:
+    """What lies beside a script; and in words why not all of it can lie beside it in the bundle."""
+    data: list[Data] = []
+    problem = ""
+    for name, path in reduced.data_files(said, run_dir):
+        size = path.stat().st_size
+        if not SAFE_NAME.match(name):
+            problem = problem or "a file beside it has a name that a bundle cannot hold"
+            continue
+        if needed and name.partition("/")[0].casefold() in _TAKEN:
+            problem = problem or f"{name} beside it has the name of a file of the bundle's"
+            continue
+        content = path.read_bytes() if size <= MAX_DATA_BYTES else b""
+        room -= pack(Entry(name=name, data=content)).size if size <= MAX_DATA_BYTES else size
+        if room < 0:
+            reason = f"{size:,} bytes do not fit: the script beside it cannot run without this file"
+            if not needed:
+                found.left_out.append(Dropped(name=prefix + name, size=size, reason=reason))
+            problem = problem or f"{name} beside it has {size:,} bytes, which do not fit"
+            continue
+        data.append(Data(name=prefix + name, data=content, needed=needed))
+    return data, problem
 
 
 def decoded(path: Path) -> str:
@@ -120,7 +216,7 @@ def _add_module(found: Sources, program: Program) -> None:
     found.files["repro.py"] = _MODULE.format(module=program.module or "", args=listed)
 
 
-def _add_imports(found: Sources, text: str, folder: Path) -> None:
+def _add_imports(found: Sources, text: str, folder: Path, prefix: str = "") -> None:
     """The modules that a source imports and that lie beside it, and theirs in turn."""
     queue = _imported(text)
     seen: set[str] = set()
@@ -130,7 +226,7 @@ def _add_imports(found: Sources, text: str, folder: Path) -> None:
             continue
         seen.add(name)
         for path in _module_files(folder, name):
-            entry = path.relative_to(folder).as_posix()
+            entry = prefix + path.relative_to(folder).as_posix()
             if entry in RESERVED or entry in found.files:
                 continue
             size = path.stat().st_size

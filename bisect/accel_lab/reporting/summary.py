@@ -5,7 +5,7 @@ from __future__ import annotations
 from accel_lab.core.findings import Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
 
-from . import words
+from . import reduced, words
 
 _WHOSE: dict[Stage, str] = {
     Stage.EAGER: "torch.compile is not to blame",
@@ -43,9 +43,10 @@ def summarise(findings: Findings) -> str:
     else:
         head = f"The script fails{often} with {failure}."
     if findings.culprit is None:
-        return f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
-    parts = [head, *(_fault(c, n) for n, c in enumerate(findings.culprits))]
-    return " ".join(parts)
+        told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
+        return f"{told} {_repro(findings)}".rstrip()
+    parts = [head, *(_fault(c, n) for n, c in enumerate(findings.culprits)), _repro(findings)]
+    return " ".join(part for part in parts if part)
 
 
 def _fault(culprit: Culprit, number: int) -> str:
@@ -54,8 +55,37 @@ def _fault(culprit: Culprit, number: int) -> str:
     part = ""
     if culprit.component is not None:
         part = f" ({culprit.component.kind} {culprit.component.name})"
-    why = f": {culprit.evidence[0]}." if culprit.evidence else "."
-    return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}"
+    why = f": {culprit.evidence[0].rstrip('.')}." if culprit.evidence else "."
+    return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}{_component(culprit)}"
+
+
+def _component(culprit: Culprit) -> str:
+    """How sure the component is, where that is another thing than how sure the stage is."""
+    part = culprit.component
+    if part is None or part.confidence is culprit.confidence:
+        return ""
+    name = f"{part.kind} {part.name}"
+    return {
+        Confidence.PROVEN: f" The {name} is proven: with only it left out it passes, with it back it fails.",
+        Confidence.LIKELY: f" That it is the {name} is likely, not proven.",
+        Confidence.INCONCLUSIVE: f" The {name} is a lead only: the evidence on it is contradictory.",
+    }[part.confidence]
+
+
+def _repro(findings: Findings) -> str:
+    """What the smallest script takes, in one sentence; empty when there is none."""
+    found = reduced.repro_of(findings)
+    if found is None:
+        return ""
+    name = reduced.short_name(found.path)
+    if found.lines_after is None:
+        size = ""
+    else:
+        size = f" has {found.lines_after} line{'' if found.lines_after == 1 else 's'}"
+        size += f" (of {found.lines_before})" if found.lines_before is not None else ""
+    if not found.verified:
+        return f"The smallest script so far{size}, and was not run again in a fresh process: {name}."
+    return f"The smallest script that shows it{size}: {name}."
 
 
 def _passes(findings: Findings) -> str:
@@ -84,19 +114,29 @@ def next_steps(findings: Findings) -> list[str]:
     culprit = findings.culprit
     if culprit is None:
         return [
+            *_run_repro(findings),
             "Ask again with more time: --timeout SECONDS, or without the warm server: --cold",
             "Tell the lab what the failure is: --check CMD or --fail-regex TEXT",
         ]
     if culprit.stage is Stage.ENVIRONMENT:
         return ["Mend the environment as the evidence says, then run the script again"]
-    if culprit.stage is Stage.EAGER:
-        return ["Look at the script itself, or report the operator: it fails without torch.compile"]
     steps = []
-    workaround = _workaround(findings)
-    if workaround:
+    if culprit.stage is Stage.EAGER:
+        steps.append("Look at the script itself, or report the operator: it fails without torch.compile")
+    elif workaround := _workaround(findings):
         steps.append(workaround)
-    steps.append("Attach the bundle to an issue: ISSUE.md in it fills in PyTorch's template")
+    steps += _run_repro(findings)
+    if culprit.stage is not Stage.EAGER:
+        steps.append("Attach the bundle to an issue: ISSUE.md in it fills in PyTorch's template")
     return steps
+
+
+def _run_repro(findings: Findings) -> list[str]:
+    """How to see the failure by the smallest script, if that was verified and its end shows it."""
+    found = reduced.repro_of(findings)
+    if found is None or not found.verified or not found.exits:
+        return []
+    return [f"{found.command(found.path)} {found.exits}"]
 
 
 def _workaround(findings: Findings) -> str:

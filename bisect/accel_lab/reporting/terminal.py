@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from accel_lab.core.findings import Culprit, Findings, Step
+from accel_lab.core.findings import Culprit, Exhibit, Findings, Step
 from accel_lab.core.verdict import Verdict
 
-from . import words
+from . import reduced, words
 from .run_files import clean
 
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
@@ -18,6 +18,8 @@ _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2",
 
 #: The column that says how a step failed is of no use below this.
 _LEAST_ROOM = 24
+#: A repro of up to this many lines is shown whole: that is what the user wants to see.
+_SCREEN = 40
 
 
 def paint(text: str, name: str, colour: bool) -> str:
@@ -66,13 +68,13 @@ def ablation_table(
 
 
 def culprit_line(culprit: Culprit) -> str:
-    """A culprit in one line: stage, component, side, level, confidence."""
+    """A culprit in one line: stage, component, side, level, confidence (of both where they differ)."""
     data = culprit.to_json()
     name = words.STAGES[culprit.stage]
     if culprit.component is not None:
         name += f", {culprit.component.kind} {culprit.component.name}"
     side = data["side"].replace("_", " ")
-    return f"{name} ({side}, {data['level']} level; {data['confidence']})"
+    return f"{name} ({side}, {data['level']} level; {words.confidence_of(culprit)})"
 
 
 def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
@@ -89,12 +91,52 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
                 for number, culprit in enumerate(findings.culprits, 1)
             )
         )
+    exhibits = [exhibit for culprit in findings.culprits for exhibit in culprit.exhibits]
+    if exhibits:
+        blocks.append("\n".join(_exhibit_lines(exhibits, width)))
     if findings.warnings:
         blocks.append("\n".join(_wrap(f"note: {line}", width, hang="  ") for line in findings.warnings))
     if findings.next_steps:
         steps = "\n".join(_wrap(f"- {line}", width, hang="  ") for line in findings.next_steps)
         blocks.append(paint("What to do next", "bold", colour) + "\n" + steps)
     return "\n\n".join(blocks)
+
+
+def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
+    """The smallest repro: how small, where, the proof, and its text if that fits on a screen."""
+    if findings.repro is None:
+        return ""
+    found, other = reduced.repro_of(findings), reduced.other_of(findings)
+    notes = [_wrap(f"note: {line}", width, hang="  ") for line in reduced.notes_of(findings)]
+    if found is None:
+        why = reduced.why_not(findings) or "no smaller script was found"
+        return "\n".join([_wrap(f"No smaller repro: {why}", width, hang="  "), *notes])
+    standing = (
+        ("1-minimal" if found.minimal else "may still get smaller") if found.verified else "not verified"
+    )
+    lines = [
+        paint("Smallest repro", "bold", colour)
+        + "  "
+        + clean("; ".join(filter(None, (found.sizes, standing)))),
+        clean(found.path),
+    ]
+    if found.proof:
+        lines.append(_wrap("proof: " + "; ".join(found.proof), width, hang="  "))
+    elif not found.verified:
+        lines.append(_wrap(found.standing, width, hang="  "))
+    script = clean(found.text).strip("\n").splitlines()
+    if script and len(script) <= _SCREEN:
+        lines += ["", *script, ""]
+    if other is not None:
+        name = " ".join(filter(None, ("the other repro:", other.kind, other.path)))
+        lines.append(clean(name + (f"  ({other.sizes})" if other.sizes else "")))
+    lines += [*_exhibit_lines(reduced.exhibits_of(findings), width), *notes]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _exhibit_lines(exhibits: Sequence[Exhibit], width: int) -> list[str]:
+    """Where to look, one line each: the exhibits themselves are in the report."""
+    return [one_line(f"see report.html: {e.title or e.kind}", width) for e in exhibits]
 
 
 def _said(step: Step, unicode: bool) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 from accel_lab.core.errors import LabError, UsageError
 
 from .bundle import MANIFEST, SCHEMA
+from .plan import SAFE_NAME
 
 MAX_FILES = 5_000
 MAX_TOTAL_BYTES = 400_000_000
@@ -32,7 +33,6 @@ _RATIO_FLOOR_BYTES = 100_000
 _CHUNK = 1 << 16
 #: Without these a bundle cannot be run again.
 REQUIRED = ("repro.py", "expected.json", "rerun.py", "rerun.sh", "report.json")
-_NAME = re.compile(r"[^\x00-\x1f\x7f\\:*?\"<>|]{1,400}\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ def _check_entry(path: Path, info: zipfile.ZipInfo) -> None:
         raise UsageError(f"{path.name} is refused: absolute entry name {shown}")
     if any(part in ("..", ".", "") for part in name.split("/")):
         raise UsageError(f"{path.name} is refused: the entry name {shown} leads elsewhere or to a folder")
-    if name != info.filename or not _NAME.match(name) or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
+    if name != info.filename or not SAFE_NAME.match(name) or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
         raise UsageError(f"{path.name} is refused: unsafe entry name {shown}")
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accel_lab.core.findings import Findings, Step
+from accel_lab.core.findings import Culprit, Findings, Step
 from accel_lab.core.outcome import Status
 from accel_lab.core.stages import LONG_LADDER, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -118,6 +118,23 @@ def torch_backend(rung: Rung) -> str:
         return "no torch.compile"
     name = TORCH_BACKENDS.get(rung)
     return f'backend="{name}"' if name else ""
+
+
+def component_of(culprit: Culprit) -> str:
+    """The component's kind and name, with its confidence where that is another than the stage's."""
+    part = culprit.component
+    if part is None:
+        return ""
+    sure = "" if part.confidence is culprit.confidence else f" ({part.confidence})"
+    return f"{part.kind} {part.name}{sure}"
+
+
+def confidence_of(culprit: Culprit) -> str:
+    """How sure the answer is: one word, or one for the stage and one for the component."""
+    part = culprit.component
+    if part is None or part.confidence is culprit.confidence:
+        return culprit.confidence.value
+    return f"stage {culprit.confidence}, {part.kind} {part.confidence}"
 
 
 def build_of(findings: Findings) -> tuple[str, str]:

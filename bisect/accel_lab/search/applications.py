@@ -153,6 +153,8 @@ class Tree:
 
 def name_of(application: Application) -> str:
     """What a person would call it: torch's own function, or the hook that a script's function hangs on."""
+    if application.subsystem == "reinplacing":
+        return f"reinplace_inplaceable_ops of {application.name}"
     if not application.hook:
         return application.name
     if application.function in ("", "apply", "<lambda>"):

@@ -101,7 +101,8 @@ def _wrong_numbers(climber: Climber, outcome: Outcome) -> bool:
         return False
     if target.kind == "values":
         return True
-    ended = outcome.status in (Status.EXCEPTION, Status.EXIT)
+    # A region that raised has no values; its failure is another one than that of the script's own check.
+    ended = outcome.status in (Status.EXCEPTION, Status.EXIT) and not outcome.facts.get("caught")
     return ended and base is not None and bool(climber.lab.differences(outcome, base))
 
 
@@ -114,7 +115,7 @@ def _exhibit(found: Compared, note: str) -> Exhibit:
     inputs = [str(name) for name in row.get("inputs") or ()]
     wrong = [name for name in inputs if name in known and known[name]["differs"]]
     compared = [name for name in inputs if name in known]
-    agree = "its inputs agree" if compared and not wrong else "it is computed from the graph's inputs"
+    agree = "its inputs agree" if compared and not wrong else "no value before it differs"
     title = f"first wrong value: {row['node']} ({row['op']}); {agree}"
     lines = [note] if note else []
     lines.append(f"{row['node']}, compiled / eager: {row['values']}")
@@ -124,7 +125,7 @@ def _exhibit(found: Compared, note: str) -> Exhibit:
     lines += [f"input {name}: {known[name]['values']}" for name in compared[:8]]
     rest = [name for name in inputs if name not in known]
     if rest:
-        lines.append("inputs that were not compared: " + ", ".join(rest[:12]))
+        lines.append("inputs of the graph, or not compared: " + ", ".join(rest[:12]))
     if found.call:
         lines.append(f"this is call {found.call + 1} of the graph; those before it agree")
     start = max(0, found.first - _BEFORE)

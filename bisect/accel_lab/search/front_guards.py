@@ -43,6 +43,9 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     first, later = pair
     # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
     changed = [path for path in first["before"] if _differs(path, first, later)]
+    read = set(front_of(look).get("names") or ())
+    # Of what changed only the values that the traced code names, and torch's own modes, can matter.
+    changed = [p for p in changed if p.startswith("torch.") or _last_name(p) in read] or changed
     if not changed:
         return None
     guards: list[str] = front_of(look).get("guards") or []
@@ -125,7 +128,11 @@ def _differs(path: str, first: Mapping[str, Any], later: Mapping[str, Any]) -> b
     return bool(first["before"][path] != later["before"].get(path))
 
 
+def _last_name(path: str) -> str:
+    return path.split("[", 1)[0].split("(", 1)[0].rsplit(".", 1)[-1]
+
+
 def _is_guarded(path: str, text: str) -> bool:
     """Whether the guards of the graph look at the value; they call it by its last name."""
-    name = path.split("[", 1)[0].removesuffix("()").rsplit(".", 1)[-1]
+    name = _last_name(path)
     return f"'{name}'" in text or f".{name}" in text

@@ -98,10 +98,11 @@ def user_line(outcome: Outcome) -> str:
     if raised is None:
         return ""
     lines = raised.message.partition("from user code:")[2].splitlines()
-    for place in range(len(lines) - 1, -1, -1):
-        if lines[place].strip().startswith('File "'):
-            source = lines[place + 1].strip() if place + 1 < len(lines) else ""
-            return f"{lines[place].strip()[5:]}: {source}"[:200]
+    places = [n for n, line in enumerate(lines) if line.strip().startswith('File "')]
+    own_places = [n for n in places if "/site-packages/" not in lines[n]]
+    for place in (own_places or places)[-1:]:
+        source = lines[place + 1].strip() if place + 1 < len(lines) else ""
+        return f"{lines[place].strip()[5:]}: {source}"[:200]
     own = [f for f in raised.frames if not f.file.startswith(("torch/", "<"))]
     return f"{own[-1].file}:{own[-1].line} in {own[-1].function}" if own else ""
 

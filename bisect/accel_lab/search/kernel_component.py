@@ -24,8 +24,8 @@ from .named import Named
 LOWERINGS, FUSIONS, REUSES = "lowerings", "fusions", "reuses"
 
 #: How many questions may be asked to name the operator, and for the scheduler's choices on top.
-MOST = 25
-MOST_CHOICES = 16
+MOST = 22
+MOST_CHOICES = 12
 
 #: How many independent faults are looked for, and how many members of a set are left out one by one.
 MOST_FAULTS, MOST_MEMBERS = 3, 5
@@ -111,7 +111,8 @@ def name_kernel(
         # Every question would have to be asked many times.
         return Named()
     rung = Rung.LOOPS if stage is Stage.LOWERING else Rung.KERNEL
-    at = at if at.rung is rung else climber.one(rung, (), "component")
+    told = at.rung is rung and "applied" in at.outcome.facts
+    at = at if told else climber.one(rung, (), "component")
     applied = _applied(climber, at)
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     named = Named()
@@ -137,7 +138,7 @@ def _applied(climber: Climber, at: Step) -> Mapping[str, Sequence[str]]:
     applied: Mapping[str, Sequence[str]] = at.outcome.facts.get("applied") or {}
     if not applied.get(LOWERINGS) and at.rung is Rung.KERNEL:
         inner = climber.one(Rung.LOOPS, (), "component")
-        applied = {LOWERINGS: (inner.outcome.facts.get("applied") or {}).get(LOWERINGS) or (), **applied}
+        applied = {**applied, LOWERINGS: (inner.outcome.facts.get("applied") or {}).get(LOWERINGS) or ()}
     return applied
 
 
@@ -275,7 +276,7 @@ def _tell_choice(
             named.component = Component(
                 kind=kind,
                 name=", ".join(names)[:120],
-                detail=f"buffers {places}",
+                detail=f"{'the scheduler nodes' if group == FUSIONS else 'buffer'} {places}",
                 confidence=Confidence.PROVEN if proven else Confidence.LIKELY,
             )
         return

@@ -64,8 +64,8 @@ def show_kernel(climber: Climber, named: Named, found: Sequence[Item], at: Step)
     if broken is not None:
         _show_error(named, kernels, step.outcome)
         return
-    keys = [key for _, key in found]
-    best = max(kernels, key=lambda kernel: _marks(kernel, keys), default=None)
+    keys = [key for _, key in found] or _keys_of(named.component, kernels)
+    best = max(kernels, key=lambda kernel: _held(kernel, keys), default=None)
     if best is not None and _marks(best, keys):
         marked = sorted({line for key in keys for line in best.origins.get(key, ())})
         names = ", ".join(dict.fromkeys(_operator(key) for key in keys if key in best.origins))
@@ -76,6 +76,14 @@ def show_kernel(climber: Climber, named: Named, found: Sequence[Item], at: Step)
         named.exhibits.append(_exhibit("kernel", "the generated kernel", best, ()))
 
 
+def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str]:
+    """The lowerings of the operators that a fusion or a buffer's component names."""
+    names = set(
+        re.split(r", | \+ | written over |memory used again for ", component.name if component else "")
+    )
+    return sorted({key for kernel in kernels for key in kernel.origins if _operator(key) in names})
+
+
 def _ends_before_code(outcome: Outcome) -> bool:
     """Whether it fails while compiling, so that there is no kernel to show."""
     raised = outcome.raised
@@ -83,6 +91,11 @@ def _ends_before_code(outcome: Outcome) -> bool:
 
 
 _COMPILING = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN)
+
+
+def _held(kernel: Kernel, keys: Sequence[str]) -> tuple[int, int]:
+    """How many of the operators a kernel holds, and how many lines of theirs."""
+    return sum(key in kernel.origins for key in keys), _marks(kernel, keys)
 
 
 def _marks(kernel: Kernel, keys: Iterable[str]) -> int:

@@ -8,6 +8,7 @@ last run leaves out everything else, which tells whether it is sufficient too.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from .applications import Application, Kind, Tree, name_of
 from .climb import Climber
 from .cure import Item, smallest_cure
 from .named import Named
-from .pass_words import application_words, graph_change, place_words
+from .pass_words import application_words, graph_change, place_words, short_words
 
 _RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
 _SUBSYSTEMS = {
@@ -46,11 +47,13 @@ class Found:
     """What cures when it is left out: ``kinds`` together; each of ``others`` alone cures as well.
 
     ``stand_ins``, which are among the kinds, did nothing until another of them was left out.
+    ``alone`` says that every kind of the level was left out alone, so that no rival was missed.
     """
 
     kinds: tuple[Kind, ...]
     others: tuple[Kind, ...] = ()
     stand_ins: tuple[Kind, ...] = ()
+    alone: bool = False
 
 
 @dataclass(kw_only=True)
@@ -150,7 +153,7 @@ def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -
         cures = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.GOOD]
         if cures:
             # The last one in order is named: with it alone left out, what ran before it did no harm.
-            return Found(kinds=(cures[-1],), others=tuple(cures[:-1]))
+            return Found(kinds=(cures[-1],), others=tuple(cures[:-1]), alone=True)
         # Without an indispensable pass the run fails in another way, so those stay in.
         usable = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.BAD]
         stepped_in = _with_stand_ins(search, usable)
@@ -173,35 +176,36 @@ def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
             continue
         if search.cures([*kind.items, *(a.item for a in tops)]):
             search.tree.learn(new)
-            stand_ins = [k for k in search.tree.kinds(tops)]
-            least = smallest_cure(
-                [item for k in stand_ins for item in k.items], lambda off: search.cures([*kind.items, *off])
-            )  # noqa: B023 - asked at once
-            kept = [k for k in stand_ins if least is None or set(k.items) & set(least)]
-            return Found(kinds=(kind, *kept), stand_ins=tuple(kept))
+            stand_ins = search.tree.kinds(tops)
+            needed = smallest_cure(
+                [item for stand_in in stand_ins for item in stand_in.items],
+                functools.partial(_cures_with, search, kind.items),
+            )
+            kept = [k for k in stand_ins if needed is None or set(k.items) & set(needed)]
+            return Found(kinds=(kind, *kept), stand_ins=tuple(kept), alone=True)
     return None
+
+
+def _cures_with(search: _Search, first: Sequence[Item], more: Sequence[Item]) -> bool:
+    return search.cures([*first, *more])
 
 
 def _together(search: _Search, kinds: Sequence[Kind]) -> Found | None:
     """The fewest kinds that cure together; those that torch does not ask about last, as some must stay."""
-    suspects = [kind for kind in kinds if kind.suspect]
-    for kind in suspects[:3]:
+    for kind in [kind for kind in kinds if kind.suspect][:3]:
         if search.cures(kind.items):
             return Found(kinds=(kind,))
     asked_for = [kind for kind in kinds if kind.subsystem != "pass_functions"]
-    for group in (list(kinds), asked_for):
-        by_item = {kind.items: kind for kind in group}
-        least = smallest_cure(
-            [("", str(n)) for n in range(len(group))],
-            lambda off, group=group: search.cures(  # type: ignore[misc]
-                item for _, n in off for item in group[int(n)].items
-            ),
-        )
+    for group in [list(kinds)] if len(asked_for) in (0, len(kinds)) else [list(kinds), asked_for]:
+        numbers = [("", str(n)) for n in range(len(group))]
+        least = smallest_cure(numbers, functools.partial(_cures_by_number, search, group))
         if least is not None and not search.spent():
             return Found(kinds=tuple(group[int(n)] for _, n in least))
-        if len(by_item) == len(asked_for):
-            break
     return None
+
+
+def _cures_by_number(search: _Search, group: Sequence[Kind], off: Sequence[Item]) -> bool:
+    return search.cures(item for _, n in off for item in group[int(n)].items)
 
 
 def _turns(search: _Search, found: Found) -> list[Item]:
@@ -231,17 +235,21 @@ def _tell(
     words = "; ".join(application_words(tree, a) for a in culprits[:_SHOWN])
     if len(culprits) > _SHOWN:
         words += f"; and {len(culprits) - _SHOWN} more"
-    evidence = [f"leaving out only {words} cures it at {search.rung}; with nothing left out it fails"]
-    sufficient = _sufficient(search, stage, culprits)
+    called = " and ".join(short_words(tree, a) for a in culprits[:_SHOWN])
+    if len(culprits) > _SHOWN:
+        called += f" and {len(culprits) - _SHOWN} more"
+    evidence = [f"leaving out only {called} cures it at {search.rung}; with nothing left out it fails"]
+    sufficient = _sufficient(search, culprits)
     if sufficient:
         evidence.append(sufficient)
     if found.stand_ins:
-        first = application_words(tree, culprits[0])
-        told = " and ".join(application_words(tree, tree.get(kind.items[0])) for kind in found.stand_ins)
-        evidence.append(f"with only {first} left out it still fails: then {told} does it instead")
+        first = short_words(tree, culprits[0])
+        told = " and ".join(short_words(tree, tree.get(kind.items[0])) for kind in found.stand_ins)
+        evidence.append(f"with only {first} left out it still fails, as {told} then does the same")
     elif len(culprits) > 1:
         evidence.append("all of them must be left out: any one alone keeps it failing")
-    sure = at.verdict is Verdict.BAD and len(names) == 1 and not search.spent()
+    thorough = all(level.alone for level in [*path, found]) or bool(sufficient)
+    sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent()
     rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
     detail = words
     if rivals:
@@ -270,7 +278,7 @@ def _word(application: Application) -> str:
     return {"patterns": "pattern", "reinplacing": "reinplacing"}.get(application.subsystem, "pass")
 
 
-def _sufficient(search: _Search, stage: Stage, culprits: Sequence[Application]) -> str:
+def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
     """Whether the failure appears with everything else left out that can be; in words, if it does."""
     tree = search.tree
     if search.hanging or search.spent():

@@ -10,36 +10,40 @@ from accel_lab.core.findings import Exhibit
 from .applications import Application, Tree, name_of
 
 
-def application_words(tree: Tree, application: Application) -> str:
-    """``application 2 of 3 of f (file:line), inside pass_pattern_1, on the backward graph ...``."""
+def short_words(tree: Tree, application: Application) -> str:
+    """``application 2 of 3 of f on the backward graph ...``."""
     turn, count = tree.turn(application)
+    text = f"application {turn} of {count} of " if count > 1 else ""
+    place = place_words(application)
+    return text + name_of(application) + (f" on the {place}" if place else "")
+
+
+def application_words(tree: Tree, application: Application) -> str:
+    """As :func:`short_words`, with the function's file and line, the pass around it, and what it changed."""
     name = name_of(application)
-    text = f"application {turn} of {count} of {name}" if count > 1 else name
     where = [application.at] if application.at else []
     if application.function and application.function not in (name, "apply"):
         where.insert(0, application.function)
     if application.search:
         where.append(f"which replaces {application.search}")
+    text = short_words(tree, application)
     if where:
         text += f" ({', '.join(where)})"
     if application.parent is not None:
         text += f", inside {application.parent[1].rsplit('#', 1)[0]}"
-    place = place_words(application)
-    if place:
-        text += f", on the {place}"
     return text + _change_words(application)
 
 
 def _change_words(application: Application) -> str:
     if application.raised:
-        return f", where it raised {application.raised}"
-    if application.subsystem == "decomposition" and application.added:
-        return f", into {', '.join(application.added)}"
+        stopped = application.raised == "KeyboardInterrupt"
+        return ", where it was stopped" if stopped else f", where it raised {application.raised}"
+    if application.subsystem == "decomposition":
+        made = list(dict.fromkeys(application.added))
+        return f", into {', '.join(made[:8])}{' ...' if len(made) > 8 else ''}" if made else ""
     if len(application.nodes) == 2:
         before, after = application.nodes
-        if before != after:
-            return f" ({before} nodes before, {after} after)"
-        return f" ({before} nodes before and after)"
+        return f": {before} nodes before, {after} after"
     return ""
 
 

@@ -1,0 +1,221 @@
+"""What the reduction left, read out of the findings: the repro's text, its sizes, its proof, its data files.
+
+The dictionary comes from a run that may have been cut off, so every part of it may be missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from accel_lab.core.findings import Exhibit, Findings
+
+from . import run_files
+
+#: The folder of the neighbour that passes, below that of the repro.
+MIN_GOOD = "min-good"
+_LIMIT = 2_000_000
+_LANGUAGES = ("text", "python", "cpp", "diff")
+_END = re.compile(r"(exit|signal) (-?\d+)\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduced:
+    """One reduced script. ``path`` is as the run wrote it; ``text`` is empty when the file is gone.
+
+    ``kind`` is ``graph``, ``script`` or empty; ``end`` is how a plain run of it ended: ``("exit", 1)``.
+    """
+
+    path: str
+    text: str
+    kind: str = ""
+    nodes: tuple[int, int] | None = None
+    lines_before: int | None = None
+    lines_after: int | None = None
+    verified: bool = False
+    minimal: bool = False
+    proof: tuple[str, ...] = ()
+    end: tuple[str, int] | None = None
+    args: tuple[str, ...] = ()
+
+    def command(self, path: str) -> str:
+        """How to run it where it lies at ``path``."""
+        return " ".join(["python", path, *self.args])
+
+    @property
+    def sizes(self) -> str:
+        """How much smaller it is, in words; empty when nothing is known."""
+        parts = []
+        if self.lines_after is not None:
+            before = f" (from {self.lines_before:,})" if self.lines_before is not None else ""
+            parts.append(f"{_count(self.lines_after, 'line')}{before}")
+        if self.nodes is not None:
+            parts.append(f"{_count(self.nodes[1], 'graph node')} (from {self.nodes[0]:,})")
+        return ", ".join(parts)
+
+    @property
+    def standing(self) -> str:
+        """How far it can be trusted, in one sentence."""
+        if not self.verified:
+            return "It was seen to fail while it was made; it was not run again in a fresh process."
+        if self.minimal:
+            return "It is 1-minimal: no single part can be taken out of it without losing the failure."
+        return "The time was over before every part was tried: it may still get smaller."
+
+    @property
+    def exits(self) -> str:
+        """What running it shows, after its name: ``exits 1 while the bug is there``; empty if nothing."""
+        if self.end is None or self.end == ("exit", 0):
+            return ""
+        how = f"exits {self.end[1]}" if self.end[0] == "exit" else f"dies by signal {self.end[1]}"
+        return f"{how} while the bug is there"
+
+
+def repro_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
+    """The smallest reduced script; None when there is none."""
+    return _reduced(findings.repro, findings, run_dir)
+
+
+def other_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
+    """The second repro, of the other kind."""
+    other = (findings.repro or {}).get("other")
+    return _reduced(other, findings, run_dir) if isinstance(other, Mapping) else None
+
+
+def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, str] | None:
+    """The path and the text of the nearest script that passes."""
+    said = (findings.repro or {}).get("min_good")
+    if not isinstance(said, str) or not said:
+        return None
+    text = read(said, run_dir)
+    return (said, text) if text else None
+
+
+def exhibits_of(findings: Findings) -> list[Exhibit]:
+    """What lies beside the repro to be looked at; a damaged row is left out."""
+    rows = (findings.repro or {}).get("exhibits")
+    found = (exhibit_from(row) for row in rows) if isinstance(rows, (list, tuple)) else ()
+    return [exhibit for exhibit in found if exhibit is not None]
+
+
+def exhibit_from(row: Any) -> Exhibit | None:
+    """An exhibit from its JSON; None when it holds nothing."""
+    if isinstance(row, Exhibit):
+        return row
+    if not isinstance(row, Mapping):
+        return None
+    text, table = row.get("text"), row.get("rows")
+    language = row.get("language")
+    marked = row.get("marked")
+    exhibit = Exhibit(
+        kind=str(row.get("kind") or "text"),
+        title=str(row.get("title") or ""),
+        text=text if isinstance(text, str) else "",
+        language=language if language in _LANGUAGES else "text",
+        marked=tuple(n for n in marked if _whole(n) and n > 0) if isinstance(marked, (list, tuple)) else (),
+        rows=tuple(tuple(str(cell) for cell in cells) for cells in table if isinstance(cells, (list, tuple)))
+        if isinstance(table, (list, tuple))
+        else (),
+    )
+    return exhibit if exhibit.text or exhibit.rows else None
+
+
+def why_not(findings: Findings) -> str:
+    """Why there is no repro; empty when there is one or none was looked for."""
+    return str((findings.repro or {}).get("why_not") or "")
+
+
+def notes_of(findings: Findings) -> list[str]:
+    """What the reduction has to say beside its result."""
+    notes = (findings.repro or {}).get("notes")
+    return [str(line) for line in notes] if isinstance(notes, (list, tuple)) else []
+
+
+def read(said: str, run_dir: Path | None) -> str:
+    """The text of a script by the path that the run wrote, also when the run's folder was moved since."""
+    path = Path(said)
+    places = [path]
+    if run_dir is not None:
+        places += [run_dir / said, run_dir / short_name(said), run_dir / path.name]
+    for place in places:
+        text = run_files.read_text(place, _LIMIT).text
+        if text:
+            return text
+    return ""
+
+
+def folder_of(said: str, run_dir: Path | None) -> Path | None:
+    """The folder in which the script of that path lies now."""
+    places = [Path(said)]
+    if run_dir is not None:
+        places += [run_dir / said, run_dir / short_name(said)]
+    try:
+        return next((place.parent for place in places if place.is_file() and not place.is_symlink()), None)
+    except OSError:  # a name too long for the file system: then there is no such file
+        return None
+
+
+def data_files(said: str, run_dir: Path | None) -> list[tuple[str, Path]]:
+    """Name and path of all that lies beside a reduced script: its inputs, and modules of the user's.
+
+    Only the folders of finished repros are looked through: what lies beside another script is not its data.
+    """
+    folder = folder_of(said, run_dir)
+    if folder is None:
+        return []
+    whose = folder.parent if folder.name == MIN_GOOD else folder
+    if whose.name not in ("graph", "script") or whose.parent.name != "repro":
+        return []
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        skip = {MIN_GOOD, "__pycache__"} & set(name.parts) or name.as_posix() == Path(said).name
+        linked = any((folder / part).is_symlink() for part in (name, *name.parents))
+        if not skip and not linked and path.is_file():
+            found.append((name.as_posix(), path))
+    return found
+
+
+def short_name(said: str) -> str:
+    """The path from the run's folder on: ``repro/graph/repro.py``."""
+    parts = Path(said).parts
+    for place in range(len(parts) - 2, -1, -1):
+        if parts[place] in ("repro", "reduce"):
+            return "/".join(parts[place:])
+    return parts[-1] if parts else said
+
+
+def _reduced(row: Mapping[str, Any] | None, findings: Findings, run_dir: Path | None) -> Reduced | None:
+    said = (row or {}).get("script")
+    if row is None or not isinstance(said, str) or not said:
+        return None
+    proof = row.get("proof")
+    proof = proof if isinstance(proof, Mapping) else {}
+    words = proof.get("words")
+    before, after = row.get("nodes_before"), row.get("nodes_after")
+    end = _END.match(str(proof.get("plain") or ""))
+    return Reduced(
+        path=said,
+        text=read(said, run_dir),
+        kind=str(row.get("kind") or ""),
+        nodes=(before, after) if _whole(before) and _whole(after) else None,
+        lines_before=row.get("lines_before") if _whole(row.get("lines_before")) else None,
+        lines_after=row.get("lines_after") if _whole(row.get("lines_after")) else None,
+        verified=row.get("verified") is True,
+        minimal=row.get("minimal") is True,
+        proof=tuple(str(line) for line in words) if isinstance(words, (list, tuple)) else (),
+        end=(end.group(1), int(end.group(2))) if end else None,
+        # A graph's script calls the compiled functions itself; the other is still the user's script.
+        args=findings.program.args if row.get("kind") == "script" else (),
+    )
+
+
+def _whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

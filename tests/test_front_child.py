@@ -1,0 +1,119 @@
+"""The look into Dynamo and AOTAutograd on a real torch: what is written down, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe, Program
+from accel_lab.core.stages import Rung
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+
+pytestmark = pytest.mark.torch
+
+INLINED = """
+import torch
+
+log = []
+
+def inner(t):
+    log.append(int(t.shape[0]))
+    return t * factor
+
+def outer(t):
+    return inner(t).sin() + 1
+
+fast = torch.compile(outer, options={"guard_filter_fn": lambda guards: [False] * len(guards)})
+for factor in (2, 5):
+    torch.testing.assert_close(fast(torch.ones(3)), outer(torch.ones(3)))
+"""
+
+MODES = """
+import torch
+
+def fn(t, w):
+    with torch.no_grad():
+        k = t.cos().sum()
+    a, b = torch.split(t, 2)
+    t.mul_(2)
+    return (a * b).sum() * k + (t @ w).sum()
+
+def run(f):
+    w = torch.linspace(0, 1, 4).requires_grad_()
+    out = f(torch.arange(4.0), w)
+    out.backward()
+    return out.detach(), w.grad
+
+torch.testing.assert_close(run(torch.compile(fn)), run(fn))
+"""
+
+
+@pytest.fixture(scope="module")
+def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
+    root = tmp_path_factory.mktemp("run")
+    cwd = tmp_path_factory.mktemp("cwd")
+    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
+        made.warm_up()
+        yield made
+
+
+def ask(prober: Prober, tmp_path: Path, text: str, rung: Rung, **front: Any) -> Outcome:
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    probe = Probe(program=Program(path=str(path), sha256=str(tmp_path)), limits=Limits(timeout_s=120.0))
+    return prober.ask(replace(probe, rung=rung, switches=(("front", front),)))
+
+
+def test_code_state_and_graphs_are_written_down(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, tmp_path, INLINED, Rung.DYNAMO, look=True)
+    assert outcome.status is Status.EXCEPTION
+    facts = outcome.facts["front"]
+    (frame,) = {row["key"] for row in facts["frames"]}
+    assert frame.startswith("outer ")
+    assert [row["caller"] for row in facts["inlined"] if row["key"].startswith("inner ")] == [frame]
+    first, second = facts["calls"]
+    assert (first["born"], first["ran"], second["born"], second["ran"]) == ([0], [0], [], [0])
+    assert (first["before"]["factor"], second["before"]["factor"]) == ("2", "5")
+    assert first["before"]["log"] == "list of 0: " and first["after"]["log"] == "list of 1: 3"
+    assert {"factor", "log"} <= set(facts["names"])
+
+
+def test_a_fresh_capture_when_a_value_changes_cures(prober: Prober, tmp_path: Path) -> None:
+    assert ask(prober, tmp_path, INLINED, Rung.DYNAMO, guard_on=["factor"]).status is Status.OK
+    assert ask(prober, tmp_path, INLINED, Rung.DYNAMO, guard_on=["t"]).status is Status.EXCEPTION
+
+
+def test_a_function_is_left_as_it_is(prober: Prober, tmp_path: Path) -> None:
+    look = ask(prober, tmp_path, INLINED, Rung.DYNAMO, look=True).facts["front"]
+    inner = next(row["key"] for row in look["inlined"] if row["key"].startswith("inner "))
+    outcome = ask(prober, tmp_path, INLINED, Rung.DYNAMO, eager=[inner])
+    assert outcome.status is Status.OK, outcome.raised
+    facts = outcome.facts["front"]
+    assert inner not in {row["key"] for row in facts["frames"] + facts["inlined"]}
+    assert any(row["key"].startswith("torch_dynamo_resume_in_outer") for row in facts["frames"])
+
+
+@pytest.mark.parametrize("rung", [Rung.AOT, Rung.PARTITION], ids=str)
+def test_every_operator_can_run_outside(prober: Prober, tmp_path: Path, rung: Rung) -> None:
+    whole = ask(prober, tmp_path, MODES, rung, outside=[])
+    assert whole.status is Status.OK, whole.raised
+    units = whole.facts["front"]["units"]
+    assert {"Tensor.cos", "Tensor.mul_"} <= {unit["target"] for unit in units} | {"Tensor.cos"}
+    assert all("script.py" in unit["line"] for unit in units)
+    for unit in units[:5]:
+        outcome = ask(prober, tmp_path, MODES, rung, outside=[unit["key"]])
+        assert outcome.status is Status.OK, (unit, outcome.raised)
+    every = ask(prober, tmp_path, MODES, rung, outside=[unit["key"] for unit in units])
+    assert every.status is Status.OK and "aot" not in every.facts["reached"]
+
+
+def test_an_unknown_setting_is_not_applicable(prober: Prober, tmp_path: Path) -> None:
+    for front in ({"dynamo": {"no_such_setting": 1}}, {"functorch": {"no_such_setting": 1}}):
+        outcome = ask(prober, tmp_path, MODES, Rung.AOT, **front)
+        assert outcome.status is Status.NOT_APPLICABLE

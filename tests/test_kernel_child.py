@@ -1,0 +1,124 @@
+"""Kernels on a real torch: which line is whose, what may be kept apart, which buffer goes wrong first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe, Program
+from accel_lab.core.stages import Rung
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+
+pytestmark = pytest.mark.torch
+
+HEALTHY = """
+import torch
+
+def fn(x, w):
+    y = torch.cos(x @ w)
+    return torch.erf(torch.exp(y)), torch.sin(y), (y * 2).sum(0)
+
+x, w = torch.rand(32, 32), torch.rand(32, 32)
+torch.testing.assert_close(torch.compile(fn)(x, w), fn(x, w))
+"""
+WRONG = (
+    """
+from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
+
+CppOverrides.erf = staticmethod(lambda x: f"std::erf({x}) + decltype({x})(1)")
+CppVecOverrides.erf = staticmethod(lambda x: f"({x}.erf() + decltype({x})(1))")
+"""
+    + HEALTHY
+)
+DYING = """
+import torch
+import torch._inductor.config
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "runtime_error"
+print(torch.compile(lambda t: torch.relu(t) * 2)(torch.linspace(-1, 1, 32)))
+"""
+
+
+@pytest.fixture(scope="module")
+def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
+    root, cwd = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("cwd")
+    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
+        made.warm_up()
+        yield made
+
+
+def ask(prober: Prober, folder: Path, text: str, **switches: Any) -> Outcome:
+    path = folder / "script.py"
+    path.write_text(text)
+    program = Program(path=str(path), sha256=str(folder))
+    probe = Probe(program=program, limits=Limits(timeout_s=200.0), rung=Rung.KERNEL)
+    return prober.ask(replace(probe, switches=tuple(switches.items())))
+
+
+def lines_of(outcome: Outcome, operator: str) -> list[str]:
+    """The lines of all kernels that were written for an operator."""
+    return [
+        kernel["text"].splitlines()[line - 1].strip()
+        for kernel in outcome.facts["kernels"]
+        for key, lines in kernel["origins"].items()
+        if f"target={operator}#" in key
+        for line in lines
+    ]
+
+
+def test_lines_are_marked_by_the_node_that_they_were_written_for(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, tmp_path, HEALTHY, annotate=True)
+    assert outcome.status is Status.OK, outcome.raised
+    for name in ("erf", "exp", "sin", "cos"):
+        lines = lines_of(outcome, f"aten.{name}.default")
+        assert any(f"{name}(" in line for line in lines), (name, lines)
+        others = {"erf(", "exp(", "sin(", "cos("} - {f"{name}("}
+        assert not any(other in line for line in lines for other in others)
+    assert not any("/*@" in kernel["text"] for kernel in outcome.facts["kernels"])
+
+
+def test_a_kernel_that_ends_the_process_is_still_told_of(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, tmp_path, DYING, annotate=True)
+    assert outcome.status is not Status.OK
+    assert any("throw" in line for line in lines_of(outcome, "aten.relu.default"))
+
+
+def test_what_was_fused_is_told_and_can_be_kept_apart(prober: Prober, tmp_path: Path) -> None:
+    fused = ask(prober, tmp_path, HEALTHY).facts["applied"]["fusions"]
+    pair = next(key for key in fused if "aten.erf.default" in key and "aten.sin.default" in key)
+    apart = ask(prober, tmp_path, HEALTHY, off={"fusions": [pair]})
+    assert apart.status is Status.OK, apart.raised
+    assert pair not in apart.facts["applied"].get("fusions", [])
+
+
+def test_memory_that_is_written_over_is_told_and_can_be_kept(prober: Prober, tmp_path: Path) -> None:
+    text = HEALTHY.replace("torch.cos(x @ w)", "torch.cos(x @ w) @ w").replace("torch.erf(", "torch.neg(")
+    reused = ask(prober, tmp_path, text).facts["applied"]["reuses"]
+    kept = ask(prober, tmp_path, text, off={"reuses": reused})
+    assert kept.status is Status.OK, kept.raised
+    assert not set(reused) & set(kept.facts["applied"].get("reuses", []))
+
+
+def test_the_first_buffer_that_goes_wrong_is_found(prober: Prober, tmp_path: Path) -> None:
+    apart = {"max_fusion_size": 1, "inplace_buffers": False, "allow_buffer_reuse": False}
+    outcome = ask(prober, tmp_path, WRONG, divergence={"realize": True}, inductor=apart)
+    found = outcome.facts["divergence"]
+    assert found["problems"] == []
+    (graph,) = found["graphs"]
+    assert [row["node"] for row in graph["rows"] if row["differs"]] == ["erf"]
+    (erf,) = (row for row in graph["rows"] if row["node"] == "erf")
+    assert erf["inputs"] == ["exp"] and erf["error"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_no_buffer_of_a_healthy_script_differs(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, tmp_path, HEALTHY, divergence={"realize": False})
+    assert outcome.status is Status.OK, outcome.raised
+    (graph,) = outcome.facts["divergence"]["graphs"]
+    assert len(graph["rows"]) >= 3
+    assert not any(row["differs"] for row in graph["rows"])
