@@ -696,7 +696,7 @@ def test_rerun_runs_the_reduced_repro(tmp_path: Path) -> None:
         ("pass", False),
         # The exception inside of a wrapper counts, be it chained or told in the message.
         ("raise LookupError(\"backend='inductor' raised:\\nRuntimeError: kernel said 7 at /x/x.py\")", True),
-        ("raise LookupError('w') from RuntimeError('kernel said 9 at /x.py')", True),
+        ("raise LookupError('w') from RuntimeError('kernel said 9 at /x/x.py')", True),
     ],
 )
 def test_the_reduced_repro_must_fail_alike(tmp_path: Path, line: str, match: bool) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_graph_program import node, one, output, ref, write_capture
 
 from accel_lab.reduction.graph_emit import Check, emit
 from accel_lab.reduction.graph_format import reduce_graph
@@ -24,6 +23,7 @@ from accel_lab.reduction.graph_program import Program
 from accel_lab.reduction.graph_shrink import shrink_sizes, simplify_values
 from accel_lab.reduction.graph_state import State
 from accel_lab.reduction.problem import Candidate, OutOfBudget
+from test_graph_program import node, one, output, ref, write_capture
 
 
 class FakeProblem:

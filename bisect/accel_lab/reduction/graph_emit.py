@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .graph_args import Meta, Name, Ref, TensorMeta
 from .graph_inputs import LOADER, load_text, written_inputs
 from .graph_load import short_name
 from .graph_program import (
@@ -13,12 +14,9 @@ from .graph_program import (
     Call,
     CompileArgs,
     Function,
-    Meta,
     Program,
-    Ref,
     ScalarInput,
     TensorInput,
-    TensorMeta,
     stored_files,
 )
 from .graph_text import Names, Written, folded, written_function
@@ -140,7 +138,8 @@ class _Script:
             for name, value in zip(params, call.inputs, strict=True)
         ]
         lines = list(written.lines)
-        call_lines = folded(f"out = {self._functions[call.function]}({', '.join(given)})")
+        made = "" if function.result is None else "out = "
+        call_lines = folded(f"{made}{self._functions[call.function]}({', '.join(given)})")
         if call.settings.autocast:
             withs = ", ".join(f"torch.autocast({d!r}, dtype=torch.{t})" for d, t in call.settings.autocast)
             lines += [f"with {withs}:", *("    " + text for text in call_lines)]
@@ -184,7 +183,7 @@ class _Script:
 
     def _results(self, call: Call, function: Function, params: Sequence[str]) -> str:
         compare = self._program.compare
-        pieces = ["out"] if "outputs" in compare else []
+        pieces = ["out"] if "outputs" in compare and function.result is not None else []
         tensors = [
             (name, value)
             for name, value in zip(params, call.inputs, strict=True)
@@ -249,8 +248,6 @@ def _compiled(name: str, arguments: CompileArgs) -> str:
 
 
 def _scalar(value: ScalarInput) -> str:
-    from .graph_program import Name
-
     return value.value.text if isinstance(value.value, Name) else repr(value.value)
 
 

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .graph_program import (
-    Call,
-    Made,
-    ScalarInput,
-    Storage,
-    Stored,
-    TensorInput,
-    contiguous,
-    elements,
-    is_contiguous,
-    is_dense,
-)
+from .graph_args import contiguous, elements, is_contiguous, is_dense
+from .graph_program import Call, Made, ScalarInput, Storage, Stored, TensorInput
 
 LOADER = '''\
 def load(file, key, dtype):

@@ -9,28 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .graph_args import Arg, Items, Meta, Name, Ref, ScalarMeta, Slice, Table, TensorMeta
 from .graph_program import (
-    Arg,
     Call,
     CompileArgs,
     Function,
     Gradient,
     Input,
-    Items,
-    Meta,
-    Name,
     Program,
-    Ref,
     ScalarInput,
-    ScalarMeta,
     Settings,
-    Slice,
     Statement,
     Storage,
     Stored,
-    Table,
     TensorInput,
-    TensorMeta,
     substituted,
     tidy,
 )

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from .graph_args import Arg, Meta, Ref, refs
 from .graph_edit import checked, cut_after, splat, stand_ins, with_result, without
-from .graph_program import (
-    Arg,
-    Function,
-    Meta,
-    Program,
-    Ref,
-    Statement,
-    TensorInput,
-    live,
-    refs,
-    tidy,
-    with_function,
-)
+from .graph_program import Function, Program, Statement, TensorInput, live, tidy, with_function
 from .graph_state import State
 
 

@@ -6,25 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from .graph_args import Arg, Meta, Ref, ScalarMeta, TensorMeta, elements, refs
 from .graph_edit import each_input, made_contiguous, reshaped, resized, retyped, with_input, with_result
 from .graph_passes import without_grad
 from .graph_program import (
-    Arg,
     Call,
     CompileArgs,
     Made,
-    Meta,
     Program,
-    Ref,
     ScalarInput,
-    ScalarMeta,
     Settings,
     Statement,
     Stored,
     TensorInput,
-    TensorMeta,
-    elements,
-    refs,
     substituted,
     tidy,
     with_function,

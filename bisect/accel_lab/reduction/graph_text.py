@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .graph_args import Arg, Items, Name, Ref, Slice, Table, TensorMeta, refs
 from .graph_load import short_name
-from .graph_program import Arg, Function, Items, Name, Ref, Slice, Statement, Table, TensorMeta, refs
+from .graph_program import Function, Statement
 
 WIDTH = 100
 

@@ -76,19 +76,24 @@ def _script(found: Reduced, run_dir: Path, teller: Teller, names: Mapping[str, s
         facts.append(("Lines", _shrunk(found.lines_before, found.lines_after)))
     if found.nodes is not None:
         facts.append(("Graph nodes", _shrunk(*found.nodes)))
-    if found.exits:
-        facts.append(("Run it", teller.say(f"{found.command(path)} {found.exits}", limit=2_000)))
+    if found.verified:
+        facts.append(("Run it", teller.say(found.command(path), limit=2_000)))
     text = Exhibit(kind="repro", title=path, text=found.text, language="python")
     return Script(
         kind=_KINDS.get(found.kind, ""),
         path=path,
         facts=tuple(facts),
-        proof=tuple(teller.say(line, limit=1_000) for line in found.proof),
+        proof=tuple(teller.say(line, limit=1_000) for line in (*_shows(found), *found.proof)),
         standing=found.standing,
         verified=found.verified,
         code=view(text, teller) if found.text.strip() else None,
         data=tuple(teller.say(name, limit=300) for name, _ in reduced.data_files(found.path, run_dir)[:20]),
     )
+
+
+def _shows(found: Reduced) -> list[str]:
+    """What running it shows."""
+    return [f"It {found.exits}."] if found.verified and found.exits else []
 
 
 def _shrunk(before: int | None, after: int) -> str:

@@ -124,7 +124,7 @@ def name_kernel(
             questions.known[frozenset(items)] = all_off
         operators = _operators(questions, items)
         if operators is not None:
-            found = _tell_operators(named, operators)
+            found = _tell_operators(named, operators, len(items))
     if rung is Rung.KERNEL:
         _tell_choice(climber, named, applied, gone)
     if named.component is not None:
@@ -199,7 +199,7 @@ def _sufficient(questions: _Questions, items: Sequence[Item], among: Sequence[It
     return None if kept is None or questions.spent else kept
 
 
-def _tell_operators(named: Named, found: _Operators) -> list[Item]:
+def _tell_operators(named: Named, found: _Operators, total: int) -> list[Item]:
     """Fill in the component and the evidence; the applications that are named."""
     sets, cures = found.sets, found.cures
     chosen = [item for one in sets for item in one]
@@ -220,7 +220,7 @@ def _tell_operators(named: Named, found: _Operators) -> list[Item]:
     elif found.necessary:
         verb = "calls its eager kernel" if len(found.necessary) == 1 else "call their eager kernels"
         named.evidence.append(f"it passes when only {_spelt(found.necessary)} {verb}")
-    for kept in sets:
+    for kept in (one for one in sets if len(one) < total):
         named.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
     return list(chosen)
 

@@ -247,7 +247,7 @@ def _tell(
         told = " and ".join(short_words(tree, tree.get(kind.items[0])) for kind in found.stand_ins)
         evidence.append(f"with only {first} left out it still fails, as {told} then does the same")
     elif len(culprits) > 1:
-        evidence.append("all of them must be left out: any one alone keeps it failing")
+        evidence.append("all of them must be left out: with any one of them left in it does not pass")
     thorough = all(level.alone for level in [*path, found]) or bool(sufficient)
     sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent()
     rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
@@ -292,7 +292,7 @@ def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
     }
     rest = [a.item for a in tree.changing() if a.item not in kept and a.item not in stiff]
     if not rest:
-        return "nothing else was applied that could have caused it" if len(culprits) == 1 else ""
+        return ""
     if search.ask([rest])[0] is not Verdict.BAD:
         return ""
     return (
