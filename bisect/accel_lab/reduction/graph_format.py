@@ -40,25 +40,30 @@ def reduce_graph(problem: Problem, program: Program, check: Check) -> Program:
     return state.program
 
 
+#: A program of so few statements is not bisected: trying each of them alone asks less.
+SMALL = 8
+
+
 def _all_passes(state: State) -> None:
     drop_calls(state)
     simplify_backward(state)
-    cut_suffix(state)
-    fewer_results(state)
-    cut_prefix(state)
-    drop_interior(state)
-    simplify_settings(state)
+    if state.program.nodes > SMALL:
+        cut_suffix(state)
+        fewer_results(state)
+        cut_prefix(state)
+        drop_interior(state)
+    # Constructors come early: without files beside it the script can be read and sent, whatever follows.
+    simplify_values(state)
     while True:
         before = state.program
         simplify_layout(state)
-        simplify_values(state)
-        shrink_sizes(state)
-        simplify_types(state)
-        simplify_arguments(state)
-        one_by_one(state)
-        simplify_settings(state)
-        fewer_results(state)
         simplify_values(state, literals=True)
+        shrink_sizes(state)
+        one_by_one(state)
+        fewer_results(state)
+        simplify_arguments(state)
+        simplify_types(state)
+        simplify_settings(state)
         if state.program == before:
             return
 

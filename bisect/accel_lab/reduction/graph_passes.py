@@ -177,7 +177,7 @@ def param_metas(program: Program, index: int) -> dict[str, Meta]:
 
 
 def one_by_one(state: State) -> None:
-    """Until no single statement can go: for each, stand-ins, the captured value, ones, zeros, nothing."""
+    """Until no single statement can go: for each, stand-ins, the captured value, ones, nothing."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -203,12 +203,11 @@ def _ways_without(
         if function.results == (Ref(name),):
             yield from (with_result(program, index, [used]) for used in reversed(replacement))
         yield with_result(program, index, results)
-    for stand_in in stand_ins(function, statement, metas)[:4]:
+    for stand_in in stand_ins(function, statement, metas)[:2]:
         yield without(program, index, [name], {name: stand_in})
     yield without(program, index, [name])
     if statement.uses:
         yield splat(program, index, name, "ones")
-        yield splat(program, index, name, "zeros")
 
 
 __all__ = [

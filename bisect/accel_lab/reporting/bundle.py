@@ -273,7 +273,8 @@ def moved(findings: Findings, names: Mapping[str, str]) -> Findings:
     def said(line: str) -> str:
         for path, name in names.items():
             for old in (path, reduced.short_name(path)):
-                line = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w/-])", lambda _, new=name: new, line)
+                new = name.replace("\\", r"\\")
+                line = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w/-])", new, line)
         return line
 
     return replace(
