@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ DEFAULT_CASES = (
     "mlp200:198131",
 )
 OURS = "accel-lab"
+#: The larger of the two repros, where the lab offers both a graph's and a script's.
+SECOND = "accel-lab, second"
 #: What the lab needs beside the reduction: the baseline, the ladder and the final proof.
 BESIDE_S = 900.0
 
@@ -82,6 +84,7 @@ class Row:
     marked: bool | None = None
     operators: dict[str, int] | None = None
     hand_operators: dict[str, int] | None = None
+    script: str | None = None
     repro: str | None = None
 
     @property
@@ -91,7 +94,9 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         rate = self.rate
-        rounded = {k: round(v, 1) if isinstance(v, float) else v for k, v in self.__dict__.items()}
+        rounded = {k: round(v, 1) if isinstance(v, float) else v for k, v in asdict(self).items()}
+        # A path into a folder that is gone.
+        del rounded["script"]
         return {**rounded, "candidates_a_second": round(rate, 3) if rate is not None else None}
 
 
@@ -186,13 +191,14 @@ def measure(job: Job, options: Options, tell: Callable[[Row], None]) -> list[Row
     failure = last_failure(plain.stderr)
     rows = []
     for work in (ours, *(torch_with(mode) for mode in options.modes)):
-        rows.append(work(job, options, plain.code, failure))
-        tell(rows[-1])
+        for row in work(job, options, plain.code, failure):
+            rows.append(row)
+            tell(row)
     return rows
 
 
-def ours(job: Job, options: Options, code: int | None, failure: Failure | None) -> Row:
-    """``accel-lab minimize`` from this checkout; its repro is then run cold by the benchmark itself."""
+def ours(job: Job, options: Options, code: int | None, failure: Failure | None) -> list[Row]:
+    """``accel-lab minimize`` from this checkout; what it emits is then run cold by the benchmark itself."""
     folder = Path(tempfile.mkdtemp(prefix="accel-lab-minimize-"))
     words = ["--json", "--no-bundle", "-q", "--python", options.python, "--for", f"{options.seconds:g}s"]
     path = os.pathsep.join(p for p in (str(ROOT / "bisect"), os.environ.get("PYTHONPATH", "")) if p)
@@ -208,51 +214,68 @@ def ours(job: Job, options: Options, code: int | None, failure: Failure | None) 
         before = code_lines(job.script.read_text(encoding="utf-8"))
         tail = ended.stderr.strip().splitlines()
         last = tail[-1][:200] if tail else ""
-        row = row_of(
-            job, findings, last if ended.code is not None else "stopped at the limit", ended.seconds, before
-        )
-        script = Path(str((findings or {}).get("repro", {}).get("script") or "")) if row.emitted else None
-        if script is None or not script.is_file():
-            return row
-        if options.keep is not None:
-            shutil.copytree(script.parent, options.keep / job.name.replace(":", "-"), dirs_exist_ok=True)
-        return _checked(row, job, script, options, code, failure)
+        error = last if ended.code is not None else "stopped at the limit"
+        rows = rows_of(job, findings, error, ended.seconds, before)
+        return [_checked(row, job, options, code, failure) for row in rows]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def row_of(job: Job, findings: Mapping[str, Any] | None, error: str, wall_s: float, lines_before: int) -> Row:
-    """The findings' ``repro`` as a row, before its script is run again."""
+def rows_of(
+    job: Job, findings: Mapping[str, Any] | None, error: str, wall_s: float, lines_before: int
+) -> list[Row]:
+    """The findings' ``repro`` as a row, and the other repro, where two are offered, as a second one."""
     repro = (findings or {}).get("repro")
     if not isinstance(repro, Mapping):
         reason = error if findings is None else f"no repro in the findings ({findings.get('verdict')})"
-        return Row(
-            case=job.name, tool=OURS, reason=reason or "no findings", wall_s=wall_s, lines_before=lines_before
-        )
+        return [
+            Row(
+                case=job.name,
+                tool=OURS,
+                reason=reason or "no findings",
+                wall_s=wall_s,
+                lines_before=lines_before,
+            )
+        ]
     notes = [*([repro["why_not"]] if repro.get("why_not") else []), *repro.get("notes", ())]
-    return Row(
-        case=job.name,
-        tool=OURS,
-        reason="; ".join(str(note) for note in notes),
-        kind=str(repro.get("kind") or ""),
-        nodes_before=repro.get("nodes_before"),
-        nodes_after=repro.get("nodes_after"),
-        lines_before=lines_before,
-        lines_after=repro.get("lines_after"),
-        candidates=repro.get("candidates"),
-        seconds=float(repro.get("seconds") or 0.0),
-        wall_s=wall_s,
-        emitted=bool(repro.get("script")),
-        verified=repro.get("verified"),
-        minimal=repro.get("minimal"),
-    )
+    first: dict[str, Any] = {
+        "reason": "; ".join(str(note) for note in notes),
+        "candidates": repro.get("candidates"),
+        "seconds": float(repro.get("seconds") or 0.0),
+        "wall_s": wall_s,
+    }
+    other = repro.get("other")
+    shown = [(OURS, repro, first), *([(SECOND, other, {})] if isinstance(other, Mapping) else [])]
+    return [
+        Row(
+            case=job.name,
+            tool=tool,
+            kind=str(product.get("kind") or ""),
+            nodes_before=product.get("nodes_before"),
+            nodes_after=product.get("nodes_after"),
+            lines_before=lines_before,
+            lines_after=product.get("lines_after"),
+            emitted=bool(product.get("script")),
+            verified=product.get("verified"),
+            minimal=product.get("minimal"),
+            script=product.get("script"),
+            **more,
+        )
+        for tool, product, more in shown
+    ]
 
 
-def _checked(
-    row: Row, job: Job, script: Path, options: Options, code: int | None, failure: Failure | None
-) -> Row:
+def _checked(row: Row, job: Job, options: Options, code: int | None, failure: Failure | None) -> Row:
     """Run an emitted repro as its reader would: no environment of the case, no arguments, a cold cache."""
+    if not row.emitted or row.script is None:
+        return row
+    script = Path(row.script)
+    if not script.is_file():
+        return replace(row, rerun=False, reason=f"{row.reason}; the script is not there".removeprefix("; "))
     source = script.read_text(encoding="utf-8")
+    if options.keep is not None:
+        place = options.keep / job.name.replace(":", "-") / row.kind
+        shutil.copytree(script.parent, place, dirs_exist_ok=True)
     again = run_plain(options.python, [str(script)], env={}, timeout_s=600)
     seen = last_failure(again.stderr) if again.code else None
     same = fails_again(code, failure, again.code, seen)
@@ -260,17 +283,15 @@ def _checked(
     if not same:
         told = seen.line if seen is not None else f"exit {again.code}"
         reason = f"{reason}; run again: {told}".removeprefix("; ")
-    return Row(
-        **{
-            **row.__dict__,
-            "rerun": same,
-            "reason": reason,
-            "marked": has_marks(source, job.marks),
-            "lines_after": code_lines(source),
-            "operators": graph_size(options.python, script, {}),
-            "hand_operators": graph_size(options.python, job.hand, job.env) if job.hand else None,
-            "repro": source,
-        }
+    return replace(
+        row,
+        rerun=same,
+        reason=reason,
+        marked=has_marks(source, job.marks),
+        lines_after=code_lines(source),
+        operators=graph_size(options.python, script, {}),
+        hand_operators=graph_size(options.python, job.hand, job.env) if job.hand else None,
+        repro=source,
     )
 
 
@@ -285,14 +306,14 @@ def fails_again(
     return code_again == code and again is not None and again.kind == failure.kind
 
 
-def torch_with(mode: tuple[str, int]) -> Callable[[Job, Options, int | None, Failure | None], Row]:
+def torch_with(mode: tuple[str, int]) -> Callable[[Job, Options, int | None, Failure | None], list[Row]]:
     """torch's minifier in one of its modes, in the shape of ``ours``."""
 
-    def work(job: Job, options: Options, code: int | None, failure: Failure | None) -> Row:
+    def work(job: Job, options: Options, code: int | None, failure: Failure | None) -> list[Row]:
         found = run_torch_minifier(
             options.python, job.script, mode, failure=failure, env=job.env, limit_s=options.limit_s
         )
-        return torch_row(job, found)
+        return [torch_row(job, found)]
 
     return work
 
@@ -341,18 +362,18 @@ def speed_ratios(rows: Sequence[Row]) -> dict[str, float]:
 def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     """The goals in numbers, and each mode of torch's by what could be used of it."""
     mine = [row for row in rows if row.tool == OURS]
-    emitted = [row for row in mine if row.emitted]
+    emitted = [row for row in rows if row.tool in (OURS, SECOND) and row.emitted]
     again = [row for row in emitted if row.rerun]
     ratios = speed_ratios(rows)
     sized = [row for row in mine if row.operators and row.hand_operators]
-    modes = sorted({row.tool for row in rows if row.tool != OURS})
+    modes = sorted({row.tool for row in rows if row.tool not in (OURS, SECOND)})
     return {
         "cases": len(mine),
         "emitted": len(emitted),
         "fail_again": len(again),
         "fail_again_share": round(len(again) / len(emitted), 3) if emitted else None,
-        "not_again": [row.case for row in emitted if not row.rerun],
-        "without_culprit": [row.case for row in emitted if row.marked is False],
+        "not_again": [f"{row.case} ({row.kind})" for row in emitted if not row.rerun],
+        "without_culprit": [f"{row.case} ({row.kind})" for row in emitted if row.marked is False],
         "speed_ratio": ratios,
         "median_speed_ratio": round(statistics.median(ratios.values()), 1) if ratios else None,
         "operators": _medians(sized),
@@ -385,7 +406,7 @@ def _medians(rows: Sequence[Row]) -> dict[str, Any] | None:
 
 def exit_code(rows: Sequence[Row]) -> int:
     """1 when an emitted repro of ours does not fail again."""
-    return 1 if any(row.tool == OURS and row.emitted and not row.rerun for row in rows) else 0
+    return 1 if any(row.tool in (OURS, SECOND) and row.emitted and not row.rerun for row in rows) else 0
 
 
 HEAD = ("case", "tool", "nodes", "lines", "operators", "candidates", "s", "per s", "fails again", "remarks")

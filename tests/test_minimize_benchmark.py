@@ -13,7 +13,7 @@ import graph_size  # noqa: E402
 import hosts  # noqa: E402
 import minimize  # noqa: E402
 from golden import load_case  # noqa: E402
-from minimize import OURS, Job, Row, cells, exit_code, fails_again, find_jobs, speed_ratios, summarise  # noqa: E402
+from minimize import OURS, SECOND, Job, Row, cells, exit_code, fails_again, find_jobs, speed_ratios, summarise  # noqa: E402
 from torch_minifier import (  # noqa: E402
     MODES,
     Failure,
@@ -24,8 +24,6 @@ from torch_minifier import (  # noqa: E402
     wanted_modes,
     why_not,
 )
-
-DATA = Path(__file__).resolve().parent / "data" / "torch_minifier"
 
 # -- torch's minifier ------------------------------------------------------------------------------
 
@@ -190,7 +188,7 @@ JOB = Job(name="a", script=Path("/nowhere/repro.py"), marks=("minimum",))
 
 
 def test_findings_become_a_row() -> None:
-    made = minimize.row_of(JOB, repro(), "", 50.0, 80)
+    (made,) = minimize.rows_of(JOB, repro(), "", 50.0, 80)
     assert (made.nodes_before, made.nodes_after, made.lines_before, made.lines_after) == (300, 3, 80, 9)
     assert made.rate == pytest.approx(4.0)
     assert made.emitted
@@ -198,11 +196,23 @@ def test_findings_become_a_row() -> None:
 
 
 def test_no_repro_says_why() -> None:
-    made = minimize.row_of(JOB, repro(script=None, why_not="too odd", notes=["no graph"]), "", 50.0, 80)
+    (made,) = minimize.rows_of(JOB, repro(script=None, why_not="too odd", notes=["no graph"]), "", 50.0, 80)
     assert not made.emitted
     assert made.reason == "too odd; no graph"
-    assert minimize.row_of(JOB, None, "Error: bad", 1.0, 80).reason == "Error: bad"
-    assert "passes" in minimize.row_of(JOB, {"verdict": "passes", "repro": None}, "", 1.0, 80).reason
+    assert minimize.rows_of(JOB, None, "Error: bad", 1.0, 80)[0].reason == "Error: bad"
+    assert "passes" in minimize.rows_of(JOB, {"verdict": "passes", "repro": None}, "", 1.0, 80)[0].reason
+
+
+def test_two_repros_are_two_rows_and_the_cost_is_told_once() -> None:
+    other = {"kind": "script", "script": "/run/repro/script/repro.py", "lines_after": 12, "verified": True}
+    first, second = minimize.rows_of(JOB, repro(other=other), "", 50.0, 80)
+    assert (first.kind, second.kind) == ("graph", "script")
+    assert (first.candidates, second.candidates, second.rate) == (120, None, None)
+    assert second.tool == SECOND
+    told = summarise([row(emitted=True, rerun=True), row(SECOND, kind="script", emitted=True, rerun=False)])
+    assert (told["cases"], told["emitted"], told["fail_again"]) == (1, 2, 1)
+    assert told["not_again"] == ["a (script)"]
+    assert told["torch"] == {}
 
 
 def test_fails_again() -> None:
@@ -238,15 +248,15 @@ def test_summary() -> None:
             operators={"dynamo": 2, "aten": 3},
             hand_operators={"dynamo": 3, "aten": 5},
         ),
-        row(case="b", emitted=True, rerun=False, marked=False),
+        row(case="b", kind="graph", emitted=True, rerun=False, marked=False),
         row(case="c"),
         row("torch aot/4", emitted=True, rerun=True, marked=False),
         row("torch aot/4", case="b", emitted=True, rerun=False),
     ]
     told = summarise(rows)
     assert (told["cases"], told["emitted"], told["fail_again_share"]) == (3, 2, 0.5)
-    assert told["not_again"] == ["b"]
-    assert told["without_culprit"] == ["b"]
+    assert told["not_again"] == ["b (graph)"]
+    assert told["without_culprit"] == ["b (graph)"]
     assert told["operators"]["aten"] == {"ours": 3, "by_hand": 5}
     assert told["torch"] == {"torch aot/4": {"asked": 2, "repros": 2, "usable": 1, "with_culprit": 0}}
     assert told["median_speed_ratio"] is None

@@ -53,6 +53,7 @@ class _Script:
         self._program = program
         self._check = check
         self._loads = False
+        self._compares = check.kind == "values"
         count = len(program.functions)
         self._functions = ["f"] if count == 1 else [f"f{i}" for i in range(count)]
 
@@ -119,11 +120,12 @@ class _Script:
             lines = ["@torch.no_grad()"]
         lines.append(f"def run({', '.join(self._functions)}):")
         body = ["torch.manual_seed(0)"]
-        if not single:
+        several = self._compares and not single
+        if several:
             body.append("results = []")
         for call in program.calls:
             body += self._call(call, single)
-        if not single:
+        if several:
             body.append("return results")
         return [*lines, *("    " + line if line else "" for line in body)]
 
@@ -138,7 +140,8 @@ class _Script:
             for name, value in zip(params, call.inputs, strict=True)
         ]
         lines = list(written.lines)
-        made = "" if function.result is None else "out = "
+        wanted = function.result is not None and (self._compares or call.backward is not None)
+        made = "out = " if wanted else ""
         call_lines = folded(f"{made}{self._functions[call.function]}({', '.join(given)})")
         if call.settings.autocast:
             withs = ", ".join(f"torch.autocast({d!r}, dtype=torch.{t})" for d, t in call.settings.autocast)
@@ -146,7 +149,9 @@ class _Script:
         else:
             lines += call_lines
         lines += self._backward(call, function)
-        result = self._results(call, function, params)
+        result = self._results(call, function, params) if self._compares else "()"
+        if result == "()":
+            return lines
         if single:
             bare = result[1:-1] if result.startswith("(") else result
             lines += folded(f"return {bare if len(bare) < 80 else result}")

@@ -203,6 +203,7 @@ def _ways_without(
         if function.results == (Ref(name),):
             yield from (with_result(program, index, [used]) for used in reversed(replacement))
         yield with_result(program, index, results)
+        yield with_result(program, index, [*results, *(r for r in replacement if r not in results)])
     for stand_in in stand_ins(function, statement, metas)[:2]:
         yield without(program, index, [name], {name: stand_in})
     yield without(program, index, [name])
