@@ -217,7 +217,9 @@ def test_components_are_named_by_leaving_one_out() -> None:
     def cures(probe: Probe) -> bool:
         return names[5] in (dict(probe.switches).get("off") or {}).get("decomposition", [])
 
-    facts = {"regions": [{"id": 0, "name": "f", "backend": "inductor"}], "applied": {"decomposition": names}}
+    rows = [{"subsystem": "decomposition", "key": name, "changed": True} for name in names]
+    regions = [{"id": 0, "name": "f", "backend": "inductor"}]
+    facts = {"regions": regions, "applied": {"decomposition": names}, "applications": rows}
     found = diagnose(FakeLab(fault=Rung.DECOMP, cures=cures, facts=facts))
     assert found.culprit is not None and found.culprit.component is not None
     assert found.culprit.component.name == "aten.op5.default"

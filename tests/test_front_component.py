@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes_lab import FakeLab, failing, passing
 
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import signature_of
@@ -24,7 +25,6 @@ from accel_lab.search.front_component import name_front
 from accel_lab.search.front_guards import look
 from accel_lab.search.front_questions import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.named import Named
-from tests.fakes_lab import FakeLab, failing, passing
 
 Switch = Mapping[str, Any]
 
@@ -299,9 +299,7 @@ def test_a_split_that_cures_by_itself_names_no_operator() -> None:
 
 
 def test_a_setting_of_the_partitioner_moves_the_blame_there() -> None:
-    named, _ = graphs(
-        Stage.AOT_AUTOGRAD, [], lambda s: "activation_memory_budget" in s.get("functorch", ())
-    )
+    named, _ = graphs(Stage.AOT_AUTOGRAD, [], lambda s: "activation_memory_budget" in s.get("functorch", ()))
     assert named.component is not None and named.component.kind == "setting"
     assert named.stage is Stage.PARTITIONER
 

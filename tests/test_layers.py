@@ -30,7 +30,8 @@ ARROWS: dict[str, frozenset[str]] = {
     "mock": frozenset(),
     "config": frozenset({"core"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
-    # questions with real probes, `minimize` joins the reducer to them, `session` is one bisection from options to findings.
+    # questions with real probes, `minimize` joins the reducer to them, `session` is one bisection from
+    # options to findings.
     "lab": frozenset({"core", "execution", "environments", "numerics", "search"}),
     "minimize": frozenset({"core", "execution", "search", "reduction"}),
     "session": frozenset(

@@ -32,6 +32,7 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
         try:
             made = write_bundle(findings, folder, folder / "bundle.zip")
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
+            findings.warnings += made.warnings
         except LabError as error:
             findings.bundle = None
             findings.warnings.append(f"no bundle was written: {error}")
@@ -53,6 +54,7 @@ def show(findings: Findings, *, as_json: bool, quiet: bool = False) -> None:
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
     blocks = [terminal.paragraph(findings, colour=colour, width=width)]
+    blocks += [terminal.repro_block(findings, colour=colour, width=width)] if findings.repro else []
     if findings.ladder and not quiet:
         blocks.append(terminal.ladder_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.ablation and not quiet:
@@ -60,7 +62,7 @@ def show(findings: Findings, *, as_json: bool, quiet: bool = False) -> None:
     if findings.witness and not quiet:
         blocks.append(f"Second witness: {findings.witness['words']}")
     blocks.append(_files(findings))
-    click.echo("\n\n".join(blocks))
+    click.echo("\n\n".join(block for block in blocks if block))
 
 
 def _files(findings: Findings) -> str:

@@ -197,13 +197,13 @@ def source_diff(passing: Candidate, failing: Candidate) -> str:
     return _diff(passing.source, failing.source, "passes.py", "fails.py")
 
 
-def code_diff(passing: Outcome, failing: Outcome, level: str) -> tuple[str, str]:
-    """``(name, diff)`` of what the compiler made of the two, nearest to the stage first; empty if equal."""
-    kinds = (
-        ("kernel", "output_code", "post_grad", "aot_forward", "aot_backward", "dynamo_graph")
-        if level == "kernel"
-        else ("post_grad", "aot_forward", "aot_backward", "dynamo_graph")
-    )
+#: Kinds of artifacts, nearest to the kernel first; what is generated, and the graphs before it.
+GENERATED = ("kernel", "output_code")
+GRAPHS = ("post_grad", "aot_forward", "aot_backward", "dynamo_graph")
+
+
+def code_diff(passing: Outcome, failing: Outcome, kinds: Sequence[str]) -> tuple[str, str]:
+    """``(kind, diff)`` of what the compiler made of the two: the first kind that differs; else empty."""
     for kind in kinds:
         one, two = _artifacts(passing, kind), _artifacts(failing, kind)
         if one and two and one != two:
@@ -214,7 +214,9 @@ def code_diff(passing: Outcome, failing: Outcome, level: str) -> tuple[str, str]
 def _artifacts(outcome: Outcome, kind: str) -> str:
     folder = Path(outcome.folder) / "artifacts"
     files = sorted(folder.glob(f"{kind}_*")) if outcome.folder and folder.is_dir() else []
-    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files[:4])
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files[:4]]
+    # Where the script lies says nothing, and differs between the two.
+    return "\n".join(line for text in texts for line in text.splitlines() if "# File: " not in line)
 
 
 def _diff(one: str, two: str, name_one: str, name_two: str) -> str:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.findings import Exhibit, Findings
+from accel_lab.core.judge import unwrap
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
-from accel_lab.core.stages import Rung, level_of
+from accel_lab.core.stages import Rung
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
 from accel_lab.search.baseline import Baseline
@@ -258,7 +260,7 @@ class Minimizer:
             self._findings.culprit,
             product.target,
             build=self._build,
-            value=self._value(product.target),
+            value=self._value(product),
             args=self._findings.program.args if product.kind == "script" else (),
         )
         final = repro.with_head(product.candidate, comment, product.target)
@@ -311,10 +313,15 @@ class Minimizer:
         path = Path(str(self._findings.program.path))
         return size_of(path.read_text(encoding="utf-8", errors="replace"))[0]
 
-    def _value(self, target: Target) -> str:
-        """The failing value in words: the first difference that was seen, else the signature."""
-        lines = [difference.line for difference in self._base.values[:1]]
-        return lines[0] if lines and target.signature.kind == "values" else ""
+    def _value(self, product: Product) -> str:
+        """The failing value in words: what the smallest program says, or the first difference."""
+        if product.target.signature.kind == "values":
+            return self._base.values[0].line if self._base.values else ""
+        raised = self._kept(product, product.candidate, product.target.bad).raised
+        if raised is None or product.target.signature.kind not in ("exception", "exit"):
+            return ""
+        kind, message = unwrap(raised)
+        return " ".join(f"{kind}: {message}".split())[:240]
 
     def _probe_for(self, product: Product) -> Probe:
         args = self._findings.program.args if product.kind == "script" else ()
@@ -327,14 +334,17 @@ class Minimizer:
             return
         path = write_program(passing, folder / "min-good")
         self.result.min_good = str(_settle(passing, path.parent))
-        outcomes = []
-        for candidate in (passing, product.candidate):
-            probe = product.problem.probe_of(candidate)
-            outcomes.append(self._lab.submit(replace(probe, rung=Rung.KERNEL, attempt=_KEPT)).result())
-        culprit = self._findings.culprit
-        level = level_of(culprit.stage).value if culprit is not None else "graph"
-        code = repro.code_diff(outcomes[0], outcomes[1], level)
+        code = ("", "")
+        for rung in (Rung.KERNEL, Rung.FX):  # where no code was generated, the final graphs tell
+            pair = [self._kept(product, candidate, rung) for candidate in (passing, product.candidate)]
+            kinds = repro.GENERATED if rung is Rung.KERNEL else repro.GRAPHS
+            code = code if code[1] else repro.code_diff(pair[0], pair[1], kinds)
         self.result.exhibits = repro.neighbour_exhibits(passing, product.candidate, code)
+
+    def _kept(self, product: Product, candidate: Candidate, rung: Rung) -> Outcome:
+        """One more run whose artifacts stay."""
+        probe = product.problem.probe_of(candidate)
+        return self._lab.submit(replace(probe, rung=rung, attempt=_KEPT)).result()
 
 
 #: The attempt number of the runs whose artifacts are kept; candidates use small ones.

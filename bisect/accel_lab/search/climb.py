@@ -37,6 +37,7 @@ class Climber:
     held: Switches = ()
     patient: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+    last_cure: Step | None = None
 
     def ask(self, questions: Iterable[tuple[Rung, Switches]], kind: str = "ladder") -> list[Step]:
         """One Step for each question, asked side by side and repeated as the failure's rate demands."""
@@ -44,6 +45,8 @@ class Climber:
         first = [(rung, switches, self._submit(rung, switches, 0, kind)) for rung, switches in wanted]
         steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
         if not self.baseline.flaky:
+            cures = [step for step in steps if kind == "component" and step.verdict is Verdict.GOOD]
+            self.last_cure = cures[-1] if cures else self.last_cure
             return steps
         return [
             self.repeat(step, self._repeats(), kind, until_bad=True)

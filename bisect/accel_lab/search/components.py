@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Frame, Outcome
-from accel_lab.core.stages import Stage
+from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import frames
@@ -41,6 +41,29 @@ def name_component(
     ``all_off`` is the verdict with everything left out, where that was asked already; ``ablation`` the
     table of switches.
     """
+    climber.last_cure = None
+    named = _named(climber, stage, at, ladder, all_off, ablation)
+    component, cure = named.component, climber.last_cure
+    if component is None or component.confidence is not Confidence.PROVEN or cure is None:
+        return named
+    # A cure is believed when it was seen twice: a rate that was overlooked would name a wrong part.
+    if climber.repeat(cure, 1, "component", until_bad=True).verdict is Verdict.GOOD:
+        return named
+    return replace(
+        named,
+        component=replace(component, confidence=Confidence.LIKELY),
+        evidence=[*named.evidence, "asked once more, what cured it did not: the failure is flaky"],
+    )
+
+
+def _named(
+    climber: Climber,
+    stage: Stage,
+    at: Step,
+    ladder: Sequence[Step],
+    all_off: Verdict | None,
+    ablation: Sequence[Step],
+) -> Named:
     if stage in FRONT:
         named = name_front(climber, stage, at, ladder)
         return replace(named, component=named.component or _from_frames(at.outcome, stage))

@@ -285,16 +285,18 @@ class Diagnosis:
         failing = tally_of(
             s for s in answer.ladder if _index(s.rung) >= _index(bad.rung) and s.verdict is Verdict.BAD
         )
-        needed = passes_needed(failing, self._options.budget)
+        needed = passes_needed(failing, self._options.budget / _BOUNDARIES)
         if needed > good.runs:
             good = climber.repeat(good, needed - good.runs, "proof", until_bad=True)
             answer.ladder = _with(answer.ladder, good)
         if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
             self._reconsider(climber, answer)
             return
-        answer.doubt = doubt(failing, good.runs)
+        answer.doubt = min(1.0, _BOUNDARIES * doubt(failing, good.runs))
         sure = (
             answer.doubt <= self._options.budget
+            # A failure that turns out flaky only now: the rungs were called good after too few runs.
+            and (climber.baseline.flaky or bad.failures == bad.runs)
             and not reading.different
             and not answer.ambiguous
             and reading.monotone
@@ -322,13 +324,16 @@ class Diagnosis:
         good = _row(answer.ladder, reading.last_good)
         failing = tally_of(s for s in answer.ladder if _index(s.rung) >= _index(reading.first_bad))
         good = climber.repeat(
-            good, max(0, passes_needed(failing, self._options.budget) - good.runs), "proof", until_bad=True
+            good,
+            max(0, passes_needed(failing, self._options.budget / _BOUNDARIES) - good.runs),
+            "proof",
+            until_bad=True,
         )
         answer.ladder = _with(answer.ladder, good)
         if good.verdict is Verdict.BAD:
             self._reconsider(climber, answer)
             return
-        answer.doubt = doubt(failing, good.runs)
+        answer.doubt = min(1.0, _BOUNDARIES * doubt(failing, good.runs))
         stage = BLAMES[reading.first_bad]
         # An island that was told stays told; the rungs to hold other regions on are the new ones.
         told = answer.reading.islands if answer.reading else ()
@@ -449,6 +454,9 @@ def _row(ladder: Sequence[Step], rung: Rung | None) -> Step:
 def _with(ladder: Sequence[Step], step: Step) -> list[Step]:
     return [step if row.rung is step.rung else row for row in ladder]
 
+
+#: The pair that is proven was picked among so many neighbours on the ladder, so luck had as many chances.
+_BOUNDARIES = len(LADDER) - 1
 
 #: The backends whose parts the ladder knows.
 _KNOWN = frozenset({"inductor", "aot_eager_decomp_partition", "aot_eager", "eager"})
