@@ -37,7 +37,12 @@ def execute(job: Any) -> Any:
     _catch_faults(folder)
     _seed(job.get("seed", 0))
     session = _Session(job)
-    session.prepare()
+    try:
+        session.prepare()
+    except SystemExit as error:  # the rung cannot be prepared: said in the result, the program does not run
+        code = _exit_code(error)
+        session.finish(code, describe(error))
+        return code
     code, raised = _run_program(job["program"])
     _join_threads()
     session.finish(code, raised)
