@@ -318,3 +318,27 @@ def test_a_hang_costs_few_questions() -> None:
     assert questions.single_cures("outside", [f"0:n{n}" for n in range(60)]) == {}
     questions.ask([{"look": True}] * 40)
     assert len(lab.asked) <= MOST_OF_A_HANG
+
+
+def test_operators_under_one_mode_are_a_block_and_all_of_a_graph_is_no_component() -> None:
+    block = {"key": "0:enter", "target": "enter, float, matmul", "line": "with mode:", "operators": 3}
+    other = {"key": "0:mul", "target": "mul", "line": "t * 2", "operators": 1}
+
+    def name(*units: dict[str, Any]) -> Named:
+        climber, _, at = climb({"units": units}, lambda s: "0:enter" in s.get("outside", ()))
+        return name_front(climber, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), [at])
+
+    named = name(block, other)
+    assert named.component is not None and named.component.kind == "block"
+    assert name(block).component is None
+
+
+def test_a_graph_used_again_for_a_call_that_returns_another_kind_of_tensor() -> None:
+    facts = stale(t=("Tensor", "Tensor requires_grad"))
+    facts["guards"] = []
+    facts["calls"][1]["after"] = {"returned": "Tensor"}
+    plain = {"calls": [call(0), call(1, after={"returned": "Tensor requires_grad"})]}
+    climber, _, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=plain)
+    named = look(climber, Rung.AOT)
+    assert named is not None and named.component is not None
+    assert (named.component.name, named.component.confidence) == ("t", Confidence.PROVEN)

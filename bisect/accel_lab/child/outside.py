@@ -27,8 +27,12 @@ def units_of(gm: Any, turn: int) -> List[Dict[str, Any]]:
     for group in _groups(gm):
         if all(node.op not in _OPS for node in group):
             continue
-        head = next((node for node in group if node.op in _OPS and not _is_state(node)), group[0])
-        rows.append({"key": _key(group, turn), "target": target_name(gm, head), "line": user_line(head)})
+        heads = [node for node in group if node.target is not operator.getitem] or group[:1]
+        names = list(dict.fromkeys(target_name(gm, node) for node in heads))
+        line = next((line for line in map(user_line, heads) if line), "")
+        rows.append(
+            {"key": _key(group, turn), "target": ", ".join(names), "line": line, "operators": len(heads)}
+        )
     return rows
 
 

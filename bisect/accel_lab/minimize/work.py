@@ -7,6 +7,7 @@ again in fresh processes.
 from __future__ import annotations
 
 import shutil
+import textwrap
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -321,7 +322,7 @@ class Minimizer:
         if raised is None or product.target.signature.kind not in ("exception", "exit"):
             return ""
         kind, message = unwrap(raised)
-        return " ".join(f"{kind}: {message}".split())[:240]
+        return textwrap.shorten(f"{kind}: {message}", 160, placeholder=" ...")
 
     def _probe_for(self, product: Product) -> Probe:
         args = self._findings.program.args if product.kind == "script" else ()

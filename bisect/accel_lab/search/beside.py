@@ -110,20 +110,22 @@ def _guards(climber: Climber, result: Beside, start: Rung) -> None:
     if fresh.verdict is not Verdict.GOOD:
         return
     graphs = fresh.outcome.facts.get("graph_texts") or []
-    if len(graphs) < 2 or len(set(graphs)) == 1:
+    named = front_guards.look(climber, start) or Named()
+    proven = named.component is not None and named.component.confidence is Confidence.PROVEN
+    if len(set(graphs)) < 2 and not proven:
         result.warnings.append(
             "it passes when every call is compiled afresh, though each call captures the same graph"
         )
         return
-    named = front_guards.look(climber, start) or Named()
     result.culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
         component=named.component
         or Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
         evidence=(
-            f"at {start} it passes when every call is compiled afresh, and then the calls capture different "
-            "graphs: a graph was used again that does not fit (a missed guard or a wrong generalisation)",
+            f"at {start} it passes when every call is compiled afresh"
+            + (", and then the calls capture different graphs" if len(set(graphs)) > 1 else "")
+            + ": a graph was used again that does not fit (a missed guard or a wrong generalisation)",
             *named.evidence,
         ),
         exhibits=tuple(named.exhibits),

@@ -73,6 +73,11 @@ class Climber:
                 break
         return step
 
+    def take_cure(self) -> Step | None:
+        """The last component question that cured, once."""
+        cure, self.last_cure = self.last_cure, None
+        return cure
+
     def _repeats(self) -> int:
         """How many more passes it takes before a rung may be called good, at the rate that was measured."""
         return runs_to_see(cautious_rate(self.baseline.tally, 0.2), self.budget / 8) - 1

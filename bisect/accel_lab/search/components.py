@@ -41,9 +41,9 @@ def name_component(
     ``all_off`` is the verdict with everything left out, where that was asked already; ``ablation`` the
     table of switches.
     """
-    climber.last_cure = None
+    climber.take_cure()
     named = _named(climber, stage, at, ladder, all_off, ablation)
-    component, cure = named.component, climber.last_cure
+    component, cure = named.component, climber.take_cure()
     if component is None or component.confidence is not Confidence.PROVEN or cure is None:
         return named
     # A cure is believed when it was seen twice: a rate that was overlooked would name a wrong part.

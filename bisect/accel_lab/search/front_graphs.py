@@ -62,7 +62,7 @@ def _operator(questions: Questions, named: Named, told: Component | None) -> Com
     control = questions.one({"look": True, "outside": []})
     if control is None or control.verdict is not Verdict.BAD:
         return None  # compiled in parts on real inputs it is another failure, or none
-    units: list[dict[str, str]] = front_of(control).get("units") or []
+    units: list[dict[str, Any]] = front_of(control).get("units") or []
     units = [u for n, u in enumerate(units) if u["key"] not in {v["key"] for v in units[:n]}]
     if not units:
         return None
@@ -76,8 +76,8 @@ def _operator(questions: Questions, named: Named, told: Component | None) -> Com
             rows=(("operator", "line", "left outside"), *rows[:60]),
         )
     )
-    if not cures:
-        return None
+    if not cures or (len(units) == 1 and _is_block(units[0])):
+        return None  # to leave out all there is says no more than the ladder does
     chosen = [by_key[key] for key in cures]
     names = list(dict.fromkeys(unit["target"] for unit in chosen))
     lines = list(dict.fromkeys(unit["line"] for unit in chosen))
@@ -92,11 +92,16 @@ def _operator(questions: Questions, named: Named, told: Component | None) -> Com
     )
     detail = "; ".join([*lines, *([f"raised in {told.name}, {told.detail}"] if told else [])])
     return Component(
-        kind="op",
+        kind="block" if any(map(_is_block, chosen)) else "op",
         name=", ".join(names)[:120],
         detail=detail[:300],
         confidence=Confidence.PROVEN if sure else Confidence.LIKELY,
     )
+
+
+def _is_block(unit: Mapping[str, Any]) -> bool:
+    """Whether it is several operators that cannot be parted, such as those under one mode."""
+    return int(unit.get("operators", 1)) > 1
 
 
 def _settings(

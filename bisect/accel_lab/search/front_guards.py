@@ -101,16 +101,27 @@ def _wrong_calls(
     """Calls that raised, or returned something else than uncompiled; no other call ran a stale graph."""
     if plain is None:
         return []
-    fine = {(c["region"], c["call"]) for c in front_of(plain).get("calls") or () if not c.get("raised")}
+    theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or () if not c.get("raised")}
     different = questions.climber.lab.differences(look.outcome, plain.outcome)
     names = _region_names(look)
     wrong = {(d.region, d.call) for d in different if d.phase in ("output", "mutated_input")}
     return [
         call
         for call in calls
-        if (call.get("raised") and (call["region"], call["call"]) in fine)
+        if _parts(call, theirs.get((call["region"], call["call"])))
         or (names.get(call["region"]), call["call"]) in wrong
     ]
+
+
+def _parts(call: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
+    """Whether a call raised where the uncompiled one did not, or returned another kind of object."""
+    if other is None or call.get("raised"):
+        return other is not None
+    return _returned(call) != _returned(other)
+
+
+def _returned(call: Mapping[str, Any]) -> dict[str, str]:
+    return {path: words for path, words in call["after"].items() if path.startswith("returned")}
 
 
 def _region_names(look: Step) -> dict[int, str]:
