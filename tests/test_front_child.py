@@ -84,6 +84,11 @@ def test_code_state_and_graphs_are_written_down(prober: Prober, tmp_path: Path) 
     assert {"factor", "log"} <= set(facts["names"])
 
 
+def test_a_graph_that_runs_again_is_seen_behind_autograd_too(prober: Prober, tmp_path: Path) -> None:
+    calls = ask(prober, tmp_path, INLINED, Rung.AOT, look=True).facts["front"]["calls"]
+    assert [(c["born"], c["ran"]) for c in calls] == [([0], [0]), ([], [0])]
+
+
 def test_a_fresh_capture_when_a_value_changes_cures(prober: Prober, tmp_path: Path) -> None:
     assert ask(prober, tmp_path, INLINED, Rung.DYNAMO, guard_on=["factor"]).status is Status.OK
     assert ask(prober, tmp_path, INLINED, Rung.DYNAMO, guard_on=["t"]).status is Status.EXCEPTION

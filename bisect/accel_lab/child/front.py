@@ -157,8 +157,6 @@ class Front:
 
     def _noting(self, compiled: Any, turn: int) -> Any:
         """The compiled graph; that it ran is written down for the call in progress."""
-        if getattr(compiled, "_boxed_call", False):
-            return compiled
         if self.calls:
             self.calls[-1]["born"].append(turn)
 
@@ -167,6 +165,8 @@ class Front:
                 self.calls[-1]["ran"].append(turn)
             return compiled(*args)
 
+        # A boxed call takes its arguments in one list, which is handed on as it is.
+        run.__dict__.update(getattr(compiled, "__dict__", {}))
         return run
 
     # -- calls ---------------------------------------------------------------------------------
