@@ -19,6 +19,7 @@ from .exceptions import NotApplicable, describe
 from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
 from .passes import Applications
+from .regions import Context, Identity, KernelBackend, boxed, identity, interpreted, tracing
 from .subsystems import Subsystems
 
 ORDER = ("uncompiled", "dynamo", "aot", "meta", "partition", "decomp", "fx", "loops", "scheduled", "kernel")
@@ -141,10 +142,10 @@ class Ladder:
         if self.front is not None and not self.front.fullgraph:
             kwargs["nopython"] = False
         if region["rung"] == "uncompiled":
-            context = _Identity()
+            context = Identity()
         else:
             context = self._original(self._backend_for(region, backend), **kwargs)
-        return _Context(context, self, region)
+        return Context(context, self, region)
 
     def _new_region(self, backend: Any, kwargs: Any) -> Any:
         name, options, _ = torch_internals.describe_backend(backend)
@@ -212,7 +213,7 @@ class Ladder:
         inner = torch_internals.with_inductor_config(requested, patches) if patches else requested
         if isinstance(inner, str):
             inner = torch_internals.with_inductor_config("inductor", {"fx_graph_cache": False})
-        return _KernelBackend(inner, self, region)
+        return KernelBackend(inner, self, region)
 
     def _checked_inductor_patches(self) -> Any:
         patches = dict(self.switches.get("inductor") or {})
@@ -260,7 +261,7 @@ class Ladder:
                 except torch_internals.LoweringReached as reached:
                     self.reached.add("fx")
                     self._save_graph("post_grad", reached.gm)
-                    return _interpreted(reached.gm)
+                    return interpreted(reached.gm)
             raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
 
         return self._inductor(gm, example_inputs, inner, patches)
@@ -304,7 +305,7 @@ class Ladder:
     def _nop(self, kind: str, gm: Any, example_inputs: Any) -> Any:
         self.reached.add("aot")
         self._save_graph(kind, gm)
-        return _boxed(gm)
+        return boxed(gm)
 
     def _checked(self, kind: str, gm: Any, example_inputs: Any) -> Any:
         self.reached.add("aot")
@@ -338,7 +339,7 @@ class Ladder:
 
         @functools.wraps(compiled)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if getattr(ladder._depth, "value", 0) or _tracing():
+            if getattr(ladder._depth, "value", 0) or tracing():
                 return compiled(*args, **kwargs)
             if ladder.switches.get("fresh"):
                 torch_internals.reset_dynamo()
@@ -394,7 +395,7 @@ class Ladder:
     def _capturing(self, gm: Any, region: Any) -> Any:
         """What turns the compiled graph into one whose calls are written down; called before compiling."""
         if not self.switches.get("capture") or self.artifacts is None:
-            return _identity
+            return identity
         if self._capture is None:
             from .capture import Capture
 
@@ -413,124 +414,3 @@ class Ladder:
             self.random = self.random or bool(_RANDOM.search(gm.code))
         if self.artifacts is not None and self.graphs <= 60:
             self.artifacts.graph(kind, gm)
-
-
-class _KernelBackend:
-    """The user's own Inductor request, with the switches that cannot be settings."""
-
-    compiler_name = "inductor"
-
-    def __init__(self, inner: Any, ladder: Any, region: Any) -> None:
-        self._inner = inner
-        self._ladder = ladder
-        self._region = region
-
-    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
-        ladder = self._ladder
-        ladder._save_graph("dynamo_graph", gm)
-        capturing = ladder._capturing(gm, self._region)
-        with torch_internals.no_caches():
-            compiled = self._inner(gm, example_inputs, **kwargs)
-        if ladder.annotator is not None and ladder.artifacts is not None:
-            ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
-        return capturing(compiled)
-
-    def get_compiler_config(self) -> Any:
-        getter = getattr(self._inner, "get_compiler_config", None)
-        return getter() if getter else {}
-
-    def reset(self) -> None:
-        reset = getattr(self._inner, "reset", None)
-        if reset is not None:
-            reset()
-
-
-class _Identity:
-    """Stands where Dynamo's context would: the function runs as it is, a module behind a thin shell."""
-
-    def __call__(self, fn: Any) -> Any:
-        import torch
-
-        if isinstance(fn, torch.nn.Module):
-            from torch._dynamo.eval_frame import OptimizedModule
-
-            return OptimizedModule(fn, _identity)
-        return fn
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        return None
-
-
-def _identity(fn: Any) -> Any:
-    return fn
-
-
-class _Context:
-    """What ``optimize`` returns: called with the function or module that is to be compiled."""
-
-    def __init__(self, context: Any, ladder: Any, region: Any) -> None:
-        self._context = context
-        self._ladder = ladder
-        self._region = region
-
-    def __call__(self, fn: Any) -> Any:
-        compiled = self._context(fn)
-        if compiled is fn and self._region["rung"] == "uncompiled" and callable(fn):
-            return self._ladder.wrap(_shell(fn), fn, self._region)
-        return self._ladder.wrap(compiled, fn, self._region)
-
-    def __enter__(self) -> Any:
-        return self._context.__enter__()
-
-    def __exit__(self, *exc: Any) -> Any:
-        return self._context.__exit__(*exc)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-
-def _shell(fn: Any) -> Any:
-    @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    return run
-
-
-def _tracing() -> Any:
-    import torch
-
-    compiler = getattr(torch, "compiler", None)
-    probe = getattr(compiler, "is_compiling", None) or torch._dynamo.is_compiling
-    return probe()
-
-
-def _boxed(gm: Any) -> Any:
-    from torch.fx.graph import _BoxedCodeGen
-
-    gm.graph.set_codegen(_BoxedCodeGen())
-    gm.recompile()
-    forward = gm.forward
-
-    def run(args: Any) -> Any:
-        return forward(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
-
-
-def _interpreted(gm: Any) -> Any:
-    import torch
-
-    interpreter = torch.fx.Interpreter(gm)
-
-    def run(args: Any) -> Any:
-        values = list(args)
-        args.clear()
-        return interpreter.run(*values)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run

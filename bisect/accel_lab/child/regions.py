@@ -1,0 +1,129 @@
+"""What stands between a compiled region and Dynamo: backends, contexts, and callables for graphs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from . import torch_internals
+
+
+class KernelBackend:
+    """The user's own Inductor request, with the switches that cannot be settings."""
+
+    compiler_name = "inductor"
+
+    def __init__(self, inner: Any, ladder: Any, region: Any) -> None:
+        self._inner = inner
+        self._ladder = ladder
+        self._region = region
+
+    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+        ladder = self._ladder
+        ladder._save_graph("dynamo_graph", gm)
+        capturing = ladder._capturing(gm, self._region)
+        with torch_internals.no_caches():
+            compiled = self._inner(gm, example_inputs, **kwargs)
+        if ladder.annotator is not None and ladder.artifacts is not None:
+            ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
+        return capturing(compiled)
+
+    def get_compiler_config(self) -> Any:
+        getter = getattr(self._inner, "get_compiler_config", None)
+        return getter() if getter else {}
+
+    def reset(self) -> None:
+        reset = getattr(self._inner, "reset", None)
+        if reset is not None:
+            reset()
+
+
+class Identity:
+    """Stands where Dynamo's context would: the function runs as it is, a module behind a thin shell."""
+
+    def __call__(self, fn: Any) -> Any:
+        import torch
+
+        if isinstance(fn, torch.nn.Module):
+            from torch._dynamo.eval_frame import OptimizedModule
+
+            return OptimizedModule(fn, identity)
+        return fn
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        return None
+
+
+def identity(fn: Any) -> Any:
+    return fn
+
+
+class Context:
+    """What ``optimize`` returns: called with the function or module that is to be compiled."""
+
+    def __init__(self, context: Any, ladder: Any, region: Any) -> None:
+        self._context = context
+        self._ladder = ladder
+        self._region = region
+
+    def __call__(self, fn: Any) -> Any:
+        compiled = self._context(fn)
+        if compiled is fn and self._region["rung"] == "uncompiled" and callable(fn):
+            return self._ladder.wrap(_shell(fn), fn, self._region)
+        return self._ladder.wrap(compiled, fn, self._region)
+
+    def __enter__(self) -> Any:
+        return self._context.__enter__()
+
+    def __exit__(self, *exc: Any) -> Any:
+        return self._context.__exit__(*exc)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+def _shell(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return run
+
+
+def tracing() -> Any:
+    import torch
+
+    compiler = getattr(torch, "compiler", None)
+    probe = getattr(compiler, "is_compiling", None) or torch._dynamo.is_compiling
+    return probe()
+
+
+def boxed(gm: Any) -> Any:
+    from torch.fx.graph import _BoxedCodeGen
+
+    gm.graph.set_codegen(_BoxedCodeGen())
+    gm.recompile()
+    forward = gm.forward
+
+    def run(args: Any) -> Any:
+        return forward(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def interpreted(gm: Any) -> Any:
+    import torch
+
+    interpreter = torch.fx.Interpreter(gm)
+
+    def run(args: Any) -> Any:
+        values = list(args)
+        args.clear()
+        return interpreter.run(*values)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
