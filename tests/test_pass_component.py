@@ -14,8 +14,9 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.applications import Application, Tree, name_of
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
+from accel_lab.search.cure import as_switch
 from accel_lab.search.named import Named
-from accel_lab.search.pass_component import as_switch, name_pass
+from accel_lab.search.pass_component import name_pass
 from accel_lab.search.pass_words import application_words, graph_change
 from fakes_lab import FakeLab, failing, passing
 

@@ -45,7 +45,12 @@ class Climber:
         first = [(rung, switches, self._submit(rung, switches, 0, kind)) for rung, switches in wanted]
         steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
         if not self.baseline.flaky:
-            cures = [step for step in steps if kind == "component" and step.verdict is Verdict.GOOD]
+            # A run with nothing compiled passes anyway: it is looked at, and cures nothing.
+            cures = [
+                step
+                for step in steps
+                if kind == "component" and step.verdict is Verdict.GOOD and step.rung is not Rung.UNCOMPILED
+            ]
             self.last_cure = cures[-1] if cures else self.last_cure
             return steps
         return [

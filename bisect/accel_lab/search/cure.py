@@ -1,11 +1,63 @@
-"""The smallest set of applications whose absence cures a failure, by delta debugging."""
+"""Leaving applications out: bounded questions, and the smallest set whose absence cures a failure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from accel_lab.core.findings import Step
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+
+from .climb import Climber
 
 #: One application: the subsystem, and its name with its turn among those of that name.
 Item = tuple[str, str]
+
+
+def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
+    """The value of the switch ``off`` that leaves some applications out."""
+    switch: dict[str, list[str]] = {}
+    for subsystem, key in items:
+        switch.setdefault(subsystem, []).append(key)
+    return {subsystem: sorted(keys) for subsystem, keys in sorted(switch.items())}
+
+
+@dataclass(kw_only=True)
+class LeavingOut:
+    """Questions of the form "with these applications left out, does it still fail?".
+
+    None is asked twice and no more than ``most`` are. ``known`` are the verdicts, which may be given
+    beforehand; ``steps`` are the runs that were made for them.
+    """
+
+    climber: Climber
+    rung: Rung
+    most: int
+    known: dict[frozenset[Item], Verdict] = field(default_factory=dict)
+    steps: dict[frozenset[Item], Step] = field(default_factory=dict)
+    asked: int = 0
+
+    @property
+    def spent(self) -> bool:
+        return self.asked >= self.most
+
+    def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
+        """The verdicts, asked side by side; SKIP where the questions ran out."""
+        sets = [frozenset(items) for items in leave_out]
+        new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, self.most - self.asked)]
+        self.asked += len(new)
+        steps = self.climber.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        self.steps.update(zip(new, steps, strict=True))
+        self.known.update((items, step.verdict) for items, step in zip(new, steps, strict=True))
+        return [self.known.get(items, Verdict.SKIP) for items in sets]
+
+    def verdict(self, items: Iterable[Item]) -> Verdict:
+        """One verdict; SKIP once the questions are used up."""
+        return self.ask([items])[0]
+
+    def cured(self, items: Iterable[Item]) -> bool:
+        return self.verdict(items) is Verdict.GOOD
 
 
 def smallest_cure(

@@ -17,7 +17,7 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
-from .cure import Item, smallest_cure
+from .cure import Item, LeavingOut, smallest_cure
 from .kernel_exhibit import show_kernel
 from .named import Named
 
@@ -50,35 +50,6 @@ _ONLY_WITH = {
     "threads": "only with several threads",
     "strict_math": "only with relaxed floating-point rules",
 }
-
-
-@dataclass(kw_only=True)
-class _Questions:
-    """Asks with some applications left out, no question twice, and no more than ``most``."""
-
-    climber: Climber
-    rung: Rung
-    most: int = MOST
-    known: dict[frozenset[Item], Verdict] = field(default_factory=dict)
-    asked: int = 0
-
-    @property
-    def spent(self) -> bool:
-        return self.asked >= self.most
-
-    def verdict(self, off: Sequence[Item]) -> Verdict:
-        """SKIP once the questions are used up."""
-        key = frozenset(off)
-        if key not in self.known:
-            if self.spent:
-                return Verdict.SKIP
-            self.asked += 1
-            step = self.climber.one(self.rung, (("off", as_switch(off)),), "component")
-            self.known[key] = step.verdict
-        return self.known[key]
-
-    def cured(self, off: Sequence[Item]) -> bool:
-        return self.verdict(off) is Verdict.GOOD
 
 
 @dataclass(kw_only=True)
@@ -118,7 +89,7 @@ def name_kernel(
     named = Named()
     found: list[Item] = []
     if stage is not Stage.SCHEDULER:
-        questions = _Questions(climber=climber, rung=rung)
+        questions = LeavingOut(climber=climber, rung=rung, most=MOST)
         items = [(LOWERINGS, key) for key in applied.get(LOWERINGS) or ()]
         if all_off is not None:
             questions.known[frozenset(items)] = all_off
@@ -145,7 +116,7 @@ def _applied(climber: Climber, at: Step) -> Mapping[str, Sequence[str]]:
 # -- operators ---------------------------------------------------------------------------------
 
 
-def _operators(questions: _Questions, items: Sequence[Item]) -> _Operators | None:
+def _operators(questions: LeavingOut, items: Sequence[Item]) -> _Operators | None:
     """None where the failure stays with every lowering left out, or nothing could be told."""
     if not items or not questions.cured(items):
         return None
@@ -167,7 +138,7 @@ def _operators(questions: _Questions, items: Sequence[Item]) -> _Operators | Non
     return found if found.sets or len(found.necessary) < len(items) else None
 
 
-def _sufficient(questions: _Questions, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
+def _sufficient(questions: LeavingOut, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
     """A smallest set that fails with all others of ``items`` left out; None if it could not be told.
 
     What is needed last is found by halving, then what is needed first. Every set that is returned was
@@ -264,7 +235,7 @@ def _tell_choice(
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
             continue
-        questions = _Questions(climber=climber, rung=Rung.KERNEL, most=MOST_CHOICES)
+        questions = LeavingOut(climber=climber, rung=Rung.KERNEL, most=MOST_CHOICES)
         cure = smallest_cure(items, questions.cured, MOST_CHOICES)
         if cure is None or questions.verdict(cure) is not Verdict.GOOD:
             continue
@@ -285,14 +256,6 @@ def _tell_choice(
 def _detail(component: Component, gone: set[str]) -> str:
     needs = [words for switch, words in _ONLY_WITH.items() if switch in gone]
     return "; ".join([component.detail, *needs])[:300]
-
-
-def as_switch(items: Sequence[Item]) -> dict[str, list[str]]:
-    """The value of the switch ``off`` that leaves some applications out."""
-    switch: dict[str, list[str]] = {}
-    for group, key in items:
-        switch.setdefault(group, []).append(key)
-    return {group: sorted(keys) for group, keys in switch.items()}
 
 
 def bare(key: str) -> str:

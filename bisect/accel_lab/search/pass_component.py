@@ -9,8 +9,8 @@ last run leaves out everything else, which tells whether it is sufficient too.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome, Status
@@ -19,7 +19,7 @@ from accel_lab.core.verdict import Verdict
 
 from .applications import Application, Kind, Tree, name_of
 from .climb import Climber
-from .cure import Item, smallest_cure
+from .cure import Item, LeavingOut, as_switch, smallest_cure
 from .named import Named
 from .pass_words import application_words, graph_change, place_words, short_words
 
@@ -57,38 +57,11 @@ class Found:
 
 
 @dataclass(kw_only=True)
-class _Search:
-    """Questions of the form "with these applications left out, does it still fail?", each asked once."""
+class _Search(LeavingOut):
+    """The questions, and the tree of what was applied; of a ``hanging`` run only the names are known."""
 
-    climber: Climber
-    rung: Rung
     tree: Tree
     hanging: bool = False
-    asked: int = 0
-    known: dict[frozenset[Item], Step] = field(default_factory=dict)
-
-    def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
-        """The verdicts, asked side by side; SKIP where the questions ran out."""
-        sets = [frozenset(items) for items in leave_out]
-        new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, _MOST_QUESTIONS - self.asked)]
-        self.asked += len(new)
-        steps = self.climber.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
-        self.known.update(zip(new, steps, strict=True))
-        return [self.known[s].verdict if s in self.known else Verdict.SKIP for s in sets]
-
-    def cures(self, items: Iterable[Item]) -> bool:
-        return self.ask([items])[0] is Verdict.GOOD
-
-    def spent(self) -> bool:
-        return self.asked >= _MOST_QUESTIONS
-
-
-def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
-    """Applications as the child's ``off`` switch wants them."""
-    switch: dict[str, list[str]] = {}
-    for subsystem, key in items:
-        switch.setdefault(subsystem, []).append(key)
-    return {subsystem: sorted(keys) for subsystem, keys in sorted(switch.items())}
 
 
 def name_pass(climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | None = None) -> Named:
@@ -111,7 +84,7 @@ def name_pass(climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | No
         everything = dict.fromkeys(_SUBSYSTEMS[stage], "all")
         listing = climber.one(rung, (("off", everything),), "component")
         tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
-    search = _Search(climber=climber, rung=rung, tree=tree, hanging=hanging)
+    search = _Search(climber=climber, rung=rung, most=_MOST_QUESTIONS, tree=tree, hanging=hanging)
     found, path = _down(search)
     if found is None:
         return Named()
@@ -133,7 +106,7 @@ def _down(search: _Search) -> tuple[Found | None, list[Found]]:
         # What changed no node may still have changed a node's meta data.
         found = _level(search, search.tree.kinds(search.tree.tops(all_of_them=True)), only_halving=True)
     path: list[Found] = []
-    while found is not None and len(found.kinds) == 1 and not search.spent():
+    while found is not None and len(found.kinds) == 1 and not search.spent:
         inside = search.tree.kinds(search.tree.inside(found.kinds[0]))
         deeper = _level(search, inside) if inside else None
         if deeper is None:
@@ -168,13 +141,13 @@ def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
     """A kind and what did the same work in its place once it was left out, such as a pass run twice."""
     usual = {a.item for a in search.tree.changing()}
     for kind in kinds:
-        step = search.known.get(frozenset(kind.items))
+        step = search.steps.get(frozenset(kind.items))
         without = Tree.of(step.outcome) if step is not None else Tree(applications=[])
         new = [a for a in without.changing() if a.item not in usual and a.item not in kind.items]
         tops = [a for a in new if a.parent is None or without.get(a.parent) not in new]
         if not tops or any(a.raised for a in new):
             continue
-        if search.cures([*kind.items, *(a.item for a in tops)]):
+        if search.cured([*kind.items, *(a.item for a in tops)]):
             search.tree.learn(new)
             stand_ins = search.tree.kinds(tops)
             needed = smallest_cure(
@@ -187,25 +160,25 @@ def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
 
 
 def _cures_with(search: _Search, first: Sequence[Item], more: Sequence[Item]) -> bool:
-    return search.cures([*first, *more])
+    return search.cured([*first, *more])
 
 
 def _together(search: _Search, kinds: Sequence[Kind]) -> Found | None:
     """The fewest kinds that cure together; those that torch does not ask about last, as some must stay."""
     for kind in [kind for kind in kinds if kind.suspect][:3]:
-        if search.cures(kind.items):
+        if search.cured(kind.items):
             return Found(kinds=(kind,))
     asked_for = [kind for kind in kinds if kind.subsystem != "pass_functions"]
     for group in [list(kinds)] if len(asked_for) in (0, len(kinds)) else [list(kinds), asked_for]:
         numbers = [("", str(n)) for n in range(len(group))]
         least = smallest_cure(numbers, functools.partial(_cures_by_number, search, group))
-        if least is not None and not search.spent():
+        if least is not None and not search.spent:
             return Found(kinds=tuple(group[int(n)] for _, n in least))
     return None
 
 
 def _cures_by_number(search: _Search, group: Sequence[Kind], off: Sequence[Item]) -> bool:
-    return search.cures(item for _, n in off for item in group[int(n)].items)
+    return search.cured(item for _, n in off for item in group[int(n)].items)
 
 
 def _turns(search: _Search, found: Found) -> list[Item]:
@@ -218,8 +191,8 @@ def _turns(search: _Search, found: Found) -> list[Item]:
         alone = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.GOOD]
         if alone:
             return alone[:1]
-    least = smallest_cure(items, search.cures)
-    return least if least is not None and not search.spent() else items
+    least = smallest_cure(items, search.cured)
+    return least if least is not None and not search.spent else items
 
 
 # -- telling ----------------------------------------------------------------------------------------
@@ -249,7 +222,7 @@ def _tell(
     elif len(culprits) > 1:
         evidence.append("all of them must be left out: with any one of them left in it does not pass")
     thorough = all(level.alone for level in [*path, found]) or bool(sufficient)
-    sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent()
+    sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent
     rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
     detail = words
     if rivals:
@@ -281,13 +254,13 @@ def _word(application: Application) -> str:
 def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
     """Whether the failure appears with everything else left out that can be; in words, if it does."""
     tree = search.tree
-    if search.hanging or search.spent():
+    if search.hanging or search.spent:
         return ""
     kept = tree.with_those_around(culprits)
     stiff = {
         item
-        for items, step in search.known.items()
-        if step.verdict in (Verdict.DIFFERENT, Verdict.SKIP)
+        for items, verdict in search.known.items()
+        if verdict in (Verdict.DIFFERENT, Verdict.SKIP)
         for item in items
     }
     rest = [a.item for a in tree.changing() if a.item not in kept and a.item not in stiff]
@@ -306,7 +279,7 @@ def _show(search: _Search, application: Application, culprits: Sequence[Applicat
 
     The other culprits are left out in it, or one that does the same work later would show nothing.
     """
-    if search.hanging or search.spent():
+    if search.hanging or search.spent:
         return None
     search.asked += 1
     name = "/".join(application.item)
