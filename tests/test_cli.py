@@ -151,8 +151,11 @@ def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
         names = bundle.namelist()
     assert {"ISSUE.md", "repro.py", "rerun.sh", "MANIFEST.json"} <= set(names)
 
+    answers = {p: p.read_bytes() for p in folder.glob("reduce/*/answers.jsonl")}
     again = lab("report", "--json", str(folder), ACCEL_LAB_HOME=str(home))
     told = json.loads(again.stdout)
+    assert answers and {p: p.read_bytes() for p in answers} == answers  # nothing was reduced again
+    assert told["repro"] == found["repro"] and found["repro"]["verified"]
     assert told["culprit"] == found["culprit"]
     assert told["seconds"] == found["seconds"] and told["probes"] == found["probes"]
     checked = lab("verify", "--python", torch_python, found["bundle"], ACCEL_LAB_HOME=str(home))

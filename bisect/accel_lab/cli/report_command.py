@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -25,10 +26,12 @@ def again(folder: Path) -> Findings:
     """The findings of a finished run, from the answers in its journal."""
     if not (folder / "report.json").is_file():
         raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
-    findings = Session(load_request(folder), folder).run()
-    took = json.loads((folder / "report.json").read_text(encoding="utf-8"))["seconds"]
-    # What the run took, not what it took to read it again.
-    findings.seconds_total, findings.seconds_probes = took["total"], took["probes"]
+    # The journal holds all that the search asked, but a reduction that ran out of time would go on.
+    findings = Session(replace(load_request(folder), minimize_s=0.0), folder).run()
+    told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    # What the run took and made, not what it took to read it again.
+    findings.seconds_total, findings.seconds_probes = told["seconds"]["total"], told["seconds"]["probes"]
+    findings.repro = told["repro"]
     return findings
 
 

@@ -18,7 +18,7 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung
-from accel_lab.reduction.graph_emit import DIFFERS, SILENT, Check, emit
+from accel_lab.reduction.graph_emit import SILENT, Check, emit
 from accel_lab.reduction.graph_format import reduce_graph
 from accel_lab.reduction.graph_load import load_capture, load_captures, program_of, programs_of
 from accel_lab.reduction.graph_program import Program
@@ -27,7 +27,7 @@ from accel_lab.search.baseline import Baseline
 from accel_lab.search.lab import Lab
 
 from .candidates import LabProblem, write_program
-from .target import Target
+from .target import VALUES_DIFFER, Target, tolerances_for
 
 #: How many ways of cutting out a graph are tried before the script alone is reduced.
 MOST_STARTS = 8
@@ -44,9 +44,8 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Reduced:
-    """The smallest graph as a script, and the first one that failed."""
+    """The smallest graph as a script."""
 
-    before: Candidate
     candidate: Candidate
     nodes_before: int
     nodes_after: int
@@ -99,24 +98,16 @@ def _how_it_fails(
         return "the compiled regions return what they return uncompiled"
     errors = [d.comparison.max_abs_error for d in different if d.comparison.max_abs_error is not None]
     error = max((e for e in errors if math.isfinite(e)), default=0.0)
-    wrong = Signature(kind="exception", type="AssertionError", message=normalise(DIFFERS))
-    return checks_for(error), wrong
+    return checks_for(error), VALUES_DIFFER
 
 
 def checks_for(error: float) -> tuple[Check, ...]:
-    """Comparisons to try in turn, the most generous first: rounding of another origin must not pass for
-    the fault, so that nothing finer than a hundredth of the error is asked for. ``error`` is the greatest
-    absolute error that was seen, 0 where there is none to speak of: types, integers, NaN.
+    """Comparisons to try in turn. ``error`` is the greatest absolute error that was seen, 0 where there is
+    none to speak of: types, integers, NaN.
     """
     if error <= 0:
         return (Check(kind="values"),)
-    tolerances = [(1e-2, _rounded(error / 10)), (1e-4, _rounded(error / 100))]
-    return tuple(Check(kind="values", tolerance=pair) for pair in tolerances)
-
-
-def _rounded(value: float) -> float:
-    """One digit is enough for a tolerance."""
-    return float(f"{value:.0e}")
+    return tuple(Check(kind="values", tolerance=pair) for pair in tolerances_for(error))
 
 
 def _raised_in_a_region(outcome: Outcome) -> Raised | None:
@@ -134,7 +125,6 @@ def reduce(problem: LabProblem, made: Plan) -> Reduced | str:
             problem.found(start, f"a captured graph of {program.nodes} nodes fails by itself")
             smallest = reduce_graph(problem, program, check)
             return Reduced(
-                before=start,
                 candidate=emit(smallest, check),
                 nodes_before=program.nodes,
                 nodes_after=smallest.nodes,

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from accel_lab.core.signature import Signature, normalise
+from accel_lab.reduction.graph_emit import DIFFERS
 
 _NAME = "checked_compile"
-_SAYS = "the compiled function returns other values than the uncompiled one"
-
-#: How a script with a check built in fails.
-VALUES_DIFFER = Signature(kind="exception", type="AssertionError", message=normalise(_SAYS))
-
 _FUNCTION = '''
 def checked_compile(f=None, **options):
     """torch.compile, and a comparison of every call with the same call uncompiled."""
@@ -51,7 +46,7 @@ def with_check(source: str, *, rtol: float, atol: float) -> str | None:
     tree = ast.fix_missing_locations(renamer.visit(tree))
     if not renamer.renamed:
         return None
-    added = ast.parse("import copy\n" + _FUNCTION.format(rtol=rtol, atol=atol, says=_SAYS)).body
+    added = ast.parse("import copy\n" + _FUNCTION.format(rtol=rtol, atol=atol, says=DIFFERS)).body
     place = _after_imports(tree)
     tree.body[place:place] = added
     return ast.unparse(tree)

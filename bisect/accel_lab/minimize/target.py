@@ -11,13 +11,17 @@ from accel_lab.core.findings import Culprit, Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
-from accel_lab.core.signature import Signature
-from accel_lab.core.stages import BLAMES, Rung, Stage
+from accel_lab.core.signature import Signature, normalise
+from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reduction.graph_emit import DIFFERS
 from accel_lab.search.baseline import Baseline, values_signature
 from accel_lab.search.flaky import cautious_rate, runs_to_see
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder import read
+
+#: How a program fails that compares the compiled result with the uncompiled one by itself.
+VALUES_DIFFER = Signature(kind="exception", type="AssertionError", message=normalise(DIFFERS))
 
 #: How much smaller the greatest error of silently wrong numbers may become on the way.
 ERROR_SHRINKS = 100.0
@@ -156,13 +160,17 @@ class _Judging:
         return any(e != e or e >= self._target.error / ERROR_SHRINKS for e in errors)
 
 
+def tolerances_for(error: float) -> tuple[tuple[float, float], ...]:
+    """``(rtol, atol)`` to compare with, the most generous first, for a greatest absolute error.
+
+    Rounding of another origin must not pass for the fault, so nothing finer than a hundredth of the error
+    is asked for; one digit is enough.
+    """
+    return tuple((rtol, float(f"{error / part:.0e}")) for rtol, part in ((1e-2, 10), (1e-4, 100)))
+
+
 def limits_for(limits: Limits, seconds: float, target: Target) -> Limits:
     """The limits of a candidate: a smaller program needs no more time than the whole one did."""
     if target.signature.kind == "timeout":
         return replace(limits, timeout_s=min(limits.timeout_s, max(20.0, limits.timeout_s / 10)))
     return replace(limits, timeout_s=min(limits.timeout_s, 20.0 + 3 * seconds))
-
-
-def stage_of(target: Target) -> Stage:
-    """The stage that the pair of rungs stands for."""
-    return BLAMES[target.bad]

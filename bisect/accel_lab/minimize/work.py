@@ -24,8 +24,8 @@ from accel_lab.search.lab import Lab
 
 from . import again, graphs, repro
 from .candidates import Clock, LabProblem, Listener, write_program
-from .selfcheck import VALUES_DIFFER, with_check
-from .target import Target, limits_for, target_of
+from .selfcheck import with_check
+from .target import VALUES_DIFFER, Target, limits_for, target_of, tolerances_for
 
 #: The part of the time that the graph may take where both formats can be tried.
 GRAPH_SHARE = 0.6
@@ -41,7 +41,6 @@ class Product:
     candidate: Candidate
     target: Target
     problem: LabProblem
-    before: Candidate
     nodes_before: int | None = None
     nodes_after: int | None = None
     minimal: bool = True
@@ -110,7 +109,6 @@ class Minimizer:
         self._probe = probe
         self._cold = probe.limits
         self.result = Reduction()
-        self.best: Product | None = None
 
     def run(self) -> Reduction:
         """The reduction; ``result`` is filled as it goes, so an interruption keeps the best so far."""
@@ -130,7 +128,6 @@ class Minimizer:
             product = make(target, program, self._clock.part(share))
             if product is not None:
                 products.append(product)
-                self._keep(product)
         self._finish(products)
         result.seconds = self._clock.spent
         return result
@@ -170,7 +167,6 @@ class Minimizer:
             candidate=reduced.candidate,
             target=plan.target,
             problem=problem,
-            before=reduced.before,
             nodes_before=reduced.nodes_before,
             nodes_after=reduced.nodes_after,
             minimal=not problem.ran_out,
@@ -204,44 +200,34 @@ class Minimizer:
             candidate=reduced,
             target=target,
             problem=problem,
-            before=Candidate(source),
             minimal=not problem.ran_out,
         )
-
-    def _keep(self, product: Product) -> None:
-        if self.best is None or product.size < self.best.size:
-            self.best = product
 
     # -- the result ----------------------------------------------------------------------------
 
     def _finish(self, products: list[Product]) -> None:
         """The smallest product that is proven becomes the repro; the other one is told beside it."""
         result = self.result
-        shown: list[dict[str, Any]] = []
         written = [(product, self._write(product)) for product in sorted(products, key=lambda p: p.size)]
         kept = [(product, row) for product, row in written if row is not None]
         # A program that shows another component than the script did comes last, however small it is.
         kept.sort(key=lambda pair: pair[1]["same_component"] is False)
-        for product, row in kept:
-            shown.append(row)
-            if len(shown) == 1:
-                self._neighbour(product, Path(row["script"]).parent)
-        if not shown:
-            result.why_not = result.why_not or "no smaller script was seen to fail in the same way"
+        if not kept:
+            result.why_not = "no smaller script was seen to fail in the same way"
             return
-        for name, value in shown[0].items():
+        (best, first), *rest = kept
+        for name, value in first.items():
             setattr(result, name, value)
-        result.other = shown[1] if len(shown) > 1 else None
-        by_kind = {row["kind"]: row["script"] for row in shown}
-        result.graph = by_kind.get("graph")
+        result.other = rest[0][1] if rest else None
+        result.graph = next((row["script"] for product, row in kept if product.kind == "graph"), None)
+        self._neighbour(best, Path(first["script"]).parent)
 
     def _speaking(self, product: Product) -> Product:
         """A script that ends well with wrong numbers gets a check, if it shows the fault then."""
         if product.target.signature.kind != "values":
             return product
-        error = product.target.error or 0.0
-        for rtol, atol in ((1e-2, error / 10), (1e-4, error / 100)):
-            text = with_check(product.candidate.source, rtol=rtol, atol=float(f"{atol:.0e}"))
+        for rtol, atol in tolerances_for(product.target.error or 0.0):
+            text = with_check(product.candidate.source, rtol=rtol, atol=atol)
             if text is None:
                 return product
             spoken = replace(
@@ -278,15 +264,13 @@ class Minimizer:
             shutil.rmtree(folder, ignore_errors=True)
             return None
         script = _settle(final, folder)
-        lines = size_of(product.candidate.source)[0]
-        before = size_of(product.before.source)[0]
         return {
             "kind": product.kind,
             "script": str(script),
             "nodes_before": product.nodes_before,
             "nodes_after": product.nodes_after,
-            "lines_before": before if product.kind == "script" else self._script_lines(),
-            "lines_after": lines,
+            "lines_before": self._script_lines(),
+            "lines_after": product.size[0],
             "verified": True,
             "proof": proof.to_json(),
             "minimal": product.minimal,
@@ -335,11 +319,12 @@ class Minimizer:
             return
         path = write_program(passing, folder / "min-good")
         self.result.min_good = str(_settle(passing, path.parent))
-        code = ("", "")
-        for rung in (Rung.KERNEL, Rung.FX):  # where no code was generated, the final graphs tell
+        # Where no code was generated, or it is the same, the final graphs tell.
+        for rung, kinds in ((Rung.KERNEL, repro.GENERATED), (Rung.FX, repro.GRAPHS)):
             pair = [self._kept(product, candidate, rung) for candidate in (passing, product.candidate)]
-            kinds = repro.GENERATED if rung is Rung.KERNEL else repro.GRAPHS
-            code = code if code[1] else repro.code_diff(pair[0], pair[1], kinds)
+            code = repro.code_diff(pair[0], pair[1], kinds)
+            if code[1]:
+                break
         self.result.exhibits = repro.neighbour_exhibits(passing, product.candidate, code)
 
     def _kept(self, product: Product, candidate: Candidate, rung: Rung) -> Outcome:
