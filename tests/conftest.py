@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 STATE_VARIABLES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "ACCEL_LAB_HOME")
 
@@ -89,6 +92,15 @@ def torch_pythons() -> tuple[str, ...]:
 def torch_python(torch_pythons: tuple[str, ...]) -> str:
     """The interpreter with torch that a test uses when any will do."""
     return torch_pythons[0]
+
+
+@pytest.fixture(scope="module")
+def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
+    """A prober with a warm server, in an empty folder."""
+    root, cwd = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("cwd")
+    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
+        made.warm_up()
+        yield made
 
 
 @pytest.fixture(scope="session")

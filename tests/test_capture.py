@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,12 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Workspace
 from accel_lab.reduction.graph_emit import Check, emit
 from accel_lab.reduction.graph_load import Capture, load_captures, programs_of
 from accel_lab.reduction.problem import Candidate
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SCRIPT = Path(__file__).parent / "data" / "capture_forms.py"
-
-
-@pytest.fixture(scope="module")
-def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
-    root, cwd = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("cwd")
-    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
-        made.warm_up()
-        yield made
 
 
 def ask(prober: Prober, path: Path, rung: Rung, **switches: object) -> Outcome:

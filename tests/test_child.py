@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,6 @@ LOWER = [Rung.DYNAMO, Rung.AOT, Rung.META, Rung.PARTITION, Rung.DECOMP, Rung.FX]
 
 def printed(outcome: Outcome) -> str:
     return (Path(outcome.folder) / "stdout.txt").read_text()
-
-
-@pytest.fixture(scope="module")
-def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
-    root = tmp_path_factory.mktemp("run")
-    cwd = tmp_path_factory.mktemp("cwd")
-    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
-        made.warm_up()
-        yield made
 
 
 def ask(prober: Prober, probe: Probe, rung: Rung, **switches: object) -> Outcome:

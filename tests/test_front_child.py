@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Workspace
 
 pytestmark = pytest.mark.torch
 
@@ -52,15 +50,6 @@ def run(f):
 
 torch.testing.assert_close(run(torch.compile(fn)), run(fn))
 """
-
-
-@pytest.fixture(scope="module")
-def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
-    root = tmp_path_factory.mktemp("run")
-    cwd = tmp_path_factory.mktemp("cwd")
-    with Prober(python=torch_python, workspace=Workspace(root, cwd)) as made:
-        made.warm_up()
-        yield made
 
 
 def ask(prober: Prober, tmp_path: Path, text: str, rung: Rung, **front: Any) -> Outcome:

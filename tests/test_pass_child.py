@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Workspace
 
 PATTERN = """
 import torch
@@ -50,14 +48,6 @@ def wrong(t):
 decompositions[torch.ops.aten.sinh.default] = wrong
 print(torch.compile(lambda t: torch.sinh(t) * 3)(torch.zeros(4)).sum().item())
 """
-
-
-@pytest.fixture(scope="module")
-def prober(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prober]:
-    workspace = Workspace(tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("cwd"))
-    with Prober(python=torch_python, workspace=workspace) as made:
-        made.warm_up()
-        yield made
 
 
 def ask(prober: Prober, folder: Path, text: str, rung: Rung, **switches: Any) -> Outcome:

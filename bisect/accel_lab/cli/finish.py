@@ -41,7 +41,7 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
     write_atomic(folder / "report.json", report_json(findings))
 
 
-def show(findings: Findings, *, as_json: bool, quiet: bool = False) -> None:
+def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     """The result on standard output."""
     if as_json:
         from accel_lab.reporting.schema import findings_json
@@ -55,9 +55,9 @@ def show(findings: Findings, *, as_json: bool, quiet: bool = False) -> None:
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
     blocks = [terminal.paragraph(findings, colour=colour, width=width)]
     blocks += [terminal.repro_block(findings, colour=colour, width=width)] if findings.repro else []
-    if findings.ladder and not quiet:
+    if findings.ladder and tables:
         blocks.append(terminal.ladder_table(findings, colour=colour, unicode=unicode, width=width))
-    if findings.ablation and not quiet:
+    if findings.ablation and tables:
         blocks.append(terminal.ablation_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.witness and not quiet:
         blocks.append(f"Second witness: {findings.witness['words']}")

@@ -4,72 +4,81 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
-from accel_lab.core.findings import Findings
 from accel_lab.execution.prober import Interrupted
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
-from accel_lab.session import Request, Session, read_program
-
-Show = Callable[[Findings], None]
+from accel_lab.session import Request, Session, load_request, read_program
 
 
-def read_request(
-    program: tuple[str, ...],
-    module: str | None,
-    *,
-    python: str | None,
-    timeout: float,
-    memory: int,
-    stdin: str | None,
-    out: str | None,
-    check: str | None,
-    fail_regex: str | None,
-    signed_zero: bool,
-    cold: bool,
-    jobs: int,
-    package: str | None,
-) -> Request:
-    """The request that the options describe; raises :class:`UsageError` in one line."""
-    script, args = split_program(module, program)
-    try:
-        re.compile(fail_regex or "")
-    except re.error as error:
-        raise UsageError(f"--fail-regex is not a regular expression: {error}") from None
-    return Request(
-        program=read_program(script, module, args),
-        python=find_python(python),
-        out=Path(out).resolve() if out else None,
-        limits=limits_from(timeout, memory),
-        oracle=Oracle(
-            check=check, fail_regex=fail_regex, comparison=ComparisonConfig(signed_zero=signed_zero)
-        ),
-        cold=cold,
-        stdin=read_stdin(stdin),
-        workers=jobs,
-        package=Path(package).resolve() if package else None,
-    )
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What ``program_options`` and ``job_options`` collect, as click hands it over."""
+
+    program: tuple[str, ...]
+    module: str | None
+    python: str | None
+    timeout: float
+    memory: int
+    stdin: str | None
+    out: str | None
+    check: str | None
+    fail_regex: str | None
+    signed_zero: bool
+    cold: bool
+    keep: bool
+    bundle: bool
+    resume: str | None
+    package: str | None
+    jobs: int
+    as_json: bool
+    quiet: bool
+
+    def earlier(self) -> tuple[Request, Path] | None:
+        """The request and the folder of the run that ``--resume`` names; None without it."""
+        if self.resume is None:
+            return None
+        if self.program or self.module:
+            raise UsageError("--resume takes the program from the run's folder: give no script")
+        folder = Path(self.resume).resolve()
+        return load_request(folder), folder
+
+    def request(self) -> Request:
+        """The request that the options describe; raises :class:`UsageError` in one line."""
+        script, args = split_program(self.module, self.program)
+        try:
+            re.compile(self.fail_regex or "")
+        except re.error as error:
+            raise UsageError(f"--fail-regex is not a regular expression: {error}") from None
+        return Request(
+            program=read_program(script, self.module, args),
+            python=find_python(self.python),
+            out=Path(self.out).resolve() if self.out else None,
+            limits=limits_from(self.timeout, self.memory),
+            oracle=Oracle(
+                check=self.check,
+                fail_regex=self.fail_regex,
+                comparison=ComparisonConfig(signed_zero=self.signed_zero),
+            ),
+            cold=self.cold,
+            stdin=read_stdin(self.stdin),
+            workers=self.jobs,
+            package=Path(self.package).resolve() if self.package else None,
+        )
 
 
 def work(
-    request: Request,
-    folder: Path,
-    *,
-    bundle: bool,
-    as_json: bool,
-    quiet: bool,
-    command: str = "bisect",
-    show_text: Show | None = None,
+    given: Given, request: Request, folder: Path, *, command: str = "bisect", tables: bool = True
 ) -> int:
-    """Run it, write its files, print the result; returns the exit code."""
-    progress = Progress(quiet=quiet, program=request.program.path)
-    session = Session(request, folder, progress, progress.smaller)
+    """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code."""
+    progress = Progress(quiet=given.quiet, program=request.program.path)
+    session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller)
     try:
         findings = session.run()
     except Interrupted:
@@ -83,9 +92,6 @@ def work(
                 sys.stderr.write(f"the smallest program so far: {best}\n")
         return 130
     progress.done()
-    write_files(findings, folder, bundle=bundle)
-    if show_text is not None and not as_json:
-        show_text(findings)
-    else:
-        show(findings, as_json=as_json, quiet=quiet)
+    write_files(findings, folder, bundle=given.bundle)
+    show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)
