@@ -59,7 +59,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
         blocks.append(terminal.ladder_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.ablation and tables:
         blocks.append(terminal.ablation_table(findings, colour=colour, unicode=unicode, width=width))
-    if findings.witness and not quiet:
+    if findings.witness and tables:
         blocks.append(f"Second witness: {findings.witness['words']}")
     blocks.append(_files(findings))
     click.echo("\n\n".join(block for block in blocks if block))
