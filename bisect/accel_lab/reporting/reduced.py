@@ -62,7 +62,7 @@ class Reduced:
         if not self.verified:
             return "It was seen to fail while it was made; it was not run again in a fresh process."
         if self.minimal:
-            return "It is 1-minimal: no single part can be taken out of it without losing the failure."
+            return "It is 1-minimal: no single statement can be taken out of it without losing the failure."
         return "The time was over before every part was tried: it may still get smaller."
 
     @property
