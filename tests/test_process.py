@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,23 @@ def test_memory_shared_after_a_fork_is_counted_once(bench):
     )
     assert (ended.exit_code, ended.limit) == (0, None)
     assert ended.peak_mb > 300
+
+
+def test_memory_of_a_process_that_has_ended_meanwhile_is_not_counted():
+    living = subprocess.Popen([sys.executable, "-c", NAP])
+    ended = subprocess.Popen([sys.executable, "-c", NAP])
+    try:
+        members = [proctable.read(living.pid), proctable.read(ended.pid)]
+        table = [replace(member, rss_mb=200.0) for member in members if member is not None]
+        ended.kill()
+        ended.wait()
+        seen = Watch(living.pid, marker="x", limits=Limits(memory_mb=300), outputs=())
+        assert len(table) == 2
+        # As the table has it they hold 400 MB; what is left of them is one small interpreter.
+        assert 0 < seen._measure(table, time.monotonic())["memory"] < 200
+    finally:
+        living.kill()
+        living.wait()
 
 
 @pytest.mark.parametrize(

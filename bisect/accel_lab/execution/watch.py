@@ -185,8 +185,7 @@ class Watch:
         self.peak_mb = max(self.peak_mb, memory)
         if memory > self._limits.memory_mb and max(p.rss_mb for p in members) <= self._limits.memory_mb:
             # Pages shared since a fork count in each RSS; no run may be stopped for memory it has not.
-            shares = (proctable.proportional_mb(p.pid) for p in members)
-            memory = sum(p.rss_mb if mb is None else mb for p, mb in zip(members, shares, strict=True))
+            memory = sum(_own_mb(p) for p in members)
         many_threads = sum(p.threads for p in members) > THREADS
         return {
             # A zombie whose parent does not care for it keeps its pid, so it counts.
@@ -327,6 +326,19 @@ def _self_and_ancestors() -> set[int]:
 def _bare(pid: int) -> Process:
     """A stand-in where the process table cannot be read: the pid is all there is to know."""
     return Process(pid=pid, state="R", parent=0, group=pid, session=pid, threads=1, start=0, rss_mb=0.0)
+
+
+def _own_mb(process: Process) -> float:
+    """The memory of a process without what others hold of it; all that is resident where that is not told.
+
+    One that has ended since the table was read holds nothing: its pages may still be counted in those that
+    it shared them with.
+    """
+    share = proctable.proportional_mb(process.pid)
+    if share is not None:
+        return share
+    now = proctable.read(process.pid)
+    return process.rss_mb if now is not None and now.key == process.key and now.alive else 0.0
 
 
 def _group_lives(pid: int) -> bool:
