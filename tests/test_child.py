@@ -11,7 +11,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.workspace import Place, Workspace
 
 DATA = Path(__file__).parent / "data"
 FORMS = Probe(program=Program(path=str(DATA / "forms.py")), limits=Limits(timeout_s=300.0))
@@ -212,3 +212,23 @@ def test_an_answer_is_never_asked_for_twice(torch_python: str, tmp_path: Path) -
     with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", tmp_path)) as two:
         assert two.ask(probe).to_json() == first.to_json()
         assert two.asked == 0
+
+
+@pytest.mark.torch
+def test_a_mistake_of_the_lab_is_not_taken_for_the_programs_end(
+    prober: Prober, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warm child finds no working directory: the lab's own failure, so the probe is asked again, cold."""
+    plain, spoilt = prober.workspace.place, []
+
+    def place(probe: Probe) -> Place:
+        made = plain(probe)
+        if not spoilt:
+            spoilt.append(made.cwd.rmdir())
+        return made
+
+    monkeypatch.setattr(prober.workspace, "place", place)
+    outcome = prober.ask(script(tmp_path, "import torch\nprint('here')\n"))
+    assert (outcome.status, outcome.warm) == (Status.OK, False)
+    assert any("warm server failed: FileNotFoundError" in note for note in outcome.notes)
+    assert printed(outcome) == "here\n"

@@ -109,10 +109,8 @@ def _fork(job: Any) -> Any:
     code = 70
     try:
         code = _in_child(job)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
+    except BaseException as error:
+        _own_failure(job, error)
     finally:
         try:
             import atexit
@@ -126,6 +124,15 @@ def _fork(job: Any) -> Any:
         except BaseException:
             pass
         os._exit(code)
+
+
+def _own_failure(job: Any, error: BaseException) -> None:
+    """Say that it was the lab that failed here: the exit code alone would be taken for the program's."""
+    import traceback
+
+    traceback.print_exc()
+    with open(os.path.join(job["folder"], "crash.txt"), "w", encoding="utf-8") as stream:
+        stream.write("".join(traceback.format_exception_only(type(error), error)).strip())
 
 
 def _in_child(job: Any) -> Any:

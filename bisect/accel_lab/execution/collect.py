@@ -18,6 +18,9 @@ _LAST_ERROR = re.compile(
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 
+# Where the warm server says that a run ended by a mistake of the lab, not by the program.
+CRASH = "crash.txt"
+
 _LIMITS = {
     "timeout": Status.TIMEOUT,
     "memory": Status.MEMORY,
@@ -44,14 +47,17 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
     if facts.get("lab_error"):
         status = Status.REFUSED
         notes.append("the lab could not prepare this run: " + str(facts["lab_error"].get("message", "")))
+    if (crash := _text(folder / CRASH)) is not None:
+        status = Status.REFUSED
+        notes.append(f"the lab itself failed in this run: {crash}")
+    elif not bare and not result and ended.exit_code is not None:
+        notes.append("the program ended by itself without returning to Python (os._exit or the like)")
     if facts.get("not_applicable"):
         status = Status.NOT_APPLICABLE
         notes.append(str(facts["not_applicable"]))
     if bare and ended.exit_code not in (None, 0):
         raised = _from_stderr(folder / "stderr.txt")
         status = Status.EXCEPTION if raised is not None else Status.EXIT
-    if not bare and not result and ended.exit_code is not None:
-        notes.append("the program ended by itself without returning to Python (os._exit or the like)")
     if ended.signal is not None or ended.limit == "timeout":
         raised = _from_fault(folder / "fault.txt", ended) or raised
     return Outcome(
@@ -80,6 +86,13 @@ def _status(ended: Ended, raised: Raised | None, bare: bool) -> Status:
     if raised is not None and raised.type != "SystemExit" and not bare:
         return Status.MEMORY if raised.type == "MemoryError" else Status.EXCEPTION
     return Status.EXIT
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
 
 
 def _read_json(path: Path) -> Any:

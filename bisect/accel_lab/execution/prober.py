@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 
 from . import process
-from .collect import collect
+from .collect import CRASH, collect
 from .journal import Journal, write_atomic
 from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
@@ -152,19 +153,27 @@ class Prober:
 
     def _run(self, probe: Probe) -> Outcome:
         place = self.workspace.place(probe)
-        marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
-        warm = self.is_warm and not probe.cold and not probe.bare
+        warm, crash = self.is_warm and not probe.cold and not probe.bare, ""
         try:
-            ended, warm = self._end(probe, place, marker, warm)
+            ended, warm = self._end(probe, place, warm)
+            if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
+                crash = (place.folder / CRASH).read_text(encoding="utf-8", errors="replace")
+                self.workspace.tidy(place)
+                place = self.workspace.place(probe)
+                ended, warm = self._end(probe, place, False)
             if ended.limit == "interrupted":
                 raise Interrupted("interrupted")
             outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+            if crash:
+                note = f"asked again in a process of its own, because the warm server failed: {crash}"
+                outcome = replace(outcome, notes=(*outcome.notes, note))
         finally:
             self.workspace.tidy(place, keep=self._keep)
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
         return outcome
 
-    def _end(self, probe: Probe, place: Place, marker: str, warm: bool) -> tuple[process.Ended, bool]:
+    def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
+        marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
         env = self.workspace.environment(place, self.environment, probe.bare)
         server = self._start_server() if warm else None
         if server is not None:
