@@ -1,7 +1,7 @@
 """What the mock device is: its sizes and the number formats that it holds.
 
-The figures are those of a real inference accelerator's public documents (Torch-Spyre): 128-byte sticks, 32 cores,
-2 MB of scratchpad a core, a 256 MB span that one core can address.
+The figures are those of a real inference accelerator's public documents (Torch-Spyre): 128-byte sticks, 32
+cores, 2 MB of scratchpad a core, a 256 MB span that one core can address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The catalogue of seeded faults: bugs that real accelerators had, each bound to the layer that it sits in.
 
-A fault is off unless it is asked for by name; :func:`active` is the one question that the layers ask. Each layer
-keeps its own faulty code path beside the right one, under ``if faults.active("name"):``.
+A fault is off unless it is asked for by name; :func:`active` is the one question that the layers ask. Each
+layer keeps its own faulty code path beside the right one, under ``if faults.active("name"):``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CATALOGUE: dict[str, FaultInfo] = {
             name="padding_undeclared",
             layer="front_end",
             side="front_end",
-            summary="a reduction's operand is declared neutral in its padding without the mask that makes it so",
+            summary="a reduction's operand is declared neutral in its padding, but nothing masks it",
             model="Torch-Spyre: padding not declared, a reduction read it",
         ),
         FaultInfo(
@@ -87,7 +87,7 @@ CATALOGUE: dict[str, FaultInfo] = {
             name="split_gcd_collapsed",
             layer="front_end",
             side="front_end",
-            summary="the division over cores takes a gcd with the stick, and leaves part of an odd extent undone",
+            summary="the division over cores takes a gcd with the stick and leaves part of the extent undone",
             model="Torch-Spyre: a split collapsed by a gcd at 67 elements",
         ),
         FaultInfo(
@@ -122,7 +122,7 @@ CATALOGUE: dict[str, FaultInfo] = {
             name="mean_counts_padding",
             layer="back_end",
             side="back_end",
-            summary="a row reduction of the simulator skips the last stick's mask: its padding lanes take part",
+            summary="a row reduction takes the padding lanes of the last stick into account",
             model="Torch-Spyre: mean ignored the padding mask while sum did not",
         ),
         FaultInfo(
@@ -143,7 +143,7 @@ CATALOGUE: dict[str, FaultInfo] = {
             name="exp_tail_wrong",
             layer="back_end",
             side="back_end",
-            summary="exp takes the wrong table in the last stick when the width is not a multiple of the stick",
+            summary="exp is wrong in the last stick when the width is not a multiple of the stick",
             model="Torch-Spyre: exp wrong when the width is not a multiple of 64",
         ),
         FaultInfo(
@@ -157,7 +157,7 @@ CATALOGUE: dict[str, FaultInfo] = {
             name="cache_key_misses_layout",
             layer="cache",
             side="front_end",
-            summary="the kernel cache's key leaves out the layouts: a stale artifact is run for another layout",
+            summary="the kernel cache's key leaves out the layouts, so a stale artifact is run",
             model="Torch-Spyre: an artifact was reused because its key misses the layout",
         ),
         FaultInfo(

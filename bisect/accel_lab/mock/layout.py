@@ -1,8 +1,8 @@
 """Where each element of a tensor lies on the device: sticks along one dimension, padded to whole sticks.
 
-A tensor of size (512, 256) in fp16 is (4, 512, 64) on the device: the dimension that is last in ``order`` is cut
-into sticks, the number of sticks stands before the second last. Permuting a tensor permutes ``order`` and moves no
-byte.
+A tensor of size (512, 256) in fp16 is (4, 512, 64) on the device: the dimension that is last in ``order``
+is cut into sticks, the number of sticks stands before the second last. Permuting a tensor permutes
+``order`` and moves no byte.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .device import FORMATS, STICK_BYTES, Format
 class Layout:
     """The layout of one device tensor.
 
-    ``size`` is the logical size as torch sees it; ``order`` names the logical dimensions from the outermost to the
-    stick dimension; ``format`` is a name of :data:`accel_lab.mock.device.FORMATS`. A tensor of no dimension is one
-    stick with one valid lane. Raises ValueError where ``order`` is not a permutation.
+    ``size`` is the logical size as torch sees it; ``order`` names the logical dimensions from the outermost
+    to the stick dimension; ``format`` is a name of :data:`accel_lab.mock.device.FORMATS`. A tensor of no
+    dimension is one stick with one valid lane. Raises ValueError where ``order`` is not a permutation.
     """
 
     size: tuple[int, ...]
@@ -99,7 +99,8 @@ class Layout:
         return self.elements * self.number.word_bytes
 
     def stride_of(self, dim: int) -> tuple[int, int]:
-        """``(stride between sticks, stride between lanes)`` of the stick dimension, ``(stride, 0)`` of another."""
+        """``(stride between sticks, stride between lanes)`` of the stick dimension, ``(stride, 0)`` of
+        another."""
         positions = [n for n, logical in enumerate(self.dim_map) if logical == dim]
         strides = self.device_strides
         if dim == self.stick_dim:
@@ -115,7 +116,8 @@ class Layout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """``{"size", "order", "format", "device_size", "dim_map", "padding"}``; the last three are derived."""
+        """``{"size", "order", "format", "device_size", "dim_map", "padding"}``; the last three are
+        derived."""
         return {
             "size": list(self.size),
             "order": list(self.order),

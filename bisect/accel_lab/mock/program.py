@@ -1,7 +1,8 @@
-"""What a front end hands to the runtime: the steps of one graph for one set of shapes, over one arena of memory.
+"""What a front end hands to the runtime: the steps of one graph for one set of shapes, over one arena of
+memory.
 
-A buffer is a named place in the arena with a layout; steps move tensors in and out, run kernels on the device and
-run operators on the host. Both front ends make programs and both back ends run them.
+A buffer is a named place in the arena with a layout; steps move tensors in and out, run kernels on the
+device and run operators on the host. Both front ends make programs and both back ends run them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Buffer:
 
 @dataclass(frozen=True, kw_only=True)
 class Enter:
-    """Transfer graph input number ``index`` to ``buffer``. ``resident``: the place is used for nothing else, so the
-    transfer may be left out while the host tensor has not changed."""
+    """Transfer graph input number ``index`` to ``buffer``. ``resident``: the place is used for nothing
+    else, so the transfer may be left out while the host tensor has not changed."""
 
     index: int
     buffer: str
@@ -54,8 +55,9 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Ref:
-    """In a host call's arguments: the value of a device buffer, or of graph input ``index`` where that stayed on the
-    host (an integer, a tensor of a dtype that the device lacks), or of an earlier host call's result ``host``."""
+    """In a host call's arguments: the value of a device buffer, or of graph input ``index`` where that
+    stayed on the host (an integer, a tensor of a dtype that the device lacks), or of an earlier host call's
+    result ``host``."""
 
     buffer: str | None = None
     index: int | None = None
@@ -66,9 +68,9 @@ class Ref:
 class HostCall:
     """Run ``target`` on the host: ``args`` and ``kwargs`` are pytrees with :class:`Ref` for tensors.
 
-    Result number n goes to the device buffer ``buffers[n]`` where that is a name, and always to the host value
-    ``names[n]``. ``reason`` says why the host (unsupported operator, dtype, ...); a call that only computes Python
-    numbers or sizes has the empty reason and is no fallback.
+    Result number n goes to the device buffer ``buffers[n]`` where that is a name, and always to the host
+    value ``names[n]``. ``reason`` says why the host (unsupported operator, dtype, ...); a call that only
+    computes Python numbers or sizes has the empty reason and is no fallback.
     """
 
     node: str
@@ -83,8 +85,8 @@ class HostCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One output of the graph: from a device buffer, a host value, a graph input or a constant; ``stride`` is that of
-    the traced output, so that the caller gets the strides that torch promised."""
+    """One output of the graph: from a device buffer, a host value, a graph input or a constant; ``stride``
+    is that of the traced output, so that the caller gets the strides that torch promised."""
 
     buffer: str | None = None
     host: str | None = None
@@ -99,7 +101,8 @@ Step = Enter | Constant | Kernel | HostCall
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One graph, lowered. ``texts`` maps artifact file names (``loop_ir.txt``, ``tiled.txt``...) to their contents.
+    """One graph, lowered. ``texts`` maps artifact file names (``loop_ir.txt``, ``tiled.txt``...) to their
+    contents.
 
     ``resident_bytes``: the arena's first bytes, which hold resident inputs and constants and nothing else.
     """

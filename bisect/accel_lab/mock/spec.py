@@ -1,21 +1,39 @@
-"""The kernel spec: one JSON document that says all of one kernel, written by the front end, run by the back end.
+"""The kernel spec: one JSON document that says all of one kernel, written by the front end, run by the back
+end.
 
 Units, and what a spec of each must say:
 
-- ``pointwise``: ``space`` runs over the device dimensions of the output (all but the last two are ``outer``, then
-  ``sticks``/``outer``/``lanes`` as in :attr:`Layout.device_size`); every operand has one stride per dimension of the
-  space, 0 where it is broadcast. ``body`` is the fused program, statement by statement, over operand names.
-- ``reduction``: as ``pointwise``, and the output's stride is 0 along each ``reduced`` dimension; the last statement of
-  the body is the reduction, those before it are its fused prologue. Lanes of padding take part, so the reduced operand's
-  ``padding`` must be the neutral element: a ``mask_tail`` statement or the operand's declared state sees to it.
-- ``matmul``: (batch..., m, k) x (batch..., k, n): ``left`` is sticked on k, ``right`` and ``output`` on n; both operands'
-  k padding must be zero. ``space`` is batch..., m, n, k (logical extents; k is ``reduced`` and never divided).
-- ``convolution`` (forward, ``input_grad``, ``weight_grad``), ``pool``, ``movement``, ``gather``, ``scatter``, ``scan``,
-  ``fill``, ``sort``: operands by layout, the rest in ``attributes``; ``space`` is the logical size of the output, used for
-  the division over cores; no strides.
+- ``pointwise``: ``space`` runs over the device dimensions of the output (all but the last two are
+  ``outer``, then ``sticks``/``outer``/``lanes`` as in :attr:`Layout.device_size`); every operand has one
+  stride per dimension of the space, 0 where it is broadcast. ``body`` is the fused program, statement by
+  statement, over operand names.
+- ``reduction``: as ``pointwise``, and the output's stride is 0 along each ``reduced`` dimension; the last
+  statement of the body is the reduction, those before it are its fused prologue. Lanes of padding take
+  part, so the reduced operand's ``padding`` must be the neutral element: a ``mask_tail`` statement or the
+  operand's declared state sees to it.
+- ``matmul``: (batch..., m, k) x (batch..., k, n): ``left`` is sticked on k, ``right`` and ``output`` on n;
+  both operands' k padding must be zero. ``space`` is batch..., m, n, k (logical extents; k is ``reduced``
+  and never divided).
+- ``convolution`` (forward, ``input_grad``, ``weight_grad``), ``pool``, ``movement``, ``gather``,
+  ``scatter``, ``scan``, ``fill``, ``sort``: operands by layout, the rest in ``attributes``; ``space`` is
+  the logical size of the output, used for the division over cores; no strides.
 
-Addresses are bytes: from the start of device memory for ``hbm``, from the start of each core's own scratchpad for
-``scratchpad`` (where every core holds its own slice of the operand).
+What strides may say (pointwise and reduction):
+
+- A reduction's space is that of the operand which is reduced; the output is laid out as the reduced size
+  (the reduced dimensions of extent 1, or left out), and may be sticked on a dimension of extent 1: one
+  valid lane a stick.
+- Tensors whose formats have other numbers of lanes meet in one kernel only where their places are an affine
+  function of the space (one stick, a broadcast, nothing between the sticks). Where they are not, a
+  ``movement`` kernel ``copy`` from layout to layout stands before or after: it converts the number format
+  too (input and output formats may differ).
+- A scratchpad operand's strides count within one tile, the share of one core in one step: the index along a
+  dimension is taken modulo extent / (cores * steps). Its size is what those strides reach, in its own
+  format; its layout gives the format and the logical size of the whole, nothing else.
+- ``mask_tail`` may stand in any pointwise or reduction body; ``index`` yields the logical index.
+
+Addresses are bytes: from the start of device memory for ``hbm``, from the start of each core's own
+scratchpad for ``scratchpad`` (where every core holds its own slice of the operand).
 """
 
 from __future__ import annotations
@@ -49,7 +67,8 @@ PADDINGS = ("undefined", "zero", "one", "lowest", "highest")
 
 @dataclass(frozen=True, kw_only=True)
 class Dim:
-    """One dimension of the iteration space: ``extent`` = ``cores`` x ``steps`` x (what one core does at a time).
+    """One dimension of the iteration space: ``extent`` = ``cores`` x ``steps`` x (what one core does at a
+    time).
 
     ``cores`` slices run side by side, ``steps`` one after the other; both divide the extent.
     """
@@ -64,7 +83,8 @@ class Dim:
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """One tensor of a kernel. ``strides`` are elements per dimension of the space; ``address`` is in bytes."""
+    """One tensor of a kernel. ``strides`` are elements per dimension of the space; ``address`` is in
+    bytes."""
 
     name: str
     role: str
@@ -77,7 +97,8 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One step of a fused program: ``output = op(inputs)``; an input is an operand's name or a Python number."""
+    """One step of a fused program: ``output = op(inputs)``; an input is an operand's name or a Python
+    number."""
 
     op: str
     inputs: tuple[str | float | int | bool, ...]
@@ -87,8 +108,8 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
-    """One kernel. ``origins`` are the names of the ATen graph's nodes that it computes, in order; ``source`` is the
-    line of the user's program that the last of them comes from, where known."""
+    """One kernel. ``origins`` are the names of the ATen graph's nodes that it computes, in order;
+    ``source`` is the line of the user's program that the last of them comes from, where known."""
 
     name: str
     unit: str

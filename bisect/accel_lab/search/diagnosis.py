@@ -421,8 +421,9 @@ def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) 
 
 
 def _eager_component(outcome: Outcome) -> Component | None:
+    """The function that raised; a check that found wrong numbers names itself, not what made them."""
     raised = outcome.raised
-    if raised is None or not raised.frames:
+    if raised is None or not raised.frames or raised.type.rpartition(".")[2] == "AssertionError":
         return None
     frame = raised.frames[-1]
     return Component(kind="function", name=frame.function, detail=f"{frame.file}:{frame.line}")
