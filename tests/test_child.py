@@ -232,3 +232,24 @@ def test_a_mistake_of_the_lab_is_not_taken_for_the_programs_end(
     assert (outcome.status, outcome.warm) == (Status.OK, False)
     assert any("warm server failed: FileNotFoundError" in note for note in outcome.notes)
     assert printed(outcome) == "here\n"
+
+
+CAUGHT_AT_THE_KERNEL = """
+import torch
+try:
+    torch.compile(lambda x: x + 1)(torch.ones(3))
+except BaseException:
+    raise SystemExit(3)
+print("compiled")
+"""
+
+
+@pytest.mark.torch
+def test_a_run_can_end_where_the_native_compiler_would_start(prober: Prober, tmp_path: Path) -> None:
+    """It ends at once, so that a script that catches everything cannot take it for the failure."""
+    probe = script(tmp_path, CAUGHT_AT_THE_KERNEL)
+    stopped = ask(prober, probe, Rung.KERNEL, before_compiler=True)
+    assert stopped.status is Status.NOT_APPLICABLE
+    assert "native compiler" in " ".join(stopped.notes)
+    assert printed(stopped) == ""
+    assert printed(ask(prober, probe, Rung.KERNEL)) == "compiled\n"

@@ -68,6 +68,7 @@ class Ladder:
         self.applications = Applications(self.subsystems, switches.get("show_pass"))
         self.not_applicable = ""
         self.on_region: Optional[Callable[[], None]] = None
+        self.on_compiler: Callable[[], None] = lambda: None
         self.front = Front(switches["front"]) if switches.get("front") else None
         self._depth = threading.local()
         self._lock = threading.RLock()
@@ -120,6 +121,9 @@ class Ladder:
         from .kernels import install_choices
 
         install_choices(self.subsystems)
+        wanted = self.switches.get("before_compiler")
+        if wanted and not torch_internals.stop_before_compiler(self.on_compiler):
+            raise NotApplicable("where this torch starts the native compiler is not known")
         if self.switches.get("annotate"):
             from .annotate import Annotator
 

@@ -104,6 +104,7 @@ class _Session:
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
         )
         self.ladder.on_region = self._write_regions
+        self.ladder.on_compiler = self._stop
         self.ladder.install(sys.modules["torch._dynamo"])
         self._watch_other_entries(torch)
 
@@ -121,6 +122,17 @@ class _Session:
             original = getattr(module, attribute, None)
             if isinstance(original, types.FunctionType):
                 setattr(module, attribute, _noting(original, module_name + "." + attribute, self.notes))
+
+    def _stop(self) -> None:
+        """End the run: the native compiler would start now, and the question was what happens before."""
+        code = 70
+        try:
+            self.not_applicable = "stopped where the native compiler would start"
+            self.finish(0, None)
+            sys.stdout.flush()
+            code = 0
+        finally:
+            os._exit(code)
 
     def _write_regions(self) -> None:
         _write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions)

@@ -7,7 +7,9 @@ file of torch it relies on.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
+import re
 import sys
 import threading
 import warnings
@@ -188,8 +190,14 @@ def strict_math() -> bool:
     return True
 
 
+#: How a module of passes asks for its own patterns, where it does so for one device.
+_ASKS_BY_DEVICE = re.compile(r"^ +lazy_init\(input_device\)", re.MULTILINE)
+
+
 def lazy_init() -> Any:
     """Do, once, what Inductor would do at its first compile: pattern registration and operator tables."""
+    import torch
+
     done = []
     for module_name, function in (
         ("torch._inductor.fx_passes.pre_grad", "lazy_init"),
@@ -202,12 +210,9 @@ def lazy_init() -> Any:
         except (ImportError, AttributeError):
             continue
         try:
-            hook()
-        except TypeError:
-            try:
-                hook(None)
-            except Exception:
-                continue
+            # What was registered is kept by the argument: asked in another way, torch would do it all again.
+            asks = _ASKS_BY_DEVICE.search(inspect.getsource(module))
+            hook(*([torch.device("cpu")] if asks else []))
         except Exception:
             continue
         done.append(module_name)
@@ -269,6 +274,39 @@ PRELOAD = (
     "torch._inductor.quantized_lowerings",
     "torch.testing",
     "torch.fx.experimental.symbolic_shapes",
+    # What a first compilation imports by itself, a third of a second of it.
+    "sympy.physics.units",
+    "sympy.tensor.tensor",
+    "torch._dynamo.backends.cudagraphs",
+    "torch._dynamo.backends.distributed",
+    "torch._dynamo.backends.inductor",
+    "torch._dynamo.dce_extra_outputs",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._export.db.logging",
+    "torch._functorch._aot_autograd.subclass_codegen",
+    "torch._higher_order_ops.passes.inline_invoke_subgraph",
+    "torch._inductor.bounds",
+    "torch._inductor.choices",
+    "torch._inductor.codegen.cpp_wrapper_cpu_array_ref",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.cpu_device_op_overrides",
+    "torch._inductor.codegen.cuda_combined_scheduling",
+    "torch._inductor.codegen.halide",
+    "torch._inductor.codegen.memory_planning",
+    "torch._inductor.codegen.mps",
+    "torch._inductor.codegen.nv_universal_gemm.nv_universal_gemm_scheduling",
+    "torch._inductor.codegen.pallas",
+    "torch._inductor.codegen.segmented_tree",
+    "torch._inductor.codegen.wrapper_fxir",
+    "torch._inductor.codegen.xpu.xpu_combined_scheduling",
+    "torch._inductor.extern_node_serializer",
+    "torch._inductor.hooks",
+    "torch._inductor.kernel_template_choice",
+    "torch._subclasses.schema_check_mode",
+    "torch.export._trace",
+    "torch.export._unlift",
+    "torch.fx.experimental.validator",
+    "torch.utils._cpp_embed_headers",
 )
 
 
@@ -278,9 +316,25 @@ def preload() -> Any:
     for name in PRELOAD:
         try:
             __import__(name)
-        except ImportError:
+        except Exception:  # optional parts fail in many ways where what they need is not there
             missing.append(name)
     return missing
+
+
+def stop_before_compiler(stop: Any) -> bool:
+    """Call ``stop`` where the native compiler would start (``torch/_inductor/async_compile.py``)."""
+    found = False
+    for module_name in ("torch._inductor.async_compile", "torch._inductor.codecache"):
+        try:
+            module = __import__(module_name, fromlist=["AsyncCompile"])
+        except ImportError:
+            continue
+        owner = getattr(module, "AsyncCompile", None)
+        for name in ("cpp", "cpp_pybinding", "triton"):
+            if hasattr(owner, name):
+                setattr(owner, name, lambda *args, **kwargs: stop())
+                found = True
+    return found
 
 
 def counters() -> Any:

@@ -152,7 +152,7 @@ class LabProblem:
         return answer.interesting
 
     def _remember(self, candidate: Candidate, answer: Answer) -> None:
-        if answer.bad is Verdict.GOOD:
+        if answer.bad is Verdict.GOOD or answer.stopped:
             self.passing.append(candidate)
 
     def _digest(self, path: Path) -> str:

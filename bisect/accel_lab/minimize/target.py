@@ -32,7 +32,9 @@ class Target:
     """``bad`` must fail with ``signature`` within ``attempts`` runs, ``good`` must pass ``passes`` of them.
 
     ``good`` is None where nothing lies below: the failure of the uncompiled script. ``error`` is the
-    greatest absolute error that was recorded, for signatures of the kind ``values``.
+    greatest absolute error that was recorded, for signatures of the kind ``values``. ``early``: the failure
+    comes before the native compiler is started, so a run that gets so far does not fail in this way, and is
+    stopped there.
     """
 
     signature: Signature
@@ -41,6 +43,7 @@ class Target:
     attempts: int = 1
     passes: int = 1
     error: float | None = None
+    early: bool = False
 
 
 def target_of(base: Baseline, ladder: Sequence[Step], culprit: Culprit | None) -> tuple[Target | None, str]:
@@ -75,21 +78,33 @@ def target_of(base: Baseline, ladder: Sequence[Step], culprit: Culprit | None) -
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """How a candidate did: the verdicts on both rungs, None where one was not asked."""
+    """How a candidate did: the verdicts on both rungs, None where one was not asked.
+
+    ``stopped``: the run got as far as the native compiler and no further; it may pass.
+    """
 
     bad: Verdict
     good: Verdict | None = None
+    stopped: bool = False
 
     @property
     def interesting(self) -> bool:
         return self.bad is Verdict.BAD and self.good in (None, Verdict.GOOD)
 
     def to_json(self) -> dict[str, Any]:
-        return {"bad": self.bad.value, "good": None if self.good is None else self.good.value}
+        return {
+            "bad": self.bad.value,
+            "good": None if self.good is None else self.good.value,
+            "stopped": self.stopped,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Answer:
-        return cls(bad=Verdict(data["bad"]), good=Verdict(data["good"]) if data["good"] else None)
+        return cls(
+            bad=Verdict(data["bad"]),
+            good=Verdict(data["good"]) if data["good"] else None,
+            stopped=bool(data.get("stopped")),
+        )
 
 
 def ask(lab: Lab, probe: Probe, target: Target) -> tuple[Answer, list[Outcome]]:
@@ -98,7 +113,8 @@ def ask(lab: Lab, probe: Probe, target: Target) -> tuple[Answer, list[Outcome]]:
     judging = _Judging(lab, probe, target, outcomes)
     bad = judging.verdict(target.bad, target.attempts, stop=Verdict.BAD)
     if bad is not Verdict.BAD or target.good is None:
-        return Answer(bad=bad), outcomes
+        stopped = target.early and bool(outcomes) and outcomes[-1].status is Status.NOT_APPLICABLE
+        return Answer(bad=bad, stopped=stopped), outcomes
     good = judging.verdict(target.good, target.passes, stop=Verdict.BAD)
     return Answer(bad=bad, good=good), outcomes
 
@@ -127,7 +143,8 @@ class _Judging:
         return outcome
 
     def _one(self, rung: Rung, attempt: int) -> Verdict:
-        outcome = self._run(rung, attempt=attempt)
+        early = (("before_compiler", True),) if self._target.early and rung is self._target.bad else ()
+        outcome = self._run(rung, early, attempt)
         if self._lab.cannot_tell(outcome):
             return Verdict.SKIP
         signature = self._lab.signature(outcome)
@@ -158,6 +175,15 @@ class _Judging:
             return True
         errors = [d.comparison.max_abs_error for d in different if d.comparison.max_abs_error is not None]
         return any(e != e or e >= self._target.error / ERROR_SHRINKS for e in errors)
+
+
+def stops_early(lab: Lab, probe: Probe, target: Target) -> Target:
+    """The target for candidates: ``early`` if the program of ``probe`` fails before the native compiler."""
+    if target.bad is not Rung.KERNEL or target.signature.kind != "exception":
+        return target
+    early = replace(target, early=True)
+    answer, _ = ask(lab, probe, replace(early, good=None))
+    return early if answer.bad is Verdict.BAD else target
 
 
 def tolerances_for(error: float) -> tuple[tuple[float, float], ...]:

@@ -17,6 +17,7 @@ from accel_lab.core.judge import unwrap
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
 from accel_lab.search.baseline import Baseline
@@ -25,7 +26,7 @@ from accel_lab.search.lab import Lab
 from . import again, graphs, repro
 from .candidates import Clock, LabProblem, Listener, write_program
 from .selfcheck import with_check
-from .target import VALUES_DIFFER, Target, limits_for, target_of, tolerances_for
+from .target import VALUES_DIFFER, Target, ask, limits_for, stops_early, target_of, tolerances_for
 
 #: The part of the time that the graph may take where both formats can be tried.
 GRAPH_SHARE = 0.6
@@ -123,6 +124,7 @@ class Minimizer:
             return result
         seconds = max((s.outcome.seconds for s in self._base.steps if s.outcome.warm), default=30.0)
         self._probe = replace(self._probe, limits=limits_for(self._probe.limits, seconds, target))
+        target = stops_early(self._lab, self._probe, target)
         products: list[Product] = []
         for make, share in ((self._graph, GRAPH_SHARE), (self._script, 1.0)):
             product = make(target, program, self._clock.part(share))
@@ -165,7 +167,7 @@ class Minimizer:
         return Product(
             kind="graph",
             candidate=reduced.candidate,
-            target=plan.target,
+            target=replace(plan.target, early=False),
             problem=problem,
             nodes_before=reduced.nodes_before,
             nodes_after=reduced.nodes_after,
@@ -198,7 +200,7 @@ class Minimizer:
         return Product(
             kind="script",
             candidate=reduced,
-            target=target,
+            target=replace(target, early=False),
             problem=problem,
             minimal=not problem.ran_out,
         )
@@ -317,6 +319,11 @@ class Minimizer:
         passing = repro.nearest_passing(product.problem.passing, product.candidate)
         if passing is None:
             return
+        if product.problem.target.early:  # it was stopped at the native compiler: does it pass?
+            passes = replace(product.target, good=None)
+            answer, _ = ask(self._lab, product.problem.probe_of(passing), passes)
+            if answer.bad is not Verdict.GOOD:
+                return
         path = write_program(passing, folder / "min-good")
         self.result.min_good = str(_settle(passing, path.parent))
         # Where no code was generated, or it is the same, the final graphs tell.
