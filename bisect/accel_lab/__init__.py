@@ -12,9 +12,23 @@ _PUBLIC = {
     "bisect_script": "accel_lab.session",
     "ComparisonConfig": "accel_lab.numerics.tolerances",
     "compare_tensors": "accel_lab.numerics.comparison",
+    # These need torch, which is imported when one of them is asked for.
+    "AcceleratorAdapter": "accel_lab.mock.adapters",
+    "AcceleratorCapabilities": "accel_lab.mock.adapters",
+    "aot_mock_backend": "accel_lab.mock.backend",
+    "mock_backend": "accel_lab.mock.backend",
 }
 
-__all__ = ["ComparisonConfig", "__version__", "bisect_script", "compare_tensors"]
+__all__ = [
+    "AcceleratorAdapter",
+    "AcceleratorCapabilities",
+    "ComparisonConfig",
+    "__version__",
+    "aot_mock_backend",
+    "bisect_script",
+    "compare_tensors",
+    "mock_backend",
+]
 
 
 def __getattr__(name: str) -> Any:

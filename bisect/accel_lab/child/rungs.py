@@ -47,6 +47,7 @@ class Ladder:
     corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
     ``front`` (look into Dynamo and AOTAutograd, see ``front``),
+    ``check`` (hold the graphs to an accelerator's constraints, see ``checking``),
     ``capture`` (write the graphs and their calls down; true or limits, see ``capture``), ``annotate``
     (tell the node that each line of a kernel was written for), ``divergence`` (compare the buffers between
     kernels with the nodes that they hold, see ``divergence``).
@@ -76,6 +77,7 @@ class Ladder:
         self._capture: Any = None
         self.annotator: Any = None
         self.divergence: Any = None
+        self.checker: Any = None
 
     # -- installing ----------------------------------------------------------------------------
 
@@ -114,6 +116,10 @@ class Ladder:
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.front is not None:
             self.front.install()
+        if self.switches.get("check"):
+            from .checking import Checker
+
+            self.checker = Checker(self.switches["check"], self.artifacts.home)
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
 
@@ -191,7 +197,7 @@ class Ladder:
         _, options, _ = torch_internals.describe_backend(requested)
         patches = dict(options or {})
         patches.update(self.switches.get("inductor") or {})
-        builder = getattr(self, "_" + rung)
+        builder = getattr(self, "_" + rung) if self.checker is None else self.checker.compile
         if self.front is not None:
             builder = self.front.around(builder)
 

@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
     "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
     "run": ("run", "Run a script once under one rung of the ladder."),
+    "bench": ("bench", "Measure BERT-base, ResNet-18 and a state-space model under the backends."),
+    "check": ("check", "Hold a script's graphs to the constraints of an accelerator."),
     "report": ("report", "Write the report of an earlier run again, or print where it is."),
     "bundle": ("bundle", "Write the bundle of an earlier run again."),
     "verify": ("verify", "Check a bundle and run it again: MATCH or MISMATCH."),

@@ -57,11 +57,16 @@ class Kernel:
 class Ref:
     """In a host call's arguments: the value of a device buffer, or of graph input ``index`` where that
     stayed on the host (an integer, a tensor of a dtype that the device lacks), or of an earlier host call's
-    result ``host``."""
+    result ``host``.
+
+    ``stride``: the strides that the traced tensor has, for operators that ask for them (random numbers are
+    drawn in the order of memory); None takes what there is.
+    """
 
     buffer: str | None = None
     index: int | None = None
     host: str | None = None
+    stride: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

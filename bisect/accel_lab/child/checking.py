@@ -1,0 +1,119 @@
+"""Holds a script's regions to the constraints of an accelerator while they run eagerly: `accel-lab check`.
+
+What is found is written after every graph, so that it is there however the script ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Dict, List
+
+from . import torch_internals
+from .regions import boxed
+
+
+class Checker:
+    """The constraints, the graphs seen so far, and what they violate."""
+
+    def __init__(self, given: Any, folder: str) -> None:
+        """``given``: ``table``, ``settings``, ``choice`` (see accel_lab.mock), ``adapter``, ``repros``."""
+        self._folder = folder
+        self._repros = bool(given.get("repros"))
+        self._scripts: Dict[str, str] = {}
+        self._violations: List[Any] = []
+        self._graphs = 0
+        with _library():
+            from accel_lab.mock import adapters, constraint_choice, settings
+
+        table = dict(given.get("table") or {})
+        own = {key: table.pop(key) for key in constraint_choice.VARIABLES if key in table}
+        made = settings.read_settings(table, given=dict(given.get("settings") or {}, strict=False))
+        if given.get("adapter"):
+            adapter = adapters.load_adapter(given["adapter"])
+            self._table = adapter.decompositions()
+            self._settings = adapter.capabilities.settings(False)
+            self._choice = constraint_choice.Choice(
+                constraints=tuple(adapter.constraints()), environment=None
+            )
+        else:
+            from accel_lab.mock import decompositions
+
+            self._table = decompositions.table()
+            self._settings = made
+            self._choice = constraint_choice.choose(made, given=given.get("choice"), table=own)
+        self._write()
+
+    def compile(self, gm: Any, example_inputs: Any, _: Any) -> Any:
+        """The region as AOTAutograd's graphs, each checked and then run as it is."""
+        from torch._dynamo.backends.common import aot_autograd
+
+        from accel_lab.mock.constraint_watch import Watch
+
+        watch = Watch(
+            self._choice,
+            self._settings,
+            gm,
+            example_inputs,
+            "graph%d" % self._graphs,
+            self._violations.append,
+        )
+        self._graphs += 1
+        watch.dynamo()
+        self._note(watch)
+
+        def phase(direction: str) -> Any:
+            def compiler(graph: Any, inputs: Any) -> Any:
+                watch.aten(graph, direction)
+                self._note(watch)
+                return boxed(graph)
+
+            return compiler
+
+        keywords: Dict[str, Any] = {}
+        if self._table is not None:
+            keywords["decompositions"] = dict(self._table)
+        with torch_internals.no_caches():
+            return aot_autograd(
+                fw_compiler=phase("forward"),
+                bw_compiler=phase("backward"),
+                inference_compiler=phase("inference"),
+                **keywords,
+            )(gm, example_inputs)
+
+    def _note(self, watch: Any) -> None:
+        """Write a script for the first violation of each constraint, and all violations."""
+        for violation in watch.violations.values():
+            if not self._repros or violation.severity != "error":
+                continue  # a warning stops nothing, so no script could show it
+            if violation.constraint not in self._scripts:
+                folder = os.path.join(self._folder, "repros")
+                self._scripts[violation.constraint] = watch.repro(violation, folder)
+        self._write()
+
+    def _write(self) -> None:
+        path = os.path.join(self._folder, "check.json")
+        with open(path + ".part", "w", encoding="utf-8") as stream:
+            json.dump(
+                {
+                    "constraints": [constraint.name for constraint in self._choice.constraints],
+                    "graphs": self._graphs,
+                    "violations": [violation.to_json() for violation in self._violations],
+                    "repros": self._scripts,
+                },
+                stream,
+                default=str,
+            )
+        os.replace(path + ".part", path)
+
+
+class _library:
+    """Where the copy of the lab's mock is found while it is imported; the script never sees it."""
+
+    def __enter__(self) -> None:
+        self._path = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        sys.path.insert(0, self._path)
+
+    def __exit__(self, *exc: Any) -> None:
+        sys.path.remove(self._path)

@@ -1,0 +1,252 @@
+"""``accel-lab bench``: measure models under backends, each pair in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accel_lab.cli.options import find_python, limits_from
+from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
+from accel_lab.core.errors import LabError
+from accel_lab.execution.isolated import Isolated
+from accel_lab.execution.journal import write_atomic
+from accel_lab.session import Build, inspect_build, state_folder
+from accel_lab.workloads import measure, registry
+from accel_lab.workloads.measure import Described, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the options ask for, checked as far as that goes without the probed interpreter."""
+
+    models: list[registry.Model]
+    backends: tuple[str, ...]
+    settings: Settings
+    python: str
+    timeout: float
+    memory: int
+    out: Path | None
+
+
+@click.command(name="bench")
+@click.option("--all", "everything", is_flag=True, help="Measure every model.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    type=click.Choice(list(registry.MODELS)),
+    help="A model to measure; may be given several times.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help=f"One of {', '.join(registry.BACKENDS)}, or an adapter of the probed environment; may be given"
+    " several times. [default: all]",
+)
+@click.option("--device", type=click.Choice(registry.DEVICES), default="cpu", show_default=True)
+@click.option("--dtype", type=click.Choice(registry.DTYPES), default="float32", show_default=True)
+@click.option(
+    "--size",
+    type=click.Choice(registry.SIZES),
+    default="base",
+    show_default=True,
+    help="small is for a first look: the same operators, few of them, tiny.",
+)
+@click.option("--train", is_flag=True, help="Measure a training step instead of inference.")
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="Timed calls of each pair; slow ones get fewer, but no less than three.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For weights and inputs."
+)
+@click.option("--python", metavar="PATH", help="The interpreter to measure with. [default: this one]")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=1800.0,
+    show_default=True,
+    help="Seconds for one model under one backend.",
+)
+@click.option(
+    "--memory", type=click.IntRange(min=64), default=16384, show_default=True, help="MB for one of them."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    help="Where to make the run's folder. [default: the user's data folder]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the benchmark as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def command(
+    everything: bool,
+    models: tuple[str, ...],
+    backends: tuple[str, ...],
+    device: str,
+    dtype: str,
+    size: str,
+    train: bool,
+    runs: int,
+    seed: int,
+    python: str | None,
+    timeout: float,
+    memory: int,
+    out: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Measure BERT-base, ResNet-18 and a state-space model under the backends of torch.compile.
+
+    Exit codes: 0 all that was measured gives eager's results, 1 a backend failed or gives others, 2 wrong
+    usage, 3 nothing could be measured, 130 interrupted.
+    """
+    wanted = Wanted(
+        models=registry.choose_models(models, everything),
+        backends=backends,
+        settings=Settings(size=size, device=device, dtype=dtype, runs=runs, train=train, seed=seed),
+        python=find_python(python),
+        timeout=timeout,
+        memory=memory,
+        out=Path(out).resolve() if out else None,
+    )
+    return work(wanted, as_json=as_json, quiet=quiet)
+
+
+def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
+    """Measure, write the files, print the result; the exit code."""
+    folder = _new_folder(wanted.out)
+    build = inspect_build(wanted.python, folder)
+    shutil.rmtree(folder / "lib", ignore_errors=True)  # what looked at the interpreter is not needed again
+    worker = Isolated(
+        python=wanted.python,
+        folder=folder / "rows",
+        module=measure.WORKER,
+        limits=limits_from(wanted.timeout, wanted.memory),
+    )
+    found = Benchmark(
+        settings=wanted.settings.to_json(),
+        environment=_environment(build),
+        titles={model.name: model.title for model in wanted.models},
+        artifacts=str(folder),
+    )
+    began = time.monotonic()
+    backends: list[registry.Backend] = []
+    try:
+        backends = registry.choose_backends(wanted.backends, _described(wanted, worker).adapters)
+        packages = sorted(build.facts.get("packages", {}))
+        for row, facts in measure.run(wanted.models, backends, wanted.settings, packages, worker.ask):
+            found.rows.append(row)
+            found.environment.update(facts.get("machine", {}))
+            _tell(row, quiet)
+        found.complete = True
+    except KeyboardInterrupt:
+        if not found.rows:
+            raise
+        sys.stderr.write("interrupted: what was measured so far is in the report\n")
+    finally:
+        worker.tidy()
+        found.seconds = time.monotonic() - began
+    _write_files(found, folder, [(backend.name, backend.title) for backend in backends])
+    _show(found, as_json)
+    return exit_code(found)
+
+
+def exit_code(found: Benchmark) -> int:
+    """0 measured and right, 1 something failed or differs, 3 nothing was measured, 130 interrupted."""
+    if not found.complete:
+        return 130
+    if found.count(Standing.FAILED, Standing.DIFFERS):
+        return 1
+    return 0 if found.count(Standing.OK) else 3
+
+
+def _new_folder(out: Path | None) -> Path:
+    base = out if out is not None else state_folder() / "bench"
+    folder = base / f"bench-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise LabError(
+            f"cannot make the folder {folder} ({error.strerror}): choose another with --out"
+        ) from None
+    return folder
+
+
+def _described(wanted: Wanted, worker: Isolated) -> Described:
+    """The probed environment's adapters; raises LabError if it lacks the device or does not answer."""
+    told = measure.describe(worker.ask, wanted.settings.device)
+    if isinstance(told, Reply):
+        error = told.facts.get("error", {})
+        why = error.get("message") or told.ended or told.said or "it gave no answer"
+        raise LabError(f"{wanted.python} does not run the lab's worker: {why}")
+    if not told.device_ready:
+        raise LabError(f"torch in {wanted.python} sees no {wanted.settings.device} device: use --device cpu")
+    return told
+
+
+def _environment(build: Build) -> dict[str, Any]:
+    """What the numbers hold for; variables that change the mock accelerator are shown like torch's own."""
+    mock = {name: os.environ[name] for name in sorted(os.environ) if name.startswith("MOCK_")}
+    variables = {**build.facts.get("variables", {}), **mock}
+    return {**build.facts, "variables": variables, "load_at_start": round(os.getloadavg()[0], 2)}
+
+
+def _tell(row: Measurement, quiet: bool) -> None:
+    """One line on standard error for a row that is done."""
+    if quiet:
+        return
+    from accel_lab.reporting.bench_words import MARKS
+    from accel_lab.reporting.terminal import one_line
+
+    mark = MARKS[row.standing]
+    name = f"{row.model} {row.backend}".strip()
+    latency = f"{row.latency_ms.median:.1f} ms" if row.latency_ms else ""
+    said = row.reason or latency
+    sys.stderr.write(f"{mark.symbol} {name:20s} {row.seconds:6.1f} s  {one_line(said, 100)}\n")
+    sys.stderr.flush()
+
+
+def _write_files(found: Benchmark, folder: Path, backends: list[tuple[str, str]]) -> None:
+    """``bench.json``, ``bench.html`` and the pictures."""
+    from accel_lab.reporting.bench_page import render
+    from accel_lab.reporting.bench_plots import plots
+    from accel_lab.reporting.schema import json_text
+
+    pictures = plots(found)
+    for picture in pictures:
+        write_atomic(folder / f"{picture.name}.svg", picture.svg)
+    found.report = str(folder / "bench.html")
+    write_atomic(folder / "bench.html", render(found, pictures, backends))
+    write_atomic(folder / "bench.json", json_text(found.to_json()))
+
+
+def _show(found: Benchmark, as_json: bool) -> None:
+    """The result on standard output."""
+    if as_json:
+        from accel_lab.reporting.schema import json_text
+
+        click.echo(json_text(found.to_json()), nl=False)
+        return
+    from accel_lab.reporting.bench_table import text
+
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
+    width = shutil.get_terminal_size((120, 24)).columns
+    click.echo(text(found, colour=colour, unicode=unicode, width=width))
+    click.echo(f"\nreport  {found.report}\nfolder  {found.artifacts}")
+
+
+__all__ = ["command", "exit_code", "work"]

@@ -1,0 +1,271 @@
+"""``accel-lab check``: what an accelerator would not take of a script, before it is tried there."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from tabulate import tabulate
+
+from accel_lab.cli.options import (
+    ProgramCommand,
+    find_python,
+    limits_from,
+    program_options,
+    read_stdin,
+    split_program,
+)
+from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.stages import Rung
+from accel_lab.execution import process
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+from accel_lab.session import Request, inspect_build, new_run_folder, read_program
+
+SCHEMA = "accel-lab/check/1"
+#: Errors of the child that say that the user asked for something that there is not.
+_USAGE = ("SettingError", "AdapterError")
+_CODE = 40
+_MARKS = {"error": "✗", "warning": "!"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repro:
+    """The script for one constraint: where it is, and what it did when it was run once more."""
+
+    constraint: str
+    path: str | None
+    verdict: str
+
+
+@click.command(name="check", cls=ProgramCommand)
+@program_options
+@click.option("--adapter", metavar="NAME", help="The accelerator. [default: the mock]")
+@click.option(
+    "--constraint", "constraints", metavar="NAME", multiple=True, help="Check only this one (repeat)."
+)
+@click.option("--dtype", "dtypes", metavar="NAME", multiple=True, help="A dtype that is allowed (repeat).")
+@click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse (repeat).")
+@click.option("--alignment", metavar="N", help="Elements that the last dimension is to be a multiple of.")
+@click.option("--max-memory", metavar="BYTES", help="The device's memory; K, M, G may follow.")
+@click.option("--strict", is_flag=True, help="Warnings count too; a repro is made of each error and run.")
+@click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the violations as JSON.")
+def command(
+    program: tuple[str, ...],
+    module: str | None,
+    python: str | None,
+    timeout: float,
+    memory: int,
+    stdin: str | None,
+    adapter: str | None,
+    constraints: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    denied: tuple[str, ...],
+    alignment: str | None,
+    max_memory: str | None,
+    strict: bool,
+    out: str | None,
+    as_json: bool,
+) -> int:
+    """Run SCRIPT and hold every graph that it compiles to the constraints of an accelerator.
+
+    The graphs run as eager code, so the script ends as it would without the accelerator.
+
+    Exit codes: 0 no violation, 1 violations, 2 wrong usage, 3 the lab could not do it.
+    """
+    script, args = split_program(module, program)
+    request = Request(
+        program=read_program(script, module, args),
+        python=find_python(python),
+        out=Path(out).resolve() if out else None,
+    )
+    settings = {"alignment": alignment, "max_memory": max_memory}
+    choice = {"constraints": constraints or None, "dtypes": dtypes or None, "denied": denied or None}
+    if adapter and (any(settings.values()) or any(choice.values())):
+        raise UsageError("--adapter brings its own constraints: leave the other options out")
+    folder = new_run_folder(request)
+    build = inspect_build(request.python, folder)
+    given = {
+        "table": mock_table(Path.cwd()),
+        "settings": settings,
+        "choice": choice,
+        "adapter": adapter,
+        "repros": strict,
+    }
+    probe = Probe(
+        program=request.program,
+        rung=Rung.DYNAMO,
+        switches=(("check", given),),
+        environment=f"{build.python} torch {build.torch}",
+        limits=limits_from(timeout, memory),
+        cold=True,
+    )
+    workspace = Workspace(folder, Path.cwd())
+    with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin)) as prober:
+        outcome = prober.ask(probe)
+    found = _found(outcome)
+    repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
+    ended = signature_of(outcome)
+    answer = {
+        "schema": SCHEMA,
+        "program": request.program.name,
+        "torch": build.torch,
+        "accelerator": adapter or "mock",
+        **found,
+        "violations": _merged(found["violations"]),
+        "repros": [repro.__dict__ for repro in repros],
+        "script_failed": ended.line if ended else None,
+        "folder": str(folder),
+    }
+    if as_json:
+        click.echo(json.dumps(answer, indent=1))
+    else:
+        click.echo(describe(answer, repros))
+    if ended and not answer["violations"]:
+        raise LabError(f"the script failed, and nothing was found until then: {ended.line}")
+    counted = [v for v in answer["violations"] if strict or v["severity"] == "error"]
+    return int(bool(counted))
+
+
+def mock_table(folder: Path) -> dict[str, Any]:
+    """``[tool.accel-lab.mock]`` of the nearest pyproject.toml; empty where there is none."""
+    for place in (folder, *folder.parents):
+        path = place / "pyproject.toml"
+        if path.is_file():
+            break
+    else:
+        return {}
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if "accel-lab" not in text:
+        return {}
+    try:
+        tomllib = importlib.import_module("tomllib")
+    except ModuleNotFoundError:  # Python 3.10
+        raise UsageError(
+            f"{path} has settings of accel-lab, which Python 3.10 cannot read: use 3.11, or MOCK_ variables"
+        ) from None
+    try:
+        table = tomllib.loads(text).get("tool", {}).get("accel-lab", {}).get("mock", {})
+    except ValueError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: [tool.accel-lab.mock] is a table, not {table!r}")
+    return table
+
+
+def _found(outcome: Outcome) -> dict[str, Any]:
+    """What the child wrote. Raises UsageError or LabError where it could not check."""
+    error = outcome.facts.get("lab_error")
+    if error:
+        kind = str(error.get("type", "")).rpartition(".")[2]
+        raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
+    if outcome.status is Status.REFUSED:
+        raise LabError("; ".join(outcome.notes))
+    try:
+        found: dict[str, Any] = json.loads((Path(outcome.folder) / "check.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = {}
+    if not found.get("graphs"):
+        ended = signature_of(outcome)
+        if ended:
+            raise LabError(f"the script failed before it compiled anything: {ended.line}")
+        raise UsageError("the script compiles nothing with torch.compile: there is nothing to check")
+    return found
+
+
+def _merged(violations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for each breach at each line, with how many graphs it was seen in."""
+    rows: dict[Any, dict[str, Any]] = {}
+    for violation in violations:
+        key = tuple(violation[name] for name in ("severity", "constraint", "op", "source", "message"))
+        row = rows.setdefault(key, {**violation, "count": 0})
+        row["count"] += 1
+    return sorted(rows.values(), key=lambda row: row["severity"])
+
+
+def describe(answer: dict[str, Any], repros: Sequence[Repro]) -> str:
+    """The table, the repros, and what the script did."""
+    rows = answer["violations"]
+    errors = sum(row["severity"] == "error" for row in rows)
+    graphs = f"{answer['graphs']} graph" + ("s" if answer["graphs"] != 1 else "")
+    what = f"{answer['program']} on {answer['accelerator']}, {graphs} (torch {answer['torch']})"
+    if not rows:
+        return f"NO VIOLATIONS  {what}\nchecked: {', '.join(answer['constraints'])}"
+    head = "VIOLATES" if errors else "WARNINGS"
+    warnings = len(rows) - errors
+    lines = [
+        f"{head}  {what}: {errors} violation{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    ]
+    table = tabulate(
+        [
+            (
+                f"{_MARKS.get(row['severity'], '')} {row['constraint']}",
+                row["op"],
+                _where(row),
+                row["message"],
+                row["change"],
+            )
+            for row in rows
+        ],
+        headers=("constraint", "op", "where", "what", "what would have to change"),
+        maxcolwidths=[None, 24, _CODE, 44, 40],
+    )
+    lines += ["", table]
+    for repro in repros:
+        lines.append(
+            f"repro of {repro.constraint}: {repro.verdict}" + (f"  {repro.path}" if repro.path else "")
+        )
+    if answer["script_failed"]:
+        lines.append(f"the script failed: {answer['script_failed']}; what it compiled until then was checked")
+    return "\n".join(lines)
+
+
+def _where(row: dict[str, Any]) -> str:
+    """``script.py:12`` and the line's text; the node of the graph where no line is known."""
+    if not row["source"]:
+        return f"{row['graph']} {row['node']}"
+    file, _, line = row["source"].rpartition(":")
+    code = row["code"] if len(row["code"]) <= _CODE else row["code"][: _CODE - 1] + "…"
+    return f"{os.path.basename(file)}:{line}\n{code}".strip()
+
+
+def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Repro:
+    """Run a repro in a process of its own: does it violate the same constraint?"""
+    path = said.removeprefix("repro: ")
+    if path == said:
+        return Repro(constraint=constraint, path=None, verdict=said or "none was made")
+    place = Path(path).with_suffix("")
+    for sub in ("cwd", "cache"):
+        (place / sub).mkdir(parents=True, exist_ok=True)
+    library = str(workspace.library.parent)
+    paths = [library, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    ended = process.run(
+        [python, path],
+        cwd=place / "cwd",
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(place / "cache"),
+        },
+        stdout=place / "stdout.txt",
+        stderr=place / "stderr.txt",
+        limits=Limits(timeout_s=300.0),
+        marker=f"repro-{uuid.uuid4().hex}",
+    )
+    printed = (place / "stdout.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
+        return Repro(constraint=constraint, path=path, verdict="run again, it violates the same constraint")
+    how = ended.limit or f"exit code {ended.exit_code}"
+    return Repro(constraint=constraint, path=path, verdict=f"run again, it does not show it ({how})")

@@ -1,0 +1,212 @@
+"""Benchmark: what was measured of models under backends. Rows of facts, and what they say of the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+SCHEMA = "accel-lab/bench/1"
+
+
+class Standing(str, Enum):
+    """What became of one row."""
+
+    OK = "ok"
+    DIFFERS = "differs"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The middle of some samples, the quartiles around it, and the ends."""
+
+    median: float
+    q1: float
+    q3: float
+    low: float
+    high: float
+    count: int
+
+    @property
+    def iqr(self) -> float:
+        """The interquartile range: half of all samples lie within it."""
+        return self.q3 - self.q1
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Spread | None:
+        """The spread of some samples, quartiles by linear interpolation; None of none."""
+        if not samples:
+            return None
+        ordered = sorted(samples)
+
+        def at(part: float) -> float:
+            place = part * (len(ordered) - 1)
+            below = int(place)
+            above = min(below + 1, len(ordered) - 1)
+            return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+        return cls(
+            median=at(0.5), q1=at(0.25), q3=at(0.75), low=ordered[0], high=ordered[-1], count=len(ordered)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "iqr": self.iqr}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What came of one question to a worker: its facts so far, and how it ended if not by itself.
+
+    ``ended`` is empty for a process that ran to its end; ``said`` is the last line of its standard error.
+    """
+
+    facts: dict[str, Any]
+    ended: str = ""
+    said: str = ""
+    seconds: float = 0.0
+    folder: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distance:
+    """How far the results lie from eager's and from a float64 run: the greatest over all tensors.
+
+    ``differing`` names the tensors that are further off than their type allows, the worst first, with why.
+    """
+
+    to_eager: float
+    to_float64: float | None
+    eager_to_float64: float | None
+    tensors: int
+    differing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "differing": list(self.differing)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One model under one backend. What a backend does not have or does not tell is None."""
+
+    model: str
+    backend: str
+    standing: Standing
+    reason: str = ""
+    import_s: float | None = None
+    first_call_s: float | None = None
+    latency_ms: Spread | None = None
+    eager_latency_ms: Spread | None = None
+    samples_ms: tuple[float, ...] = ()
+    eager_samples_ms: tuple[float, ...] = ()
+    memory: dict[str, Any] = field(default_factory=dict)
+    graphs: int | None = None
+    graph_breaks: dict[str, int] | None = None
+    kernels: int | None = None
+    violations: dict[str, int] | None = None
+    fallbacks: dict[str, int] | None = None
+    parts_ms: dict[str, float] | None = None
+    distance: Distance | None = None
+    parameters: int | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    folder: str = ""
+
+    @property
+    def compile_s(self) -> float | None:
+        """What the first call took beyond a later one."""
+        if self.first_call_s is None or self.latency_ms is None:
+            return None
+        return max(self.first_call_s - self.latency_ms.median / 1e3, 0.0)
+
+    @property
+    def ratio(self) -> float | None:
+        """The latency over that of the eager calls that were made in turn with it."""
+        if self.latency_ms is None or self.eager_latency_ms is None or not self.eager_latency_ms.median:
+            return None
+        return self.latency_ms.median / self.eager_latency_ms.median
+
+    @property
+    def peak_mb(self) -> float | None:
+        """The peak of later calls, less what the process held before the model was made."""
+        peak, before = self.memory.get("steady_mb"), self.memory.get("imports_mb")
+        return None if peak is None or before is None else max(peak - before, 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "backend": self.backend,
+            "standing": self.standing.value,
+            "reason": self.reason,
+            "parameters": self.parameters,
+            "import_s": self.import_s,
+            "first_call_s": self.first_call_s,
+            "compile_s": self.compile_s,
+            "latency_ms": self.latency_ms.to_json() if self.latency_ms else None,
+            "eager_latency_ms": self.eager_latency_ms.to_json() if self.eager_latency_ms else None,
+            "ratio_to_eager": self.ratio,
+            "samples_ms": list(self.samples_ms),
+            "eager_samples_ms": list(self.eager_samples_ms),
+            "peak_mb": self.peak_mb,
+            "memory": dict(self.memory),
+            "graphs": self.graphs,
+            "graph_breaks": self.graph_breaks,
+            "kernels": self.kernels,
+            "violations": self.violations,
+            "fallbacks": self.fallbacks,
+            "parts_ms": self.parts_ms,
+            "distance": self.distance.to_json() if self.distance else None,
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+            "folder": self.folder,
+        }
+
+
+@dataclass(kw_only=True)
+class Benchmark:
+    """All rows of one run of ``accel-lab bench``, the settings and the environment that they hold for."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    rows: list[Measurement] = field(default_factory=list)
+    artifacts: str = ""
+    report: str | None = None
+    seconds: float = 0.0
+    complete: bool = False
+
+    @property
+    def models(self) -> list[str]:
+        """The models in the order of their first rows."""
+        return list(dict.fromkeys(row.model for row in self.rows))
+
+    @property
+    def backends(self) -> list[str]:
+        """The backends in the order of their first rows."""
+        return list(dict.fromkeys(row.backend for row in self.rows if row.backend))
+
+    def of(self, model: str) -> list[Measurement]:
+        """The rows of one model."""
+        return [row for row in self.rows if row.model == model]
+
+    def count(self, *standings: Standing) -> int:
+        """How many rows stand so."""
+        return sum(row.standing in standings for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "complete": self.complete,
+            "settings": self.settings,
+            "environment": self.environment,
+            "models": self.titles,
+            "rows": [row.to_json() for row in self.rows],
+            "artifacts": self.artifacts,
+            "report": self.report,
+            "seconds": round(self.seconds, 3),
+        }

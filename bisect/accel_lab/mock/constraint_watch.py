@@ -1,0 +1,85 @@
+"""Holds one compilation to the constraints: Dynamo's graph first, then each graph of AOTAutograd.
+
+Strict: the errors of a graph end the compilation, all of them told at once. Else they are logged, and the
+device does what it can.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .constraint_choice import Choice
+from .constraint_repro import write_repro
+from .constraints import ConstraintError, GraphView, Violation, check_graph
+from .settings import Settings
+
+_log = logging.getLogger("accel_lab.mock")
+
+
+class Watch:
+    """The constraints over one region. ``told`` is called with each violation that is new in this region."""
+
+    def __init__(
+        self,
+        choice: Choice,
+        settings: Settings,
+        graph_module: torch.fx.GraphModule,
+        inputs: Sequence[Any],
+        name: str,
+        told: Callable[[Violation], None] = lambda violation: None,
+    ) -> None:
+        self.choice = choice
+        self.settings = settings
+        self.graph_module = graph_module
+        self.inputs = inputs
+        self.name = name
+        self.told = told
+        self.violations: dict[Any, Violation] = {}
+
+    def dynamo(self) -> None:
+        """Check the graph that Dynamo captured. Raises ConstraintError."""
+        self._check(
+            GraphView(
+                graph_module=self.graph_module, level="dynamo", name=self.name, device=self.settings.device
+            )
+        )
+
+    def aten(self, graph_module: torch.fx.GraphModule, direction: str) -> None:
+        """Check a graph of AOTAutograd. Raises ConstraintError."""
+        self._check(
+            GraphView(
+                graph_module=graph_module,
+                level="aten",
+                direction=direction,
+                name=f"{self.name}_{direction}",
+                device=self.settings.device,
+            )
+        )
+
+    def repro(self, violation: Violation, folder: str | None) -> str:
+        """Write a script that violates the same constraint; where it is, or why there is none."""
+        environment: Mapping[str, str] | None = self.choice.environment
+        if environment is not None:
+            settings = self.settings.environment()
+            settings.pop("ACCEL_LAB_MOCK_ARTIFACTS", None)
+            environment = {**settings, **environment}
+        return write_repro(folder, self.graph_module, self.inputs, violation, environment)
+
+    def _check(self, view: GraphView) -> None:
+        with _disable_current_modes():
+            found = check_graph(view, self.choice.constraints)
+        for violation in found:
+            if violation.key not in self.violations:
+                self.violations[violation.key] = violation
+                self.told(violation)
+        errors = [violation for violation in found if violation.severity == "error"]
+        if self.settings.strict and errors:
+            raise ConstraintError(view.name, errors, self.repro(errors[0], self.settings.artifacts or None))
+        for violation in found:
+            level = logging.WARNING if violation.severity == "error" else logging.INFO
+            _log.log(level, "%s: %s", view.name, violation.line)

@@ -1,0 +1,99 @@
+"""Finds a backend by what the lab calls it, and reads what it tells of its own work. Runs in the child."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+#: The entry-point group in which accelerators name themselves; ``registry`` has the same for the lab's side.
+ADAPTERS = "accel_lab.adapters"
+
+
+class Unavailable(Exception):
+    """The backend is not there; the message says so in one line."""
+
+
+def adapters() -> Any:
+    """The adapters that packages of this environment have registered: name to entry point."""
+    from importlib import metadata
+
+    found = metadata.entry_points()
+    # Python 3.8 and 3.9 give a mapping by group.
+    group = found.select(group=ADAPTERS) if hasattr(found, "select") else found.get(ADAPTERS, ())
+    return {entry.name: entry for entry in group}
+
+
+def find(backend: Any) -> Any:
+    """What ``torch.compile`` takes for a backend of the job, and what tells its statistics (or None).
+
+    Raises :class:`Unavailable` where there is none of that name; a failure of its own code passes as it is.
+    """
+    target = backend["target"]
+    if backend["adapter"]:
+        entry = adapters().get(target)
+        if entry is None:
+            raise Unavailable(f"no adapter {target!r} is registered in this environment")
+        return _from_adapter(entry.load())
+    if ":" not in target:
+        return target, None
+    teller = backend.get("statistics")
+    return _load(target), _load(teller) if teller else None
+
+
+def _load(reference: str) -> Any:
+    """The object behind ``module:attribute``."""
+    name, _, attribute = reference.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name + ".").startswith(error.name + "."):
+            raise
+        raise Unavailable(f"this accel-lab has no {name} yet") from None
+    return getattr(module, attribute)
+
+
+def _from_adapter(loaded: Any) -> Any:
+    """The backend of an adapter, registered as its class, as an instance, or as the plain function."""
+    adapter = loaded() if isinstance(loaded, type) else loaded
+    backend = getattr(adapter, "backend", None)
+    if not callable(backend):
+        backend = adapter
+    if not callable(backend):
+        raise TypeError("the adapter is not callable and has no method `backend`")
+    return backend, getattr(adapter, "statistics", None)
+
+
+def statistics(teller: Any) -> Any:
+    """What a backend tells of all its work in this process; what it does not tell is left out.
+
+    It gives a mapping, or an object with ``to_json()``: ``kernels_generated``; ``fallbacks`` by operator and
+    ``violations``, as numbers by name, as entries with a ``count``, or as a list of entries with a name; and
+    ``seconds`` by part of the work.
+    """
+    told: Any = teller() if callable(teller) else None
+    if hasattr(told, "to_json"):
+        told = told.to_json()
+    if not hasattr(told, "get"):
+        return {}
+    found: Any = {}
+    if told.get("kernels_generated") is not None:
+        found["kernels"] = int(told["kernels_generated"])
+    for name in ("fallbacks", "violations"):
+        if told.get(name) is not None:
+            found[name] = _counts(told[name])
+    if told.get("seconds") is not None:
+        found["seconds"] = {str(part): float(value) for part, value in told["seconds"].items()}
+    return found
+
+
+def _counts(told: Any) -> Any:
+    counts: Any = {}
+    if hasattr(told, "items"):
+        for name, entry in told.items():
+            counts[str(name)] = int(entry["count"] if hasattr(entry, "get") else entry)
+        return counts
+    for entry in told:
+        names = [entry.get(key) for key in ("constraint", "name", "kind")]
+        name = str(next((name for name in names if name), "unnamed"))
+        counts[name] = counts.get(name, 0) + 1
+    return counts

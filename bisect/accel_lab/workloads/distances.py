@@ -1,0 +1,73 @@
+"""How far results lie from eager's and from a float64 run, tensor by tensor; judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def named_tensors(value: Any, name: str = "output") -> Iterator[Any]:
+    """``(name, tensor)`` for every tensor in what a model returned: tensors, sequences, mappings."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif hasattr(value, "items"):
+        for key, item in value.items():
+            yield from named_tensors(item, f"{name}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from named_tensors(item, f"{name}.{place}")
+
+
+def rows(got: Any, want: Any, reference: Any) -> Any:
+    """One row for each tensor of three runs, given as dictionaries by name.
+
+    A row holds the greatest absolute distances (``to_eager``, ``to_float64``, and ``eager_to_float64``, which
+    is eager's own) and the greatest magnitude of the reference. NaN against NaN and equal infinities are no
+    distance; a number against either is an infinite one. ``reason`` says what makes two tensors no match.
+    """
+    found = []
+    for name in [*want, *(name for name in got if name not in want)]:
+        row = {"name": name, "reason": ""}
+        if name not in got or name not in want:
+            row["reason"] = "missing" if name not in got else "extra"
+        else:
+            one, two = got[name], want[name]
+            row["dtype"] = str(two.dtype).replace("torch.", "")
+            row["shape"] = list(two.shape)
+            if one.dtype != two.dtype:
+                row["reason"] = f"dtype {one.dtype} instead of {two.dtype}"
+            elif one.shape != two.shape:
+                row["reason"] = f"shape {tuple(one.shape)} instead of {tuple(two.shape)}"
+            else:
+                row.update(_distances(one, two, reference.get(name)))
+        found.append(row)
+    return found
+
+
+def _distances(got: Any, want: Any, reference: Any) -> Any:
+    got, want = got.detach().double(), want.detach().double()
+    row = {"to_eager": _greatest(got, want)}
+    if reference is not None and reference.shape == want.shape:
+        high = reference.detach().double()
+        row["to_float64"] = _greatest(got, high)
+        row["eager_to_float64"] = _greatest(want, high)
+        row["magnitude"] = _magnitude(high)
+    else:
+        row["magnitude"] = _magnitude(want)
+    return row
+
+
+def _greatest(one: Any, two: Any) -> float:
+    if one.numel() == 0:
+        return 0.0
+    same = (one == two) | (one.isnan() & two.isnan())
+    distance = (one - two).abs()
+    distance = torch.where(distance.isnan(), torch.full_like(distance, float("inf")), distance)
+    return float(distance.masked_fill(same, 0.0).max())
+
+
+def _magnitude(tensor: Any) -> float:
+    finite = tensor.abs()[torch.isfinite(tensor)]
+    return float(finite.max()) if finite.numel() else 0.0

@@ -1,0 +1,111 @@
+"""What there is to measure: the models and the backends by name, and what each needs. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from accel_lab.core.errors import UsageError
+
+SIZES = ("base", "small")
+DTYPES = ("float32", "float16", "bfloat16")
+DEVICES = ("cpu", "cuda")
+#: The entry-point group in which other packages name their accelerators.
+ADAPTERS = "accel_lab.adapters"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One model. ``module`` makes it in the child; ``needs`` are the packages that it takes beside torch."""
+
+    name: str
+    title: str
+    module: str
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """One way to run a model.
+
+    ``target`` is empty for the uncompiled model, a name that torch.compile knows, or ``module:attribute`` as
+    entry points have it, or, for an ``adapter``, the name of its entry point. ``statistics`` names, in the
+    same form, what tells of the backend's work; an adapter has a method for it.
+    """
+
+    name: str
+    title: str
+    target: str = ""
+    adapter: bool = False
+    statistics: str = ""
+
+
+MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            name="bert",
+            title="BERT-base (transformers)",
+            module="accel_lab.workloads.bert",
+            needs=("transformers",),
+        ),
+        Model(
+            name="resnet18",
+            title="ResNet-18 (torchvision)",
+            module="accel_lab.workloads.resnet",
+            needs=("torchvision",),
+        ),
+        Model(name="ssm", title="Selective state-space model", module="accel_lab.workloads.ssm"),
+    )
+}
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(name="eager", title="not compiled"),
+        Backend(name="dynamo", title='backend="eager": the captured graph, run as it is', target="eager"),
+        Backend(name="aot", title='backend="aot_eager": + AOTAutograd', target="aot_eager"),
+        Backend(name="inductor", title='backend="inductor": generated kernels', target="inductor"),
+        Backend(
+            name="mock",
+            title="the mock accelerator",
+            target="accel_lab.mock.backend:mock_backend",
+            statistics="accel_lab.mock.run_statistics:collected",
+        ),
+    )
+}
+
+
+def choose_models(names: Iterable[str], everything: bool) -> list[Model]:
+    """The models in the order of the registry; raises :class:`UsageError` where none is named."""
+    wanted = set(MODELS if everything else names)
+    if not wanted:
+        raise UsageError(f"name a model with --model ({', '.join(MODELS)}), or take all of them with --all")
+    unknown = sorted(wanted - set(MODELS))
+    if unknown:
+        raise UsageError(f"there is no model {unknown[0]!r}: choose from {', '.join(MODELS)}")
+    return [model for model in MODELS.values() if model.name in wanted]
+
+
+def choose_backends(names: Sequence[str], adapters: Collection[str]) -> list[Backend]:
+    """The backends in the order in which they were named; without names all, the adapters' last.
+
+    The lab's own names go before an adapter's. Raises :class:`UsageError` for an unknown one.
+    """
+    known = dict(BACKENDS)
+    for name in sorted(adapters):
+        known.setdefault(
+            name, Backend(name=name, title="an adapter of this environment", target=name, adapter=True)
+        )
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"there is no backend {name!r}: choose from {', '.join(known)}"
+                f" (an accelerator adds its own by the entry-point group {ADAPTERS})"
+            )
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def lacking(model: Model, packages: Collection[str]) -> list[str]:
+    """The packages that the model needs and the probed environment does not have."""
+    return [name for name in model.needs if name not in packages]
