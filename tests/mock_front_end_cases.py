@@ -63,7 +63,8 @@ def run(program: Program, inputs: Sequence[Any], *, device: Device = SMALL, main
             back_end.run(step.spec, base)
         else:
             assert isinstance(step, HostCall)
-            result = step.target(*pytree.tree_map(resolve, step.args), **pytree.tree_map(resolve, step.kwargs))
+            args, kwargs = pytree.tree_map(resolve, (step.args, step.kwargs))
+            result = step.target(*args, **kwargs)
             host[step.node] = result
             results = [result] if len(step.names) == 1 else list(result)
             for name, buffer, value in zip(step.names, step.buffers, results, strict=True):

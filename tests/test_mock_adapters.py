@@ -1,4 +1,4 @@
-"""Adapters: what they tell of a device becomes constraints, packages are found, broken ones are told apart."""
+"""Adapters: what they tell becomes constraints, packages are found, broken ones are told apart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,16 @@ def tinychip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The example's package, installed into a folder without network, and importable."""
     source, target = tmp_path_factory.mktemp("source") / "example", tmp_path_factory.mktemp("installed")
     shutil.copytree(EXAMPLE, source)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
     done = subprocess.run(
         [*pip, "--disable-pip-version-check", "--target", str(target), str(source)],
         capture_output=True,
@@ -86,7 +95,8 @@ def test_capabilities_take_names_and_torch_objects_alike() -> None:
         dtypes=frozenset({"float16", "torch.int64"}), denied=frozenset({"aten.relu.default", "conv2d"})
     )
     given = AcceleratorCapabilities(
-        dtypes=frozenset({torch.float16, torch.int64}), denied=frozenset({torch.relu, torch.nn.functional.conv1d})
+        dtypes=frozenset({torch.float16, torch.int64}),
+        denied=frozenset({torch.relu, torch.nn.functional.conv1d}),
     )
     assert named == given
     assert named.denied == {"relu", "convolution"}
@@ -135,7 +145,9 @@ def test_the_example_shows_its_bug_and_its_limits(tinychip: Path, monkeypatch: p
     assert torch.compile(lambda x: x * 3, backend=adapter.backend)(x)[0].tolist() == [3.0] * 7 + [0.0]
     torch._dynamo.reset()
     with pytest.raises(Exception, match="linalg_lu_factor is on the deny-list") as raised:
-        torch.compile(torch.linalg.lu_factor, backend=adapter.backend, options={"strict": True})(torch.ones(8, 8))
+        torch.compile(torch.linalg.lu_factor, backend=adapter.backend, options={"strict": True})(
+            torch.ones(8, 8)
+        )
     inner: Any = getattr(raised.value, "inner_exception", raised.value)
     assert isinstance(inner, ConstraintError)
     assert {violation.constraint for violation in inner.violations} >= {"unsupported"}
@@ -155,7 +167,7 @@ def test_the_mock_is_an_adapter_with_ways_of_its_own() -> None:
         torch.testing.assert_close(torch.compile(region, backend=backend)(x, y), region(x, y))
 
 
-def silent(name: str, **members: Any) -> Any:
+def silent(name: str, /, **members: Any) -> Any:
     return type(name, (Plain,), {"__module__": __name__, **members})
 
 
@@ -174,9 +186,7 @@ def silent(name: str, **members: Any) -> Any:
         (silent("Asks", capabilities=property(lambda self: 1 / 0)), "does not tell its capabilities"),
     ],
 )
-def test_a_broken_adapter_is_one_clear_error(
-    loaded: Any, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_adapter_is_one_clear_error(loaded: Any, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "entry_points", lambda group: [entry(loaded)])
     with pytest.raises(AdapterError, match=says) as raised:
         load_adapter("other")
@@ -184,7 +194,9 @@ def test_a_broken_adapter_is_one_clear_error(
 
 
 def test_unknown_and_doubled_names_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AdapterError, match="there is no adapter 'nothing' in this environment; there is mock"):
+    with pytest.raises(
+        AdapterError, match="there is no adapter 'nothing' in this environment; there is mock"
+    ):
         load_adapter("nothing")
     monkeypatch.setattr(metadata, "entry_points", lambda group: [entry(Plain, "mock")])
     with pytest.raises(AdapterError, match="two adapters are called 'mock'"):

@@ -92,6 +92,13 @@ def test_strided_inputs() -> None:
         check(function, x)
 
 
+def test_as_strided_sees_memory_as_torch_does() -> None:
+    def function(x: Any) -> Any:
+        return torch.as_strided(x.t().clone(), (4, 3), (2, 1), 1), torch.as_strided(x, (5,), (3,), 2)
+
+    check(function, torch.randn(7, 5))
+
+
 def test_integers_and_indices() -> None:
     weight, index = torch.randn(11, 65), torch.randint(0, 11, (4, 6))
 
@@ -165,7 +172,7 @@ def test_the_cache_key_has_the_layouts_unless_the_fault_is_on(monkeypatch: pytes
     assert cache.of(plain).to_json() == plain.to_json()
     assert cache.hits == 1
     turned = replace(
-        across,
+        plain,
         operands=tuple(
             replace(operand, layout=replace(operand.layout, order=(1, 0))) for operand in plain.operands
         ),

@@ -1,4 +1,4 @@
-"""What a process with the mock device installed must see; run as a program, because torch has one such device."""
+"""What a process with the mock device installed must see; run as a program, for torch has one such device."""
 
 from __future__ import annotations
 

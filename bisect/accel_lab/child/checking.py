@@ -24,6 +24,8 @@ class Checker:
         self._scripts: Dict[str, str] = {}
         self._violations: List[Any] = []
         self._graphs = 0
+        self._not_lowered: List[str] = []
+        self._is_mock = not given.get("adapter")
         with _library():
             from accel_lab.mock import adapters, constraint_choice, settings
 
@@ -66,6 +68,8 @@ class Checker:
         def phase(direction: str) -> Any:
             def compiler(graph: Any, inputs: Any) -> Any:
                 watch.aten(graph, direction)
+                if self._is_mock:
+                    self._lower(watch, graph, inputs, direction)
                 self._note(watch)
                 return boxed(graph)
 
@@ -81,6 +85,14 @@ class Checker:
                 inference_compiler=phase("inference"),
                 **keywords,
             )(gm, example_inputs)
+
+    def _lower(self, watch: Any, graph: Any, inputs: Any, direction: str) -> None:
+        """See what the mock's front end refuses; a graph that it cannot take at all is said to be so."""
+        try:
+            watch.lowering(graph, inputs, direction)
+        except Exception as error:
+            line = "%s_%s: not lowered: %s: %s" % (watch.name, direction, type(error).__name__, error)
+            self._not_lowered.append(line[:500])
 
     def _note(self, watch: Any) -> None:
         """Write a script for the first violation of each constraint, and all violations."""
@@ -99,6 +111,7 @@ class Checker:
                 {
                     "constraints": [constraint.name for constraint in self._choice.constraints],
                     "graphs": self._graphs,
+                    "not_lowered": self._not_lowered,
                     "violations": [violation.to_json() for violation in self._violations],
                     "repros": self._scripts,
                 },

@@ -226,6 +226,7 @@ def describe(answer: dict[str, Any], repros: Sequence[Repro]) -> str:
         lines.append(
             f"repro of {repro.constraint}: {repro.verdict}" + (f"  {repro.path}" if repro.path else "")
         )
+    lines += answer.get("not_lowered", ())
     if answer["script_failed"]:
         lines.append(f"the script failed: {answer['script_failed']}; what it compiled until then was checked")
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,7 +214,7 @@ class OperatorConstraint(Constraint):
         target: Any = node.target
         if target in _PLAIN if node.op == "call_function" else False:
             return ""
-        if isinstance(target, torch._ops.HigherOrderOperator):
+        if isinstance(target, torch._ops.HigherOrderOperator) and str(target) != "with_effects":
             # Dynamo's are opened by AOTAutograd, and what is in them is checked there and here alike.
             return (
                 f"the higher-order operator {target} is not one of the device" if view.level == "aten" else ""
@@ -229,20 +229,22 @@ class OperatorConstraint(Constraint):
         if node.op == "call_method" and not hasattr(torch.Tensor, str(target)):
             return f"the method {target} is unknown"
         if node.op == "call_function" and not _of_torch(target):
-            return f"{entries[0] or target!r} is not a function of torch, and unknown to the device"
+            return f"{entries[0] or repr(target)} is not a function of torch, and unknown to the device"
         return ""
 
     @staticmethod
     def _of_aten(node: torch.fx.Node) -> str:
         target: Any = node.target
+        if str(target) == "with_effects" and len(node.args) > 1:
+            target = node.args[1]  # an operator whose place in the order is kept
         if not isinstance(target, torch._ops.OpOverload):
             return f"{getattr(target, '__name__', target)} is no ATen operator, and unknown to the device"
         if torch.Tag.nondeterministic_seeded in target.tags:
             return "random numbers are drawn on the host"
+        if not target._schema.returns or (is_traced(node) and traced(node) is None):
+            return ""  # an assertion
         if not is_traced(node):
             return "the graph does not say what it yields"
-        if traced(node) is None:
-            return ""  # an assertion
         return "" if _lowered(target) else "the device has no such operator"
 
 
@@ -260,6 +262,23 @@ def _lowered(target: Any) -> bool:
     from .lower import handler_of
 
     return handler_of(target) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweringRefuses(Constraint):
+    """The rest of ``unsupported``: what a lowering itself refused, as node to reason."""
+
+    reasons: Mapping[str, str]
+    name: str = "unsupported"
+    severity: str = "error"
+
+    def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
+        if graph_module is view.graph_module and (reason := self.reasons.get(node.name)):
+            yield Finding(
+                node=node,
+                message=reason,
+                change="replace it, or leave it out of the compiled region; else it runs on the host",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,9 +38,7 @@ def peak_memory(graph_module: torch.fx.GraphModule) -> Peak | None:
             key = storage_of(tensor)
             if key not in born:
                 born[key], last[key], owner[key] = place, place, node.name
-                size[key] = 0
-            if not _broadcast(tensor):
-                size[key] = max(size[key], bytes_of(tensor) or 0)
+                size[key] = bytes_of(tensor) or 0
             if node.op in ("placeholder", "get_attr"):
                 kept.add(key)
         for used in node.all_input_nodes:
@@ -64,14 +62,6 @@ def peak_memory(graph_module: torch.fx.GraphModule) -> Peak | None:
     alive = [(owner[key], size[key]) for key in born if born[key] <= best[0] <= last[key]]
     alive.sort(key=lambda entry: -entry[1])
     return Peak(node=nodes[best[0]], bytes=best[1], largest=tuple(alive[:3]))
-
-
-def _broadcast(tensor: torch.Tensor) -> bool:
-    """Whether elements share memory, as after ``expand``: that takes no more than its base."""
-    return tensor.layout == torch.strided and any(
-        isinstance(step, int) and step == 0 and not (isinstance(extent, int) and extent <= 1)
-        for extent, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

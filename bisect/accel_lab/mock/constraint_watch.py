@@ -13,9 +13,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .concrete import is_symbolic
+from .constraint_checks import LoweringRefuses, OperatorConstraint
 from .constraint_choice import Choice
 from .constraint_repro import write_repro
 from .constraints import ConstraintError, GraphView, Violation, check_graph
+from .front_end import lower
 from .settings import Settings
 
 _log = logging.getLogger("accel_lab.mock")
@@ -51,15 +54,38 @@ class Watch:
 
     def aten(self, graph_module: torch.fx.GraphModule, direction: str) -> None:
         """Check a graph of AOTAutograd. Raises ConstraintError."""
-        self._check(
-            GraphView(
-                graph_module=graph_module,
-                level="aten",
-                direction=direction,
-                name=f"{self.name}_{direction}",
-                device=self.settings.device,
-            )
+        self._check(self._view(graph_module, direction))
+
+    def _view(self, graph_module: torch.fx.GraphModule, direction: str) -> GraphView:
+        return GraphView(
+            graph_module=graph_module,
+            level="aten",
+            direction=direction,
+            name=f"{self.name}_{direction}",
+            device=self.settings.device,
         )
+
+    def lowering(self, graph_module: torch.fx.GraphModule, inputs: Sequence[Any], direction: str) -> None:
+        """Lower a graph, run nothing, and note what the front end then leaves to the host.
+
+        A lowering can refuse the arguments of an operator that the device has; only it knows. Graphs with
+        symbols are lowered when they are called, so not here.
+        """
+        operators = [c for c in self.choice.constraints if isinstance(c, OperatorConstraint)]
+        if not operators or is_symbolic(graph_module):
+            return
+        view = self._view(graph_module, direction)
+        with _disable_current_modes():
+            program = lower(graph_module, inputs, self.settings.device, view.name)
+        reasons = {call.node: call.reason for call in program.fallbacks}
+        refused = LoweringRefuses(reasons=reasons, severity=operators[0].severity)
+        known = {
+            violation.node for violation in self.violations.values() if violation.constraint == refused.name
+        }
+        for violation in check_graph(view, [refused]):
+            if violation.node not in known and violation.key not in self.violations:
+                self.violations[violation.key] = violation
+                self.told(violation)
 
     def repro(self, violation: Violation, folder: str | None) -> str:
         """Write a script that violates the same constraint; where it is, or why there is none."""

@@ -53,6 +53,10 @@ class Builder:
         self.node = ""
         self.source = ""
         self._count: dict[str, int] = {}
+        #: The strides that the first operand of the node has in torch.
+        self.input_strides: tuple[int, ...] = ()
+        #: Whether that operand is all of its storage.
+        self.input_whole = True
         #: Places that hold one number everywhere.
         self.constant: dict[str, Number] = {}
         #: The half that a place is the fp32 copy of.

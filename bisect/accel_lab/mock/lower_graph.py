@@ -186,6 +186,13 @@ class GraphLowering:
                 raise Unsupported(f"the device has no {what}")
             return value
 
+        first = (
+            self.fakes.get(node.args[0]) if node.args and isinstance(node.args[0], torch.fx.Node) else None
+        )
+        if isinstance(first, torch.Tensor):
+            self.build.input_strides = tuple(int(step) for step in first.stride())
+            stored = int(first.untyped_storage().nbytes()) if shapes.is_concrete(first) else -1
+            self.build.input_whole = stored == first.numel() * first.element_size()
         args = torch.fx.map_arg(node.args, value_of)
         kwargs = torch.fx.map_arg(node.kwargs, value_of)
         kept, nests = dict(self.build.program.places), list(self.build.program.nests)
@@ -196,6 +203,10 @@ class GraphLowering:
             raise
 
     def _host(self, node: torch.fx.Node, fake: Any, reason: str) -> Any:
+        source = node.args[0] if node.args else None
+        if node.target is torch.ops.aten.as_strided.default and getattr(source, "op", "") != "placeholder":
+            # The host would get the elements without the memory that the strides are about.
+            raise LoweringError(f"{node.name}: {reason}")
         reads: dict[str, View] = {}
 
         def argument(used: torch.fx.Node) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -218,23 +217,22 @@ _triangle("tril")
 _triangle("triu")
 
 
-def as_strided(build: Builder, x: View, strides: Ints, size: Ints, stride: Ints, offset: int) -> View:
-    """``as_strided`` of a tensor whose own strides are ``strides``: dense in some order of its dimensions."""
+@lowers("aten.as_strided")
+def _as_strided(
+    build: Builder, out: torch.Tensor, x: View, size: Ints, stride: Ints, offset: int | None = None
+) -> View:
+    """The unit walks the elements in row-major order, torch in the order of memory: the same for a
+    tensor that is dense in some order of its dimensions, seen in that order."""
+    if not build.input_whole:
+        raise Unsupported("as_strided of a part of a tensor")
+    strides = build.input_strides
     order = sorted(range(len(x.size)), key=lambda axis: (-strides[axis], -x.size[axis]))
     step = 1
     for axis in reversed(order):
         if x.size[axis] != 1 and strides[axis] != step:
             raise Unsupported("as_strided of a tensor that is not dense")
         step *= x.size[axis]
-    dense = x.permuted(order)
-    if tuple(size) == dense.size and _row_major(size) == [
-        given if extent != 1 else expected
-        for given, extent, expected in zip(stride, size, _row_major(size), strict=True)
-    ]:
-        return dense
-    attributes = {"size": list(size), "stride": list(stride), "offset": offset}
-    return build.unit("movement", "as_strided", {"input": dense}, size, build.dtype(x), attributes)
-
-
-def _row_major(size: Ints) -> list[int]:
-    return [math.prod(size[axis + 1 :]) for axis in range(len(size))]
+    attributes = {"size": list(size), "stride": list(stride), "offset": offset or 0}
+    return build.unit(
+        "movement", "as_strided", {"input": x.permuted(order)}, out.shape, out.dtype, attributes
+    )

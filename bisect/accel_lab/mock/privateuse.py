@@ -1,9 +1,9 @@
-"""A real ``mock`` device in torch: ``x.to("mock")`` moves data into the mock's memory, logged as every transfer.
+"""A real ``mock`` device in torch: ``x.to("mock")`` moves data into the mock's memory, and logs it.
 
 It goes through torch's Python registration of PrivateUse1, so nothing is built. A tensor of the device owns a
 place in device memory, row-major in sticks; a view of it is its parent and the strides over that. Operators
-called on such tensors one by one run on the host and are counted as fallbacks: what runs on the device is what
-``torch.compile`` makes. Builds of torch without that registration can only compile.
+called on such tensors one by one run on the host and are counted as fallbacks: what runs on the device is
+what ``torch.compile`` makes. Builds of torch without that registration can only compile.
 """
 
 from __future__ import annotations

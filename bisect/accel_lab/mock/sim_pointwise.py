@@ -193,7 +193,7 @@ def pointwise_plan(context: Context) -> list[Call]:
     ]
 
 
-def neutral_dims(space: tuple[Dim, ...]) -> list[int]:
+def reduced_dims(space: tuple[Dim, ...]) -> list[int]:
     """The positions of the reduced dimensions."""
     return [position for position, dim in enumerate(space) if dim.reduced]
 

@@ -11,7 +11,7 @@ import torch
 from .faults import active
 from .sim_context import HALVES, Call, Context, covered
 from .sim_layout import fill_padding, stick_views
-from .sim_pointwise import Step, VectorUnit, neutral_dims
+from .sim_pointwise import Step, VectorUnit, reduced_dims
 from .spec import Statement
 
 Reduce = Callable[[torch.Tensor], torch.Tensor]
@@ -35,7 +35,7 @@ class Reduction:
     def __init__(self, unit: VectorUnit, statement: Statement) -> None:
         self.unit = unit
         self.statement = statement
-        self.dims = neutral_dims(unit.space)
+        self.dims = reduced_dims(unit.space)
         self.axes = [axis for position in self.dims for axis in unit.axes[position]]
         self.row = any(unit.space[position].kind == "lanes" for position in self.dims)
 
