@@ -6,7 +6,7 @@ import importlib
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -117,7 +117,8 @@ def _compile(
     def compiler(phase: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]:
         def lower(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
             watch.aten(graph, phase)
-            return CompiledGraph(graph, inputs, f"graph{number}_{phase}", settings)
+            static = () if phase == "backward" else _static_inputs()
+            return CompiledGraph(graph, inputs, f"graph{number}_{phase}", settings, static)
 
         return lower
 
@@ -130,6 +131,19 @@ def _compile(
     return backend(gm, example_inputs)  # type: ignore[no-any-return]
 
 
+def _static_inputs() -> Collection[int]:
+    """The inputs of the graph that is being compiled that are parameters or buffers.
+
+    AOTAutograd knows them while it calls the forward compiler (``torch/_guards.py``, ``TracingContext``); in the
+    backward they would be those of the forward. What a release does not tell is transferred at each call.
+    """
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None)
+    return tuple(found or ())
+
+
 class CompiledGraph:
     """One ATen graph: its program, or one for each set of sizes that it is called with."""
 
@@ -139,8 +153,10 @@ class CompiledGraph:
         example_inputs: Sequence[Any],
         name: str,
         settings: Settings,
+        static: Collection[int] = (),
     ) -> None:
         self.graph_module = graph_module
+        self.static = frozenset(static)
         self.name = name
         self.__name__ = name
         self._boxed_call = True  # of the instance: Dynamo's wrappers copy that, not what the class has
@@ -190,6 +206,7 @@ class CompiledGraph:
     def _make(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> _Ready:
         """Lower a concrete graph."""
         settings = self.settings
+        graph.meta["static_inputs"] = self.static
         lower = importlib.import_module(f"{__package__}.{FRONT_ENDS[settings.front_end]}").lower
         # Dynamo compiles under a fake mode: what a front end computes with tensors of its own must be real.
         with collected().timed("lower"), _disable_current_modes():

@@ -80,10 +80,12 @@ class Watch:
         reasons = {call.node: call.reason for call in program.fallbacks}
         refused = LoweringRefuses(reasons=reasons, severity=operators[0].severity)
         known = {
-            violation.node for violation in self.violations.values() if violation.constraint == refused.name
+            (violation.op, violation.source)
+            for violation in self.violations.values()
+            if violation.constraint in (refused.name, "dtype")
         }
         for violation in check_graph(view, [refused]):
-            if violation.node not in known and violation.key not in self.violations:
+            if (violation.op, violation.source) not in known:
                 self.violations[violation.key] = violation
                 self.told(violation)
 

@@ -20,6 +20,9 @@ from .program import Buffer, Constant, Enter, HostCall, Kernel, Output, Program,
 from .spec_cache import CACHE
 from .tiling import tile
 
+#: Where a graph says which of its inputs are parameters or buffers.
+STATIC_INPUTS = "static_inputs"
+
 
 def lower(
     graph_module: torch.fx.GraphModule,
@@ -29,9 +32,12 @@ def lower(
     *,
     native: Collection[str] | None = None,
 ) -> Program:
-    """The graph as a program for one set of shapes. ``native``: if given, only these operators (overloads
-    or overload
-    packets such as ``aten.add``) are lowered, all others run on the host. Raises LoweringError."""
+    """The graph as a program for one set of shapes.
+
+    ``native``: if given, only these operators (overloads or overload packets such as ``aten.add``) are
+    lowered, all others run on the host. ``graph_module.meta["static_inputs"]``: the numbers of the inputs
+    that are the same tensors from call to call. Raises LoweringError.
+    """
     texts = {"graph.txt": _graph_text(graph_module)}
     program = lower_graph(graph_module, example_inputs, name, native)
     texts["loop_ir.txt"] = program.to_text()
@@ -41,7 +47,7 @@ def lower(
     program.without_dead()
     tile(program, device)
     texts["tiled.txt"] = program.to_text()
-    resident = _resident(program, example_inputs)
+    resident = _resident(program, graph_module.meta.get(STATIC_INPUTS, ()))
     planned = plan(program, resident)
     texts["memory_plan.txt"] = planned.text
     return _program(program, planned, resident, device, texts)
@@ -54,17 +60,12 @@ def _graph_text(graph_module: torch.fx.GraphModule) -> str:
         return f"{graph_module.graph}\n"
 
 
-def _resident(program: LoopProgram, inputs: Sequence[Any]) -> set[str]:
-    """The places that stay where they are between runs: parameters and constants."""
+def _resident(program: LoopProgram, static: Collection[int]) -> set[str]:
+    """The places that stay where they are between runs: parameters, buffers and constants."""
     return {
         place.name
         for place in program.places.values()
-        if place.kind == "constant"
-        or (
-            place.kind == "input"
-            and place.index is not None
-            and isinstance(inputs[place.index], torch.nn.Parameter)
-        )
+        if place.kind == "constant" or (place.kind == "input" and place.index in static)
     }
 
 
