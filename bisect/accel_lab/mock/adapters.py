@@ -78,6 +78,7 @@ class AcceleratorCapabilities:
             given={"constraints": names, "denied": self.denied},
             environment={},
             supported=self.supported,
+            of_mock=False,
         )
         return (DtypeConstraint(allowed=self.dtypes), *chosen.constraints)
 

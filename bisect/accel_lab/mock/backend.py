@@ -134,8 +134,9 @@ def _compile(
 def _static_inputs() -> Collection[int]:
     """The inputs of the graph that is being compiled that are parameters or buffers.
 
-    AOTAutograd knows them while it calls the forward compiler (``torch/_guards.py``, ``TracingContext``); in the
-    backward they would be those of the forward. What a release does not tell is transferred at each call.
+    AOTAutograd knows them while it calls the forward compiler (``torch/_guards.py``, ``TracingContext``);
+    in the backward they would be those of the forward. What a release does not tell is transferred at each
+    call.
     """
     from torch._guards import TracingContext
 

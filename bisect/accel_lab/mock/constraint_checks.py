@@ -184,11 +184,13 @@ class TensorMemoryConstraint(Constraint):
 class OperatorConstraint(Constraint):
     """Operators are among those of the device and not on the deny-list; an unknown node is said to be one.
 
-    ``supported``: the entries that the device has, None where ATen's are taken from the front end.
+    ``supported``: the entries of ATen that the device has. Where it is None, ``of_mock`` takes those that the
+    mock's front end lowers; without that all are taken to be there.
     """
 
     denied: frozenset[str] = frozenset()
     supported: frozenset[str] | None = None
+    of_mock: bool = True
     name: str = "unsupported"
     severity: str = "error"
 
@@ -221,8 +223,8 @@ class OperatorConstraint(Constraint):
             )
         if is_traced(node) and not tensors(traced(node)) and traced(node) is not None:
             return ""  # sizes and numbers are the host's
-        if self.supported is not None:
-            lacks = not any(entry in self.supported for entry in entries)
+        if view.level == "aten" and self.supported is not None:
+            lacks = entries[0] not in self.supported
             return f"{entries[0] or target} is not an operator of the device" if lacks else ""
         if view.level == "aten":
             return self._of_aten(node)
@@ -232,20 +234,19 @@ class OperatorConstraint(Constraint):
             return f"{entries[0] or repr(target)} is not a function of torch, and unknown to the device"
         return ""
 
-    @staticmethod
-    def _of_aten(node: torch.fx.Node) -> str:
+    def _of_aten(self, node: torch.fx.Node) -> str:
         target: Any = node.target
         if str(target) == "with_effects" and len(node.args) > 1:
             target = node.args[1]  # an operator whose place in the order is kept
         if not isinstance(target, torch._ops.OpOverload):
             return f"{getattr(target, '__name__', target)} is no ATen operator, and unknown to the device"
-        if torch.Tag.nondeterministic_seeded in target.tags:
+        if self.of_mock and torch.Tag.nondeterministic_seeded in target.tags:
             return "random numbers are drawn on the host"
         if not target._schema.returns or (is_traced(node) and traced(node) is None):
             return ""  # an assertion
         if not is_traced(node):
             return "the graph does not say what it yields"
-        return "" if _lowered(target) else "the device has no such operator"
+        return "" if not self.of_mock or _lowered(target) else "the device has no such operator"
 
 
 def _of_torch(target: Any) -> bool:

@@ -45,6 +45,7 @@ class Limits:
     dtypes: frozenset[torch.dtype] = DEVICE_DTYPES
     denied: frozenset[str] = frozenset()
     supported: frozenset[str] | None = None
+    of_mock: bool = True
 
 
 _MAKERS: dict[str, Callable[[Limits], Constraint]] = {
@@ -53,7 +54,9 @@ _MAKERS: dict[str, Callable[[Limits], Constraint]] = {
     "alignment": lambda limits: AlignmentConstraint(multiple=limits.settings.alignment),
     "memory": lambda limits: TensorMemoryConstraint(limit=limits.settings.device.memory_bytes),
     "peak_memory": lambda limits: PeakMemoryConstraint(limit=limits.settings.device.memory_bytes),
-    "unsupported": lambda limits: OperatorConstraint(denied=limits.denied, supported=limits.supported),
+    "unsupported": lambda limits: OperatorConstraint(
+        denied=limits.denied, supported=limits.supported, of_mock=limits.of_mock
+    ),
     "scratchpad": lambda limits: ScratchpadConstraint(bytes=limits.settings.device.scratchpad_bytes),
     "span": lambda limits: SpanConstraint(
         bytes=limits.settings.device.span_bytes, cores=limits.settings.device.cores
@@ -118,8 +121,12 @@ def choose(
     table: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
     supported: frozenset[str] | None = None,
+    of_mock: bool = True,
 ) -> Choice:
-    """The constraints that hold. Raises SettingError, with what is allowed."""
+    """The constraints that hold. Raises SettingError, with what is allowed.
+
+    ``supported`` and ``of_mock`` are for other accelerators (see OperatorConstraint).
+    """
     given, table = given or {}, table or {}
     environment = os.environ if environment is None else environment
     found: dict[str, tuple[str, Sequence[Any]] | None] = {}
@@ -136,6 +143,7 @@ def choose(
         dtypes=allowed_dtypes(*found["dtypes"]) if found["dtypes"] else DEVICE_DTYPES,
         denied=denied_operators(*found["denied"]) if found["denied"] else frozenset(),
         supported=supported,
+        of_mock=of_mock,
     )
     setting, specs = found["constraints"] or ("constraints", NAMES)
     constraints = tuple(made(setting, spec, limits) for spec in specs)
@@ -166,7 +174,7 @@ def _listed(setting: str, value: object) -> Sequence[Any]:
 def _words(
     constraints: Sequence[Constraint], specs: Sequence[Any], limits: Limits
 ) -> Mapping[str, str] | None:
-    if limits.supported is not None or any(isinstance(spec, Constraint) for spec in specs):
+    if not limits.of_mock or any(isinstance(spec, Constraint) for spec in specs):
         return None
     return {
         "MOCK_CONSTRAINTS": ",".join(constraint.name for constraint in constraints),

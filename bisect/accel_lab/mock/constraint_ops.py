@@ -106,6 +106,8 @@ def entries_of(node: torch.fx.Node, root: torch.nn.Module) -> tuple[str, ...]:
     target: Any = node.target
     if node.op == "call_module":
         target = attribute(root, str(target))
+    if str(target) == "with_effects" and len(node.args) > 1:
+        target = node.args[1]  # an operator whose place in the order is kept
     found = [entry_of(target)]
     original = node.meta.get("original_aten")
     if original is not None and (name := entry_of(original)) and name not in found:
