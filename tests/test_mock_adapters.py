@@ -14,6 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
 import accel_lab  # noqa: E402
 from accel_lab.mock import adapters as adapters_module  # noqa: E402
 from accel_lab.mock.adapters import (  # noqa: E402
@@ -25,7 +27,7 @@ from accel_lab.mock.adapters import (  # noqa: E402
     adapters,
     load_adapter,
 )
-from accel_lab.mock.constraints import ConstraintError  # noqa: E402
+from accel_lab.mock.constraints import ConstraintError, GraphView, check_graph  # noqa: E402
 from accel_lab.mock.settings import SettingError  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -209,3 +211,17 @@ def test_an_adapter_is_taken_as_class_function_or_object() -> None:
     assert isinstance(adapter_from(Plain), Plain)
     assert isinstance(adapter_from(lambda: Plain()), Plain)
     assert adapters_module.GROUP == "accel_lab.adapters"
+
+
+def test_what_an_adapter_does_not_deny_is_taken_to_be_there() -> None:
+    def said(capabilities: AcceleratorCapabilities) -> set[str]:
+        view = GraphView(graph_module=graph, level="aten")
+        return {v.op for v in check_graph(view, capabilities.constraints()) if v.constraint == "unsupported"}
+
+    def region(x: Any) -> Any:
+        return torch.rand_like(x) @ torch.special.bessel_j0(x)
+
+    graph = make_fx(region, tracing_mode="fake")(torch.ones(3, 3))
+    assert said(AcceleratorCapabilities()) == set()
+    assert said(AcceleratorCapabilities(denied=frozenset({"aten.mm"}))) == {"mm"}
+    assert said(AcceleratorCapabilities(supported=frozenset({"mm"}))) == {"rand_like", "special_bessel_j0"}

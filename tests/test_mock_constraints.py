@@ -15,10 +15,12 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
+from accel_lab.mock import constraint_watch  # noqa: E402
 from accel_lab.mock.backend import aot_mock_backend  # noqa: E402
 from accel_lab.mock.constraint_choice import NAMES, choose  # noqa: E402
 from accel_lab.mock.constraint_liveness import peak_memory  # noqa: E402
 from accel_lab.mock.constraint_ops import canonical, entry_of, named  # noqa: E402
+from accel_lab.mock.constraint_watch import Watch  # noqa: E402
 from accel_lab.mock.constraints import (  # noqa: E402
     Constraint,
     ConstraintError,
@@ -27,6 +29,7 @@ from accel_lab.mock.constraints import (  # noqa: E402
     Violation,
     check_graph,
 )
+from accel_lab.mock.program import HostCall, Program  # noqa: E402
 from accel_lab.mock.run_statistics import reset  # noqa: E402
 from accel_lab.mock.settings import SettingError, read_settings  # noqa: E402
 
@@ -415,3 +418,29 @@ def test_a_constraint_of_the_users_own_is_kept_and_has_no_repro() -> None:
     with pytest.raises(Exception, match="no_addition: add: adds") as raised:
         torch.compile(lambda x: x + 2, backend=backend)(torch.ones(2))
     assert "no repro could be made: a constraint that is an object" in str(raised.value)
+
+
+def test_what_only_a_lowering_refuses_is_found_by_lowering() -> None:
+    def region(x: Any) -> Any:
+        return x.double() + torch.cumsum(x, 0)[0] * 2
+
+    x = torch.randn(3, 4)
+    settings = read_settings({}, {})
+    graph = aten_graph(region, x)
+    told: list[Violation] = []
+    watch = Watch(choose(settings, environment={}), settings, graph, [x], "graph0", told.append)
+    watch.aten(graph, "inference")
+    before = {violation.key for violation in told}
+    assert {violation.constraint for violation in told} == {"dtype"}
+    watch.lowering(graph, [x], "inference")
+    assert {violation.key for violation in told} == before  # float64 is said once, as a dtype
+
+    def refuse(graph_module: Any, inputs: Any, device: Any, name: str) -> Any:
+        call = HostCall(node="mul", target=None, args=(), kwargs={}, names=(), buffers=(), reason="odd")
+        return Program(name=name, front_end="main", buffers={}, steps=(call,), outputs=(), arena_bytes=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constraint_watch, "lower", refuse)
+        watch.lowering(graph, [x], "inference")
+    (new,) = [violation for violation in told if violation.key not in before]
+    assert (new.constraint, new.op, new.message) == ("unsupported", "mul", "odd")
