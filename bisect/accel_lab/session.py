@@ -29,6 +29,7 @@ from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
 from accel_lab.minimize.work import Minimizer, interrupted
+from accel_lab.search.accelerator_search import AcceleratorDiagnosis
 from accel_lab.search.diagnosis import Diagnosis, Options
 
 
@@ -48,6 +49,7 @@ class Request:
     keep: bool = False
     minimize_s: float = 0.0
     package: Path | None = None
+    accelerator: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """What a resumed run needs to ask the same questions again."""
@@ -65,6 +67,7 @@ class Request:
             "workers": self.workers,
             "minimize_s": self.minimize_s,
             "package": str(self.package) if self.package else None,
+            "accelerator": self.accelerator,
             "cwd": os.getcwd(),
         }
 
@@ -242,12 +245,15 @@ class Session:
             keep=self.request.keep,
         ) as prober:
             lab = LocalLab(prober, self.request.oracle, cold_only=cold)
-            diagnosis = Diagnosis(lab, probe, self.request.options)
+            search = AcceleratorDiagnosis if self.request.accelerator else Diagnosis
+            diagnosis = search(lab, probe, self.request.options)
             self.findings = diagnosis.findings
             with _Interruptible(prober):
                 try:
                     diagnosis.run()
-                    if self.request.minimize_s > 0 and self.findings.verdict == "fails":
+                    keep_kernel_script(self.findings, self.folder)
+                    wanted = self.request.minimize_s > 0 and self.findings.verdict == "fails"
+                    if wanted and isinstance(diagnosis, Diagnosis):
                         self._minimize(lab, probe, diagnosis, build)
                 finally:
                     self._describe(build, prober, started, cold)
@@ -315,6 +321,22 @@ def bisect_script(
     return Session(request, new_run_folder(request)).run()
 
 
+def keep_kernel_script(findings: Findings, folder: Path) -> None:
+    """Copy the script of a captured kernel, which its probe left behind, beside the report."""
+    for place, culprit in enumerate(findings.culprits):
+        for number, exhibit in enumerate(culprit.exhibits):
+            if exhibit.kind != "kernel_script":
+                continue
+            try:
+                text = Path(exhibit.text).read_text(encoding="utf-8")
+            except OSError:
+                continue
+            write_atomic(folder / "kernel.py", text)
+            shown = replace(exhibit, text=f"python {folder / 'kernel.py'}\n")
+            exhibits = (*culprit.exhibits[:number], shown, *culprit.exhibits[number + 1 :])
+            findings.culprits[place] = replace(culprit, exhibits=exhibits)
+
+
 class _Interruptible:
     """Turns the first Ctrl-C into a stop of the probes, so that what was found is kept."""
 
@@ -363,4 +385,5 @@ def load_request(folder: Path) -> Request:
         workers=data["workers"],
         minimize_s=data.get("minimize_s", 0.0),
         package=Path(data["package"]) if data.get("package") else None,
+        accelerator=data.get("accelerator", ""),
     )

@@ -22,7 +22,19 @@ from .passes import Applications
 from .regions import Context, Identity, KernelBackend, boxed, identity, interpreted, tracing
 from .subsystems import Subsystems
 
-ORDER = ("uncompiled", "dynamo", "aot", "meta", "partition", "decomp", "fx", "loops", "scheduled", "kernel")
+ORDER = (
+    "uncompiled",
+    "dynamo",
+    "aot",
+    "meta",
+    "partition",
+    "decomp",
+    "fx",
+    "loops",
+    "scheduled",
+    "kernel",
+    "mock",
+)
 
 #: How far down the ladder the backends of torch go by themselves.
 DEPTHS = {
@@ -47,6 +59,7 @@ class Ladder:
     corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
     ``front`` (look into Dynamo and AOTAutograd, see ``front``),
+    ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
     ``check`` (hold the graphs to an accelerator's constraints, see ``checking``),
     ``capture`` (write the graphs and their calls down; true or limits, see ``capture``), ``annotate``
     (tell the node that each line of a kernel was written for), ``divergence`` (compare the buffers between
@@ -78,6 +91,7 @@ class Ladder:
         self.annotator: Any = None
         self.divergence: Any = None
         self.checker: Any = None
+        self.mock: Any = None
 
     # -- installing ----------------------------------------------------------------------------
 
@@ -120,6 +134,10 @@ class Ladder:
             from .checking import Checker
 
             self.checker = Checker(self.switches["check"], self.artifacts.home)
+        if self.rung == "mock" or self.switches.get("mock"):
+            from .mock_rung import MockRung
+
+            self.mock = MockRung(self.switches.get("mock") or {}, self.artifacts.home)
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
 
@@ -163,9 +181,11 @@ class Ladder:
             index = len(self.regions)
             depth = DEPTHS.get(name, "kernel")
             rung = self._rung_of(index)
+            if rung == "mock":
+                depth = rung  # whatever backend was asked for, the accelerator takes its place
             if ORDER.index(rung) > ORDER.index(depth):
                 rung = "kernel"  # the user's own backend ends above this rung: it is run as it is
-            if name not in DEPTHS and rung not in ("uncompiled", "dynamo", "aot"):
+            if name not in DEPTHS and rung not in ("uncompiled", "dynamo", "aot", "mock"):
                 rung = "kernel"  # a backend that we know nothing of can only be run as it is
             region = {
                 "id": index,
@@ -289,6 +309,10 @@ class Ladder:
         return compile_loops(
             gm, example_inputs, scheduled=scheduled, on_graph=self._save_text, config_patches=patches
         )
+
+    def _mock(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
+        self.reached.add("mock")
+        return self.mock.compile(gm, example_inputs)
 
     def _inductor(self, gm: Any, example_inputs: Any, inner: Any, patches: Any) -> Any:
         from torch._inductor import compile_fx

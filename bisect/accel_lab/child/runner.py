@@ -170,6 +170,8 @@ class _Session:
                 random=self.ladder.random,
                 front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
+            if self.ladder.mock is not None:
+                facts["mock"] = self.ladder.mock.facts()
             if self.job["rung"] == "kernel":
                 cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
                 if cache:

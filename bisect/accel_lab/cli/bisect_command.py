@@ -27,6 +27,11 @@ from accel_lab.session import new_run_folder
 )
 @click.option("--components/--no-components", default=True, help="Also name the op or pass at fault.")
 @click.option(
+    "--accelerator",
+    type=click.Choice(["mock"]),
+    help="Run every compiled region on this accelerator, and tell its front end from its back end.",
+)
+@click.option(
     "--minimize-for",
     type=Duration(),
     default="120s",
@@ -47,13 +52,14 @@ from accel_lab.session import new_run_folder
 def command(
     ablation: str,
     components: bool,
+    accelerator: str | None,
     minimize_for: float,
     no_minimize: bool,
     versions: str | None,
     exit_style: str,
     **words: Any,
 ) -> int:
-    """Find the stage of the compiler at which SCRIPT fails.
+    """Find the stage of the compiler (or the part of an accelerator) at which SCRIPT fails.
 
     Exit codes: 0 it does not fail, 1 it fails and the culprit is named, 2 wrong usage, 3 the lab could
     not do it, 125 cannot tell, 130 interrupted.
@@ -69,6 +75,7 @@ def command(
             request = replace(
                 given.request(),
                 options=Options(ablation=ablation, components=components),
+                accelerator=accelerator or "",
                 minimize_s=0.0 if no_minimize else minimize_for,
             )
             run = request, new_run_folder(request)

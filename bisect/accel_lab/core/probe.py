@@ -89,9 +89,16 @@ class Probe:
             return "plain run"
         name = self.rung.value
         if self.switches:
-            name += " " + " ".join(f"{k}={v}" for k, v in self.switches)
+            name += " " + " ".join(_said(k, v) for k, v in self.switches)
         return name + (" (cold)" if self.cold else "")
 
     def again(self, attempt: int) -> Probe:
         """The same question, asked once more."""
         return replace(self, attempt=attempt)
+
+
+def _said(name: str, value: Any) -> str:
+    """One switch in a progress line; the accelerator's settings without the name that they go under."""
+    if name == "mock" and isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in value.items())
+    return f"{name}={value}"

@@ -18,6 +18,7 @@ class Rung(str, Enum):
     LOOPS = "loops"
     SCHEDULED = "scheduled"
     KERNEL = "kernel"
+    MOCK = "mock"
 
     def __str__(self) -> str:
         return self.value
@@ -40,6 +41,8 @@ class Stage(str, Enum):
     RUNTIME = "runtime"
     MOCK_FRONT_END = "mock.front_end"
     MOCK_BACK_END = "mock.back_end"
+    MOCK_TRANSFER = "mock.transfer"
+    MOCK_RUNTIME = "mock.runtime"
     ENVIRONMENT = "environment"
 
     def __str__(self) -> str:
@@ -80,7 +83,8 @@ class Confidence(str, Enum):
         return self.value
 
 
-#: The steps of the ladder, lowest first. ``meta``, ``loops`` and ``scheduled`` are checks beside it.
+#: The steps of the ladder, lowest first. ``meta``, ``loops`` and ``scheduled`` are checks beside it;
+#: ``mock`` is another way down, below AOTAutograd.
 LADDER: tuple[Rung, ...] = (
     Rung.UNCOMPILED,
     Rung.DYNAMO,
@@ -106,6 +110,8 @@ BLAMES: dict[Rung, Stage] = {
     Rung.LOOPS: Stage.LOWERING,
     Rung.SCHEDULED: Stage.SCHEDULER,
     Rung.KERNEL: Stage.KERNEL,
+    # The four combinations beside it say which of the accelerator's two ends it is.
+    Rung.MOCK: Stage.MOCK_BACK_END,
 }
 
 _SIDES: dict[Stage, Side] = {
@@ -117,6 +123,8 @@ _SIDES: dict[Stage, Side] = {
     Stage.CODEGEN: Side.BACK_END,
     Stage.RUNTIME: Side.BACK_END,
     Stage.MOCK_BACK_END: Side.BACK_END,
+    Stage.MOCK_TRANSFER: Side.BACK_END,
+    Stage.MOCK_RUNTIME: Side.BACK_END,
 }
 
 _LEVELS: dict[Stage, Level] = {
@@ -129,6 +137,8 @@ _LEVELS: dict[Stage, Level] = {
     Stage.CODEGEN: Level.KERNEL,
     Stage.RUNTIME: Level.KERNEL,
     Stage.MOCK_BACK_END: Level.KERNEL,
+    Stage.MOCK_TRANSFER: Level.KERNEL,
+    Stage.MOCK_RUNTIME: Level.KERNEL,
 }
 
 

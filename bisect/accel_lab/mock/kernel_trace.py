@@ -61,8 +61,8 @@ class KernelTrace:
             finally:
                 self._nodes = {}
 
-        runtime.Runtime.load = loading  # type: ignore[method-assign]
-        backend.CompiledGraph.__call__ = calling  # type: ignore[method-assign]
+        runtime.Runtime.load = loading  # type: ignore[method-assign,assignment]
+        backend.CompiledGraph.__call__ = calling  # type: ignore[method-assign,assignment]
 
     def to_json(self) -> list[dict[str, Any]]:
         """The kernels, as the parent reads them."""

@@ -29,6 +29,7 @@ _COLUMNS = {
     Rung.FX: "inductor up to its last FX graph, run in eager mode",
     Rung.LOOPS: "inductor up to its loop IR, interpreted",
     Rung.SCHEDULED: "inductor up to its scheduled loops, interpreted",
+    Rung.MOCK: "the mock accelerator",
 }
 
 
@@ -131,7 +132,9 @@ class _Parts:
         return "\n".join(rows) if self.findings.ladder else "No backend was tried."
 
     def _switch_table(self) -> str:
-        rows = ["| inductor with one switch changed | result | how it failed |", "| --- | --- | --- |"]
+        mock = any(step.rung is Rung.MOCK for step in self.findings.ablation)
+        whose = "the mock accelerator" if mock else "inductor"
+        rows = [f"| {whose} with one switch changed | result | how it failed |", "| --- | --- | --- |"]
         for step in self.findings.ablation:
             label = self._cell(f"{step.switch} ({step.label})" if step.label else step.switch)
             rows.append(f"| {label} | {self._said(step)} | {self._failure(step)} |")

@@ -22,8 +22,11 @@ _WHOSE: dict[Stage, str] = {
     Stage.RUNTIME: "the runtime around Inductor's kernels is at fault",
     Stage.MOCK_FRONT_END: "the mock accelerator's front end is at fault",
     Stage.MOCK_BACK_END: "the mock accelerator's back end is at fault",
+    Stage.MOCK_TRANSFER: "the transfers between the host and the mock accelerator are at fault",
+    Stage.MOCK_RUNTIME: "the mock accelerator's runtime is at fault",
     Stage.ENVIRONMENT: "the environment is at fault, not the script and not torch",
 }
+_MOCK = (Stage.MOCK_FRONT_END, Stage.MOCK_BACK_END, Stage.MOCK_TRANSFER, Stage.MOCK_RUNTIME)
 _HOW_SURE = {
     Confidence.PROVEN: "This is proven: with that part out it passes, with it back in it fails.",
     Confidence.LIKELY: "This is likely, not proven.",
@@ -126,7 +129,11 @@ def next_steps(findings: Findings) -> list[str]:
     elif workaround := _workaround(findings):
         steps.append(workaround)
     steps += _run_repro(findings)
-    if culprit.stage is not Stage.EAGER:
+    if culprit.stage in _MOCK:
+        steps += [
+            f"The kernel by itself: {e.text.strip()}" for e in culprit.exhibits if e.kind == "kernel_script"
+        ]
+    elif culprit.stage is not Stage.EAGER:
         steps.append("Attach the bundle to an issue: ISSUE.md in it fills in PyTorch's template")
     return steps
 

@@ -45,6 +45,7 @@ RUNS: dict[Rung, str] = {
     Rung.LOOPS: "the lowered loops, run by an interpreter",
     Rung.SCHEDULED: "the scheduled and fused loops, run by an interpreter",
     Rung.KERNEL: "lowering, scheduling, generated kernels",
+    Rung.MOCK: "every region on the mock accelerator",
 }
 
 #: The backend of torch that stops at the same place, as its issue template asks for. Rungs that no
@@ -71,6 +72,8 @@ STAGES: dict[Stage, str] = {
     Stage.RUNTIME: "the runtime of the generated kernels",
     Stage.MOCK_FRONT_END: "the mock accelerator's front end",
     Stage.MOCK_BACK_END: "the mock accelerator's back end",
+    Stage.MOCK_TRANSFER: "the mock accelerator's transfers",
+    Stage.MOCK_RUNTIME: "the mock accelerator's runtime",
     Stage.ENVIRONMENT: "the environment",
 }
 

@@ -1,0 +1,196 @@
+"""The whole search below an accelerator: premise, four combinations, single replacements, proof, kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accel_lab.core.findings import Component, Culprit, Findings, Step
+from accel_lab.core.probe import Probe
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from . import environment_hints
+from .accelerator import ABLATIONS, COMBINATIONS, LABELS, Ask, Reading, read_table, switches
+from .accelerator_kernel import name_kernel
+from .accelerator_premise import Premise
+from .baseline import Baseline
+from .climb import Climber, tally_of
+from .diagnosis import Options
+from .flaky import doubt, passes_needed
+from .lab import Lab
+
+
+class AcceleratorDiagnosis:
+    """Bisects a program on the mock accelerator; the same interface as ``Diagnosis``."""
+
+    def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
+        self._lab = lab
+        self._probe = probe
+        self._options = options or Options()
+        self.findings = Findings(program=probe.program)
+        self.baseline: Baseline | None = None
+        self.counts: dict[str, int] = {}
+
+    def run(self) -> Findings:
+        """All that can be found out; ``findings`` is filled as it goes."""
+        found = self.findings
+        base = self.baseline = Premise(self._lab, self._probe).run()
+        self._take_baseline(base)
+        if base.target is None:
+            found.verdict = "inconclusive" if base.doubtful else "passes"
+            return found
+        climber = Climber(
+            lab=self._lab, probe=self._probe, baseline=base, budget=self._options.budget, counts=self.counts
+        )
+        plain = climber.one(Rung.UNCOMPILED, switches(Ask.MAIN))
+        found.ladder = [plain, self._top(base)]
+        if plain.verdict in (Verdict.BAD, Verdict.DIFFERENT):
+            found.culprits = [self._of_script(plain)]
+            found.verdict = "fails"
+            return found
+        self._search(climber, base)
+        self._other_backend(found.ladder[-1])
+        found.verdict = "fails" if found.culprits else "inconclusive"
+        return found
+
+    # -- bookkeeping ---------------------------------------------------------------------------
+
+    def _take_baseline(self, base: Baseline) -> None:
+        found = self.findings
+        found.baseline = list(base.steps)
+        found.signature = base.target
+        found.failure_rate = base.tally.rate
+        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        self.counts["baseline"] = len(base.steps) + 1
+        found.probes = self.counts
+        steps = [
+            fault for step in base.steps for fault in step.outcome.facts.get("mock", {}).get("faults", ())
+        ]
+        if steps:
+            found.warnings.append("seeded faults are on (MOCK_FAULTS): " + ", ".join(sorted(set(steps))))
+
+    def _other_backend(self, top: Step) -> None:
+        """Say it where the script by itself does not run on the accelerator."""
+        backends = sorted({str(region.get("backend")) for region in top.outcome.facts.get("regions", ())})
+        if backends and backends != ["mock"]:
+            self.findings.warnings.append(
+                f"the script asks for {', '.join(backends)}: outside of the lab it fails only with "
+                'torch.compile(..., backend="mock")'
+            )
+
+    @staticmethod
+    def _top(base: Baseline) -> Step:
+        failing = [step for step in base.steps if step.verdict is Verdict.BAD]
+        warm = [step for step in failing if step.outcome.warm]
+        return replace((warm or failing)[-1], label="", runs=base.tally.runs, failures=base.tally.failures)
+
+    @staticmethod
+    def _of_script(plain: Step) -> Culprit:
+        """It fails with nothing compiled: the accelerator is not to blame."""
+        early = environment_hints.of_script(plain.outcome)
+        if early is not None:
+            return early
+        same = "in the same way" if plain.verdict is Verdict.BAD else "in another way"
+        return Culprit(
+            stage=Stage.EAGER,
+            confidence=Confidence.LIKELY,
+            evidence=(
+                f"the script fails {same} when nothing is compiled, so no accelerator is needed for it",
+            ),
+        )
+
+    # -- the search ----------------------------------------------------------------------------
+
+    def _search(self, climber: Climber, base: Baseline) -> None:
+        found = self.findings
+        top = found.ladder[-1]
+        rows = {Ask.MAIN: top}
+        asks = (*COMBINATIONS, *ABLATIONS)
+        steps = climber.ask(((Rung.MOCK, switches(ask)) for ask in asks), "accelerator")
+        rows.update(
+            zip(asks, (_named(step, ask) for step, ask in zip(steps, asks, strict=True)), strict=True)
+        )
+        self._show(rows)
+        reading = read_table({ask: step.verdict for ask, step in rows.items()})
+        found.warnings += reading.contradictions
+        if reading.stage is None:
+            if not reading.contradictions:
+                found.warnings.append(
+                    "it fails with both front ends and both back ends, and with every single part replaced: "
+                    "what they share, or the surroundings, may be at fault"
+                )
+            return
+        confidence, evidence = self._prove(climber, rows, reading)
+        cured = [
+            LABELS[ask]
+            for ask in (Ask.SCRATCHPAD, Ask.CORES, Ask.POISON, Ask.CACHE)
+            if rows[ask].verdict is Verdict.GOOD
+        ]
+        if cured:
+            evidence.append("it passes with " + ", and with ".join(cured))
+        culprit = Culprit(
+            stage=reading.stage,
+            confidence=Confidence.INCONCLUSIVE if base.doubtful else confidence,
+            component=self._part(reading, confidence),
+            evidence=(*reading.evidence, *evidence, *(d.line for d in base.values[:2])),
+        )
+        found.culprits = [culprit]
+        self._show(rows)
+        if self._options.components:
+            named = name_kernel(climber, reading, switches(Ask.MAIN))
+            found.culprits = [
+                replace(
+                    culprit,
+                    component=culprit.component or named.component,
+                    evidence=(*culprit.evidence, *named.evidence),
+                    exhibits=tuple(named.exhibits),
+                )
+            ]
+
+    def _show(self, rows: dict[Ask, Step]) -> None:
+        self.findings.ladder[-1] = rows[Ask.MAIN]
+        self.findings.ablation = [step for ask, step in rows.items() if ask is not Ask.MAIN]
+
+    @staticmethod
+    def _part(reading: Reading, confidence: Confidence) -> Component | None:
+        if reading.part is None:
+            return None
+        kind, name = reading.part
+        return Component(kind=kind, name=name, confidence=confidence)
+
+    def _prove(
+        self, climber: Climber, rows: dict[Ask, Step], reading: Reading
+    ) -> tuple[Confidence, list[str]]:
+        """Ask the pair again: the culprit in (must fail) and out (must pass, as often as luck demands)."""
+        assert reading.out is not None
+        rows[Ask.MAIN] = bad = climber.repeat(rows[Ask.MAIN], 1, "proof")
+        good = rows[reading.out]
+        budget = self._options.budget / len(COMBINATIONS + ABLATIONS)
+        failing = tally_of(step for step in rows.values() if step.verdict is Verdict.BAD)
+        # Where an end was replaced, the row with both replaced has the culprit out as well.
+        beside = rows[Ask.BOTH].runs if reading.out in COMBINATIONS and _passes(rows[Ask.BOTH]) else 0
+        needed = max(2, passes_needed(failing, budget) - beside)
+        if needed > good.runs:
+            good = climber.repeat(good, needed - good.runs, "proof", until_bad=True)
+        rows[reading.out] = good
+        told = [
+            f"asked again: {LABELS[Ask.MAIN]} failed {bad.failures} of {bad.runs} runs, "
+            f"{LABELS[reading.out]} passed {good.runs - good.failures} of {good.runs}"
+        ]
+        doubted = doubt(failing, good.runs + beside) * len(COMBINATIONS + ABLATIONS)
+        self.findings.confidence = round(1.0 - min(1.0, doubted), 6)
+        if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
+            self.findings.warnings.append("a row that passed at first failed when it was asked again")
+            return Confidence.INCONCLUSIVE, told
+        steady = climber.baseline.flaky or bad.failures == bad.runs
+        if reading.confidence is Confidence.PROVEN and not (steady and doubted <= self._options.budget):
+            return Confidence.LIKELY, told
+        return reading.confidence, told
+
+
+def _passes(step: Step) -> bool:
+    return step.verdict is Verdict.GOOD
+
+
+def _named(step: Step, ask: Ask) -> Step:
+    return replace(step, switch=ask.value, label=LABELS[ask])

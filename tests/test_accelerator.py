@@ -1,0 +1,295 @@
+"""What the table of the accelerator's combinations says, and the search over it, without processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from accel_lab.core.findings import Findings
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe, Program
+from accel_lab.core.stages import Confidence, Rung, Side, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.accelerator import ABLATIONS, COMBINATIONS, SETTINGS, Ask, read_table, switches
+from accel_lab.search.accelerator_kernel import TracedKernel, first_diverging
+from accel_lab.search.accelerator_search import AcceleratorDiagnosis
+from fakes_lab import FakeLab, failing, passing
+
+BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP
+
+
+def table(*good: Ask, other: tuple[Ask, ...] = (), skip: tuple[Ask, ...] = ()) -> dict[Ask, Verdict]:
+    """Everything BAD but what is said to pass."""
+    rows = dict.fromkeys(Ask, BAD)
+    rows.update(dict.fromkeys(good, GOOD))
+    rows.update(dict.fromkeys(other, OTHER))
+    rows.update(dict.fromkeys(skip, SKIP))
+    return rows
+
+
+CASES = [
+    # back end: the same specs pass on the reference
+    (table(Ask.BACK_END, Ask.BOTH), Stage.MOCK_BACK_END, Ask.BACK_END, Confidence.PROVEN),
+    (table(Ask.BACK_END, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_BACK_END, Ask.BACK_END, Confidence.PROVEN),
+    (
+        table(Ask.BACK_END, Ask.BOTH, other=(Ask.FRONT_END,)),
+        Stage.MOCK_BACK_END,
+        Ask.BACK_END,
+        Confidence.PROVEN,
+    ),
+    # and a reference front end that fails on the reference back end contradicts it
+    (table(Ask.BACK_END), Stage.MOCK_BACK_END, Ask.BACK_END, Confidence.INCONCLUSIVE),
+    # front end: both back ends agree that its programs are wrong
+    (table(Ask.FRONT_END, Ask.BOTH), Stage.MOCK_FRONT_END, Ask.FRONT_END, Confidence.PROVEN),
+    (
+        table(Ask.FRONT_END, Ask.BOTH, Ask.SCRATCHPAD, Ask.CORES),
+        Stage.MOCK_FRONT_END,
+        Ask.FRONT_END,
+        Confidence.PROVEN,
+    ),
+    (
+        table(Ask.FRONT_END, Ask.BOTH, other=(Ask.BACK_END,)),
+        Stage.MOCK_FRONT_END,
+        Ask.FRONT_END,
+        Confidence.LIKELY,
+    ),
+    (table(Ask.FRONT_END), Stage.MOCK_FRONT_END, Ask.FRONT_END, Confidence.INCONCLUSIVE),
+    (
+        table(Ask.FRONT_END, skip=(Ask.BOTH,)),
+        Stage.MOCK_FRONT_END,
+        Ask.FRONT_END,
+        Confidence.LIKELY,
+    ),
+    # transfer: believed before a front end that transfers other things
+    (table(Ask.TRANSFER), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.PROVEN),
+    (table(Ask.TRANSFER, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.PROVEN),
+    (table(Ask.TRANSFER, other=COMBINATIONS), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.PROVEN),
+    (table(Ask.TRANSFER, Ask.BACK_END), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.LIKELY),
+    # host calls: declared by the front end, or made by the runtime for both
+    (table(Ask.HOST, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_FRONT_END, Ask.HOST, Confidence.PROVEN),
+    (table(Ask.HOST), Stage.MOCK_RUNTIME, Ask.HOST, Confidence.PROVEN),
+    # caches
+    (table(Ask.CACHE), Stage.MOCK_FRONT_END, Ask.CACHE, Confidence.LIKELY),
+    (table(Ask.CACHE, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_FRONT_END, Ask.FRONT_END, Confidence.PROVEN),
+    # nothing that can be told
+    (table(), None, None, Confidence.INCONCLUSIVE),
+    (table(Ask.BOTH), None, None, Confidence.INCONCLUSIVE),
+    (table(Ask.POISON, Ask.CORES), None, None, Confidence.INCONCLUSIVE),
+    (table(other=COMBINATIONS), None, None, Confidence.INCONCLUSIVE),
+]
+
+
+@pytest.mark.parametrize(("rows", "stage", "out", "confidence"), CASES)
+def test_table(
+    rows: dict[Ask, Verdict], stage: Stage | None, out: Ask | None, confidence: Confidence
+) -> None:
+    reading = read_table(rows)
+    assert (reading.stage, reading.out, reading.confidence) == (stage, out, confidence)
+
+
+@pytest.mark.parametrize(("rows", "stage", "out", "confidence"), CASES)
+def test_proof_is_a_row_that_passes(
+    rows: dict[Ask, Verdict], stage: Stage | None, out: Ask | None, confidence: Confidence
+) -> None:
+    reading = read_table(rows)
+    assert (reading.out is None) == (reading.stage is None)
+    assert reading.out is None or rows[reading.out] is GOOD
+
+
+def test_a_cache_that_cures_is_the_part() -> None:
+    assert read_table(table(Ask.CACHE, Ask.FRONT_END, Ask.BOTH)).part == ("cache", "kernel cache")
+    assert read_table(table(Ask.FRONT_END, Ask.BOTH)).part is None
+
+
+def test_what_differs_is_told() -> None:
+    told = read_table(table(other=COMBINATIONS)).contradictions
+    assert told and "in another way" in told[0]
+
+
+def test_rows_that_could_not_be_run_prove_nothing() -> None:
+    reading = read_table(table(skip=(*COMBINATIONS, *ABLATIONS)))
+    assert reading.stage is None and reading.contradictions
+
+
+def test_rows_are_probes_of_their_own() -> None:
+    assert len({str(switches(ask)) for ask in Ask}) == len(Ask) == len(SETTINGS)
+
+
+# -- the search --------------------------------------------------------------------------------
+
+Cured = Callable[[dict[str, Any]], bool]
+
+
+class MockLab(FakeLab):
+    """A script that fails on the mock wherever ``cured`` says no for the row's settings."""
+
+    def __init__(self, cured: Cured, **changes: Any) -> None:
+        super().__init__(fault=Rung.KERNEL, **changes)
+        self.cured = cured
+        self.settings: list[dict[str, Any]] = []
+        self.kernels: list[dict[str, Any]] = []
+        self.plain = passing()
+        self.bad: Callable[[dict[str, Any]], Outcome] = lambda settings: failing()
+        self.answer = self._mock
+
+    def _mock(self, probe: Probe) -> Outcome:
+        if probe.rung is Rung.UNCOMPILED:
+            return self.plain
+        assert probe.rung is Rung.MOCK
+        settings = dict(dict(probe.switches)["mock"])
+        self.settings.append(settings)
+        facts = {
+            "regions": [{"id": 0, "name": "f", "backend": "mock"}],
+            "mock": {"faults": [], "kernels": self.kernels},
+        }
+        common: dict[str, Any] = {"facts": facts, "warm": self.warm and not probe.cold}
+        if self.cured(settings):
+            return passing(**common)
+        if self._random.random() >= self.rate:
+            return passing(**common)
+        ended = self.bad(settings)
+        return failing(ended.raised.message if ended.raised else "", **common) if ended.failed else ended
+
+
+def search(lab: MockLab) -> Findings:
+    return AcceleratorDiagnosis(lab, Probe(program=Program(path="/x.py", sha256="0"))).run()
+
+
+def kernel(name: str, graph: float | None, back_end: float | None) -> dict[str, Any]:
+    return {
+        "program": "graph0_inference",
+        "call": 0,
+        "name": name,
+        "origins": [name],
+        "source": "x.py:3",
+        "graph": graph,
+        "back_end": back_end,
+        "spec": "{}",
+        "loop_ir": "",
+        "script": "",
+    }
+
+
+def test_a_script_that_passes() -> None:
+    found = search(MockLab(lambda settings: True))
+    assert found.verdict == "passes" and not found.culprits
+
+
+def test_back_end_with_its_kernel() -> None:
+    lab = MockLab(lambda s: s["back_end"] == "reference" or s.get("by_reference") == ["exp"])
+    lab.kernels = [kernel("add", 0.0, 0.0), kernel("exp", 0.5, 0.5), kernel("sum", 2.0, 0.0)]
+    found = search(lab)
+    culprit = found.culprit
+    assert culprit is not None
+    assert (culprit.stage, culprit.confidence) == (Stage.MOCK_BACK_END, Confidence.PROVEN)
+    assert culprit.to_json()["side"] == Side.BACK_END.value and culprit.to_json()["level"] == "kernel"
+    assert culprit.component is not None
+    assert (culprit.component.name, culprit.component.confidence) == ("exp", Confidence.PROVEN)
+    assert found.confidence is not None and found.confidence > 0.99
+
+
+def test_a_kernel_that_does_not_cure_is_not_proven() -> None:
+    lab = MockLab(lambda s: s["back_end"] == "reference")
+    lab.kernels = [kernel("exp", 0.5, 0.5)]
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    assert culprit.component.confidence is Confidence.LIKELY
+
+
+def test_front_end_names_the_first_kernel_off_the_graph() -> None:
+    lab = MockLab(lambda s: s["front_end"] == "reference")
+    lab.kernels = [kernel("add", 0.0, 0.0), kernel("amax", -1.0, 0.0), kernel("sum", 2.0, 0.5)]
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    assert (culprit.stage, culprit.confidence) == (Stage.MOCK_FRONT_END, Confidence.PROVEN)
+    assert (culprit.component.name, culprit.component.confidence) == ("amax", Confidence.LIKELY)
+    assert culprit.to_json()["side"] == "front_end"
+
+
+def test_transfer() -> None:
+    found = search(MockLab(lambda s: s.get("transfer") == "definition"))
+    assert found.culprit is not None
+    assert (found.culprit.stage, found.culprit.confidence) == (Stage.MOCK_TRANSFER, Confidence.PROVEN)
+
+
+def test_runtime() -> None:
+    found = search(MockLab(lambda s: s.get("host") == "apart"))
+    assert found.culprit is not None and found.culprit.stage is Stage.MOCK_RUNTIME
+
+
+def test_nothing_cures() -> None:
+    found = search(MockLab(lambda s: False))
+    assert found.verdict == "inconclusive" and not found.culprits and found.warnings
+
+
+def test_a_script_that_fails_by_itself() -> None:
+    lab = MockLab(lambda s: False)
+    lab.plain = failing()
+    found = search(lab)
+    assert found.culprit is not None and found.culprit.stage is Stage.EAGER
+    assert found.culprit.confidence is not Confidence.PROVEN
+
+
+def test_a_missing_module_is_the_environment() -> None:
+    lab = MockLab(lambda s: False)
+    lab.bad = lambda s: failing("no module", "ModuleNotFoundError")
+    lab.plain = failing("no module", "ModuleNotFoundError")
+    found = search(lab)
+    assert found.culprit is not None and found.culprit.stage is Stage.ENVIRONMENT
+
+
+def test_two_faults_are_not_forced_into_one() -> None:
+    found = search(MockLab(lambda s: s["front_end"] == s["back_end"] == "reference"))
+    assert not found.culprits and "both together do" in found.warnings[-1]
+
+
+def test_different_failures_lower_the_confidence() -> None:
+    lab = MockLab(lambda s: s["front_end"] == "reference")
+    lab.bad = lambda s: failing("other" if s["back_end"] == "reference" else "boom")
+    found = search(lab)
+    assert found.culprit is not None
+    assert (found.culprit.stage, found.culprit.confidence) == (Stage.MOCK_FRONT_END, Confidence.LIKELY)
+    assert any("in another way" in line for line in found.warnings)
+
+
+def test_an_accelerator_that_does_not_run_is_told() -> None:
+    lab = MockLab(lambda s: False)
+    lab.bad = lambda s: Outcome(status=Status.NOT_APPLICABLE, notes=("the mock does not run here",))
+    found = search(lab)
+    assert found.verdict == "inconclusive" and "the mock does not run here" in found.warnings
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_flaky_fault_is_never_given_to_another_part(seed: int) -> None:
+    lab = MockLab(lambda s: s["front_end"] == "reference", rate=0.6, seed=seed)
+    found = search(lab)
+    proven = [c.stage for c in found.culprits if c.confidence is Confidence.PROVEN]
+    assert proven in ([], [Stage.MOCK_FRONT_END])
+
+
+def test_the_table_is_shown() -> None:
+    found = search(MockLab(lambda s: s["front_end"] == "reference"))
+    assert [step.rung for step in found.ladder] == [Rung.UNCOMPILED, Rung.MOCK]
+    assert {step.switch for step in found.ablation} == {ask.value for ask in (*COMBINATIONS, *ABLATIONS)}
+    assert all(step.label for step in found.ablation)
+
+
+def test_first_diverging_takes_what_the_stage_shows() -> None:
+    kernels = [
+        TracedKernel.from_json(kernel("a", 1.0, None)),
+        TracedKernel.from_json(kernel("b", None, -1.0)),
+    ]
+    front, back = (first_diverging(kernels, s) for s in (Stage.MOCK_FRONT_END, Stage.MOCK_BACK_END))
+    assert front is not None and back is not None and (front.name, back.name) == ("a", "b")
+    assert first_diverging([], Stage.MOCK_BACK_END) is None
+
+
+def test_a_refused_spec_names_its_kernel() -> None:
+    message = "backend='mock' raised:\nSpecError: kernel k3_sum: its padding is not neutral (rule padding)"
+    lab = MockLab(lambda s: s["front_end"] == "reference")
+    lab.bad = lambda s: failing(message)
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    assert (culprit.component.name, culprit.component.detail) == ("k3_sum", "rule padding")
