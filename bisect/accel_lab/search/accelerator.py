@@ -192,6 +192,8 @@ def _front_end(table: Table, good: set[Ask]) -> Reading:
         confidence=Confidence.PROVEN,
         evidence=[
             "the main front end's programs fail on both back ends; the reference front end's pass on both"
+            if table.get(Ask.BACK_END) is not Verdict.SKIP
+            else "the main front end's programs fail where the reference front end's pass, on both back ends"
         ],
     )
     if Ask.CACHE in good:

@@ -98,7 +98,7 @@ class Premise:
     def _add(self, found: Baseline, outcome: Outcome, label: str, verdict: Verdict) -> None:
         failed = verdict is Verdict.BAD
         signature: Signature | None = self._lab.signature(outcome) or (found.target if failed else None)
-        found.steps.append(
+        found.keep(
             Step(
                 rung=Rung.MOCK,
                 label=label,
@@ -109,5 +109,3 @@ class Premise:
                 settings=self._probe.switches,
             )
         )
-        if verdict in (Verdict.GOOD, Verdict.BAD):
-            found.tally = found.tally.plus(Tally(runs=1, failures=int(failed)))

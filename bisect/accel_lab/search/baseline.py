@@ -46,6 +46,12 @@ class Baseline:
         """Whether some runs failed and others did not."""
         return 0 < self.tally.failures < self.tally.runs
 
+    def keep(self, step: Step) -> None:
+        """Add a run, and count it if it tells anything."""
+        self.steps.append(step)
+        if step.verdict in (Verdict.GOOD, Verdict.BAD):
+            self.tally = self.tally.plus(Tally(runs=1, failures=step.failures))
+
 
 def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
     """Whether a plain run and an instrumented one show the same failure.
@@ -146,19 +152,16 @@ class BaselineSearch:
     ) -> None:
         if verdict is None:
             verdict = Verdict.GOOD if signature is None else Verdict.BAD
-        failed = verdict is Verdict.BAD
-        found.steps.append(
+        found.keep(
             Step(
                 rung=Rung.KERNEL,
                 label=label,
                 verdict=verdict,
                 outcome=outcome,
                 signature=signature,
-                failures=int(failed),
+                failures=int(verdict is Verdict.BAD),
             )
         )
-        if verdict in (Verdict.GOOD, Verdict.BAD):
-            found.tally = found.tally.plus(Tally(runs=1, failures=int(failed)))
 
     def _once_more(self, found: Baseline) -> None:
         """Nothing failed in two cold runs. A third one, warm, costs little and may be the failing one."""
