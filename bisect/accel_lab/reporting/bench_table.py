@@ -8,27 +8,28 @@ from accel_lab.core.benchmark import Benchmark, Measurement
 
 from . import bench_words as words
 from .run_files import clean
-from .terminal import one_line, paint
+from .terminal import paint, wrapped
 
 
 def text(benchmark: Benchmark, *, colour: bool = False, unicode: bool = True, width: int = 120) -> str:
     """The verdict, a table for each model and what the numbers cannot say."""
     said, mark = words.verdict(benchmark)
-    blocks = [paint(said, mark.name, colour) + "  " + one_line(words.summary(benchmark), width)]
-    blocks += [one_line(f"note: {line}", max(width, 40)) for line in words.cautions(benchmark)]
+    summary = wrapped(f"{said}  {words.summary(benchmark)}", width, hang="  ")
+    blocks = [paint(said, mark.name, colour) + summary.removeprefix(said)]
+    blocks += [wrapped(f"note: {line}", width, hang="  ") for line in words.cautions(benchmark)]
     for model in benchmark.models:
         blocks.append(_model(benchmark, model, colour, unicode, width))
     return "\n\n".join(blocks)
 
 
 def _model(benchmark: Benchmark, model: str, colour: bool, unicode: bool, width: int) -> str:
-    lines = [paint(one_line(words.title(benchmark, model), width), "bold", colour)]
+    lines = [paint(wrapped(words.title(benchmark, model), width), "bold", colour)]
     rows = [row for row in benchmark.of(model) if row.backend]
     if rows:
         lines += _table(rows, colour, unicode)
     for row in benchmark.of(model):
         head = f"{row.backend}: " if row.backend else ""
-        lines += [one_line(head + remark, max(width, 40)) for remark in words.remarks(row)]
+        lines += [wrapped(head + remark, width, hang="  ") for remark in words.remarks(row)]
     return "\n".join(lines)
 
 

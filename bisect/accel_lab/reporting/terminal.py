@@ -83,11 +83,11 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
     head = paint(words.VERDICTS.get(findings.verdict, "CANNOT TELL"), mark, colour)
     blocks = [f"{head}  {one_line(findings.program.name, width)}"]
     if findings.summary:
-        blocks.append(_wrap(findings.summary, width))
+        blocks.append(wrapped(findings.summary, width))
     if len(findings.culprits) > 1:
         blocks.append(
             "\n".join(
-                _wrap(f"fault {number}: {culprit_line(culprit)}", width, hang="  ")
+                wrapped(f"fault {number}: {culprit_line(culprit)}", width, hang="  ")
                 for number, culprit in enumerate(findings.culprits, 1)
             )
         )
@@ -95,9 +95,9 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
     if exhibits:
         blocks.append("\n".join(_exhibit_lines(exhibits, width)))
     if findings.warnings:
-        blocks.append("\n".join(_wrap(f"note: {line}", width, hang="  ") for line in findings.warnings))
+        blocks.append("\n".join(wrapped(f"note: {line}", width, hang="  ") for line in findings.warnings))
     if findings.next_steps:
-        steps = "\n".join(_wrap(f"- {line}", width, hang="  ") for line in findings.next_steps)
+        steps = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.next_steps)
         blocks.append(paint("What to do next", "bold", colour) + "\n" + steps)
     return "\n\n".join(blocks)
 
@@ -107,10 +107,10 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
     if findings.repro is None:
         return ""
     found, other = reduced.repro_of(findings), reduced.other_of(findings)
-    notes = [_wrap(f"note: {line}", width, hang="  ") for line in reduced.notes_of(findings)]
+    notes = [wrapped(f"note: {line}", width, hang="  ") for line in reduced.notes_of(findings)]
     if found is None:
         why = reduced.why_not(findings) or "no smaller script was found"
-        return "\n".join([_wrap(f"No smaller repro: {why}", width, hang="  "), *notes])
+        return "\n".join([wrapped(f"No smaller repro: {why}", width, hang="  "), *notes])
     standing = (
         ("1-minimal" if found.minimal else "may still get smaller") if found.verified else "not verified"
     )
@@ -121,9 +121,9 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
         clean(found.path),
     ]
     if found.proof:
-        lines.append(_wrap("proof: " + "; ".join(found.proof), width, hang="  "))
+        lines.append(wrapped("proof: " + "; ".join(found.proof), width, hang="  "))
     elif not found.verified:
-        lines.append(_wrap(found.standing, width, hang="  "))
+        lines.append(wrapped(found.standing, width, hang="  "))
     script = clean(found.text).strip("\n").splitlines()
     if script and len(script) <= _SCREEN:
         lines += ["", *script, ""]
@@ -185,7 +185,8 @@ def _lines(headers: Sequence[str], rows: list[list[str]]) -> list[str]:
     return tabulate(rows, headers=list(headers), tablefmt="simple", disable_numparse=True).splitlines()
 
 
-def _wrap(text: str, width: int, hang: str = "") -> str:
+def wrapped(text: str, width: int, hang: str = "") -> str:
+    """Each line of the text broken at spaces to ``width``; a word that is longer, such as a path, stays whole."""
     lines = clean(text).splitlines() or [""]
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
