@@ -28,6 +28,7 @@ from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
+Runner = Callable[..., process.Ended]  # with the arguments of process.run
 
 
 class Interrupted(LabError):
@@ -52,7 +53,9 @@ class Prober:
         listener: Listener | None = None,
         workers: int = 2,
         keep: bool = False,
+        runner: Runner = process.run,
     ) -> None:
+        """``runner`` runs a command: on this machine, or in a container that sees the same folders."""
         self.python = python
         self.workspace = workspace
         self.journal = Journal(workspace.root / "journal.jsonl")
@@ -67,6 +70,7 @@ class Prober:
         self._cold_only = False
         self._wants_server = False
         self._keep = keep
+        self._runner = runner
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
 
     # -- asking --------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class Prober:
         else:
             job = write_job(place, self._job(probe, place))
             command = [self.python, str(self.workspace.library), "once", str(job)]
-        return process.run(
+        return self._runner(
             command,
             cwd=place.cwd,
             env=env,

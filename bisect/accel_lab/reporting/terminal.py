@@ -186,7 +186,7 @@ def _lines(headers: Sequence[str], rows: list[list[str]]) -> list[str]:
 
 
 def wrapped(text: str, width: int, hang: str = "") -> str:
-    """Each line of the text broken at spaces to ``width``; a word that is longer, such as a path, stays whole."""
+    """Each line of the text broken at spaces to ``width``; a longer word, such as a path, stays whole."""
     lines = clean(text).splitlines() or [""]
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
