@@ -1,17 +1,19 @@
-# The image `accel-lab`: the lab with a torch of its own and a C++ compiler, for `docker run accel-lab bench --all`
-# and `docker run -v "$PWD:/work" accel-lab bisect repro.py`.
+# The image `accel-lab`: the lab with a torch of its own and a C++ compiler.
 #
-#   make docker-image
-#   make docker-image DOCKER_ARGS='--build-arg BASE=my/python:3.11 --secret id=ca,src=/path/to/ca-bundle.pem'
+#   docker run accel-lab bench --all
+#   docker run -v "$PWD:/repro" accel-lab bisect /repro/repro.py
 #
-# BASE: any Debian-like image with Python 3.10 or newer. A release of the image is built from a base pinned by digest:
-#   docker buildx imagetools inspect python:3.11-slim-bookworm --format '{{.Manifest.Digest}}'
-# prints it, and it is given as --build-arg BASE=python:3.11-slim-bookworm@sha256:... . The tag alone, as it stands
-# here, is for builds by hand. What goes on top is pinned by hash either way (.locks/torch.txt).
+#   make docker-image                                    with torch's CUDA libraries: several gigabytes
+#   make docker-image DOCKER_ARGS='--build-arg TORCH=slim'     the same torch for the CPU alone, without them
+#   make docker-image BASE=accel-lab-base:bookworm       on the base of `make docker-base`, or another
+#   make docker-image DOCKER_ARGS='--secret id=ca,src=/path/to/ca-bundle.pem'
+#
+# BASE: any Debian-like image with Python 3.10 or newer. It is pinned by digest, and what goes on top by the hashes
+# of .locks/torch.txt.
 #
 # The secret `ca` is a bundle of CA certificates for builds behind a proxy that signs with its own; it is seen by the
 # steps that download and is not kept in the image. Further index options go in by PIP_ARGS.
-ARG BASE=python:3.11-slim-bookworm
+ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${BASE} AS base
 ENV DEBIAN_FRONTEND=noninteractive \
@@ -33,15 +35,26 @@ RUN --mount=type=secret,id=ca \
 
 FROM base AS build
 ARG PIP_ARGS=""
+ARG TORCH=full
 RUN python3 -m venv /opt/accel-lab
 COPY .locks/torch.txt /src/.locks/torch.txt
-# The large layer first: it changes only with the lock.
+# The large layer first: it changes only with the lock. The lock names everything, so nothing is resolved here.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     if [ -e /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca SSL_CERT_FILE=/run/secrets/ca; fi; \
-    /opt/accel-lab/bin/pip install $PIP_ARGS --require-hashes --requirement /src/.locks/torch.txt
+    case "$TORCH" in \
+        full) leave_out='^$' ;; \
+        slim) leave_out='^(nvidia-|cuda-|triton==)' ;; \
+        *) echo "TORCH is full or slim, not $TORCH" >&2; exit 2 ;; \
+    esac; \
+    awk -v out="$leave_out" '/^[a-z0-9]/ { drop = $0 ~ out } !drop' /src/.locks/torch.txt >/src/torch.txt && \
+    /opt/accel-lab/bin/pip install $PIP_ARGS --no-deps --require-hashes --requirement /src/torch.txt
 COPY LICENSE README.md pyproject.toml /src/
 COPY bisect /src/bisect
 RUN /opt/accel-lab/bin/pip install --no-deps --no-index --no-build-isolation /src
+# Without the CUDA libraries torch wants stubs in their place. Then proof that all of it loads, in any case.
+COPY docker/add_stubs.py /src/docker/
+RUN if [ "$TORCH" = slim ]; then /opt/accel-lab/bin/python /src/docker/add_stubs.py; fi && \
+    cd / && /opt/accel-lab/bin/python -c 'import torch, torchvision; assert torch.ones(3).sum().item() == 3'
 
 FROM base AS final
 ARG REVISION=unknown
@@ -50,13 +63,18 @@ LABEL org.opencontainers.image.title="accel-lab" \
       org.opencontainers.image.licenses="BSD-3-Clause" \
       org.opencontainers.image.authors="accel-lab authors" \
       org.opencontainers.image.revision="${REVISION}"
-RUN useradd --create-home --uid 1000 lab && install -d -o lab -g lab /work
+# Open to every user, because `docker run --user` may name any.
+RUN useradd --create-home --uid 1000 lab && install -d -o lab -g lab -m 1777 /work && chmod 1777 /home/lab
 COPY --from=build /opt/accel-lab /opt/accel-lab
+COPY docker /opt/accel-lab/share/accel-lab/docker
 COPY repros /opt/accel-lab/share/repros
 COPY benchmarks /opt/accel-lab/share/benchmarks
 ENV PATH=/opt/accel-lab/bin:$PATH \
+    HOME=/home/lab \
+    USER=lab \
     PYTHONUNBUFFERED=1
 USER lab
 WORKDIR /work
+HEALTHCHECK --interval=5m --timeout=60s CMD ["accel-lab", "--help"]
 ENTRYPOINT ["accel-lab"]
 CMD ["--help"]

@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bisect test bench lint format lock docker-image clean
+.PHONY: help setup bisect test bench lint format lock docker-image docker-build docker-base clean
 # The goals share one environment and two cores; side by side they only get in each other's way.
 .NOTPARALLEL:
 
@@ -24,17 +24,26 @@ export LAB_SCRIPT := $(value SCRIPT)
 export LAB_VERSIONS := $(value VERSIONS)
 export LAB_OUT := $(value OUT)
 export LAB_PYTHON_TORCH := $(value PYTHON_TORCH)
+export LAB_TORCH := $(value TORCH)
+export LAB_BASE := $(value BASE)
 # Not handed on under their own names: a script that is bisected should see the environment of its user.
-$(foreach name,VENV PYTHON LOCKS SCRIPT ARGS VERSIONS OUT PYTHON_TORCH PYTEST_ARGS BENCH_ARGS IMAGE DOCKER_ARGS,\
+$(foreach name,VENV PYTHON LOCKS SCRIPT ARGS VERSIONS OUT PYTHON_TORCH TORCH BASE PYTEST_ARGS BENCH_ARGS IMAGE DOCKER_ARGS,\
 	$(if $(filter command,$(firstword $(origin $(name)))),$(eval unexport $(name))))
 define IN_VENV
 env -u LAB_VENV -u LAB_PYTHON -u LAB_LOCKS -u LAB_SCRIPT -u LAB_VERSIONS -u LAB_OUT -u LAB_PYTHON_TORCH \
+	-u LAB_TORCH -u LAB_BASE \
 	-u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKE_TERMERR -u MAKE_TERMOUT "$$LAB_VENV/bin/python"
 endef
 
 ifneq ($(filter bisect,$(MAKECMDGOALS)),)
 ifeq ($(strip $(value SCRIPT)),)
 $(error make bisect needs a script: make bisect SCRIPT=path/to/repro.py)
+endif
+endif
+
+ifneq ($(filter docker-build,$(MAKECMDGOALS)),)
+ifeq ($(strip $(value TORCH)),)
+$(error make docker-build needs releases that docker/builds.toml has: make docker-build TORCH=2.13.0)
 endif
 endif
 
@@ -58,7 +67,14 @@ help: ## Explain the targets (the default).
 	@echo "  VENV           where the environment lies (now: $$LAB_VENV)"
 	@echo "  PYTHON         the interpreter that makes it, 3.10 or newer (now: $$LAB_PYTHON)"
 	@echo "  LOCKS          what goes into it, from .locks/ (now: $$LAB_LOCKS); LOCKS=dev leaves out torch"
-	@echo "Others: PYTEST_ARGS for test, BENCH_ARGS for bench, IMAGE, DOCKER and DOCKER_ARGS for docker-image."
+	@echo
+	@echo "Variables of the docker targets:"
+	@echo "  BASE           the image to build on, or for docker-base to make; default: the pinned public one, and"
+	@echo "                 for docker-build what docker-base has made, if it is there"
+	@echo "  TORCH          releases for docker-build, from docker/builds.toml, or all of them: TORCH=all"
+	@echo "  IMAGE          the name that docker-image gives (now: $(IMAGE)); DOCKER_ARGS go to docker build"
+	@echo "  DOCKER         the docker client (now: $(DOCKER)); it must know BuildKit"
+	@echo "Others: PYTEST_ARGS for test, BENCH_ARGS for bench."
 
 setup: ## Make the environment in VENV from the hash-locked requirements; nothing to do while they are the same.
 	@files=(); for lock in $$LAB_LOCKS; do files+=(".locks/$$lock.txt"); done; \
@@ -116,7 +132,15 @@ lock: setup ## Resolve .locks/*.txt anew after a change of the dependencies (add
 	@$(IN_VENV) -m $(LOCK) $(LOCK_ARGS) --extra torch --constraint .locks/dev.txt --output-file .locks/torch.txt
 
 docker-image: ## Build the image IMAGE (accel-lab), which holds the lab with torch and a C++ compiler.
-	@DOCKER_BUILDKIT=1 $(DOCKER) build $(DOCKER_ARGS) --tag $(IMAGE) .
+	@options=(); if [ -n "$$LAB_BASE" ]; then options+=(--build-arg "BASE=$$LAB_BASE"); fi; \
+	DOCKER_BUILDKIT=1 $(DOCKER) build "$${options[@]}" $(DOCKER_ARGS) --tag $(IMAGE) .
+
+docker-build: setup ## Build the images accel-lab-torch:TORCH, one pinned build of torch each, for the docker provider.
+	@options=(); if [ -n "$$LAB_BASE" ]; then options+=(--base "$$LAB_BASE"); fi; \
+	$(IN_VENV) docker/build.py "$${options[@]}" $$LAB_TORCH
+
+docker-base: ## Make a base image from Debian packages (as root, with debootstrap), where no image registry is reached.
+	@DOCKER="$(DOCKER)" docker/make-base.sh $${LAB_BASE:+"$$LAB_BASE"}
 
 clean: ## Remove what the other targets made here, but not VENV, runs/ or reports.
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bisect/accel_lab.egg-info

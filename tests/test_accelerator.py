@@ -12,6 +12,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.minimize.target import ask, target_of
 from accel_lab.search.accelerator import ABLATIONS, COMBINATIONS, SETTINGS, Ask, read_table, switches
 from accel_lab.search.accelerator_kernel import TracedKernel, first_diverging
 from accel_lab.search.accelerator_search import AcceleratorDiagnosis
@@ -130,6 +131,7 @@ class MockLab(FakeLab):
         self.cured = cured
         self.settings: list[dict[str, Any]] = []
         self.kernels: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
         self.plain = passing()
         self.bad: Callable[[dict[str, Any]], Outcome] = lambda settings: failing()
         self.answer = self._mock
@@ -142,7 +144,7 @@ class MockLab(FakeLab):
         self.settings.append(settings)
         facts = {
             "regions": [{"id": 0, "name": "f", "backend": "mock"}],
-            "mock": {"faults": [], "kernels": self.kernels},
+            "mock": {"faults": [], "kernels": self.kernels, "steps": {"wrong": self.steps}},
         }
         common: dict[str, Any] = {"facts": facts, "warm": self.warm and not probe.cold}
         if self.cured(settings):
@@ -212,6 +214,84 @@ def test_transfer() -> None:
     found = search(MockLab(lambda s: s.get("transfer") == "definition"))
     assert found.culprit is not None
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.MOCK_TRANSFER, Confidence.PROVEN)
+
+
+def moved(kind: str, name: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "name": name,
+        "tensor": "aten.det.default" if kind == "host_call" else "x",
+        "wrong": 1,
+        "of": 65,
+        "shape": [65],
+        "dtype": "float32",
+        "strides": [1],
+        "offset": 0,
+        "layout": "" if kind == "host_call" else "order [0]",
+    }
+
+
+def test_the_one_transfer_that_cures_is_proven() -> None:
+    lab = MockLab(lambda s: s.get("transfer") in ("definition", ["g x to the device"]))
+    lab.steps = [
+        moved("host_call", "g det"),
+        moved("to_device", "g x to the device"),
+        moved("to_host", "g y to the host"),
+    ]
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    part = culprit.component
+    assert (part.kind, part.name, part.confidence) == ("transfer", "g x to the device", Confidence.PROVEN)
+    assert "order [0]" in part.detail
+    assert [row[0] for row in culprit.exhibits[0].rows[1:]] == ["g x to the device", "g y to the host"]
+
+
+def test_transfers_that_cure_together_are_named_together() -> None:
+    names = ["g x to the device", "g y to the host"]
+    lab = MockLab(lambda s: s.get("transfer") in ("definition", names))
+    lab.steps = [moved("to_device", names[0]), moved("to_host", names[1])]
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    assert (culprit.component.name, culprit.component.confidence) == (", ".join(names), Confidence.PROVEN)
+    assert any("does not cure" in line for line in culprit.evidence)
+
+
+def test_a_transfer_that_does_not_cure_is_not_proven() -> None:
+    lab = MockLab(lambda s: s.get("transfer") == "definition")
+    lab.steps = [moved("to_device", "g x to the device")]
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    assert culprit.component.confidence is Confidence.LIKELY
+    lab.steps = []
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is None
+
+
+def test_the_host_call_that_cures_is_proven() -> None:
+    lab = MockLab(lambda s: s.get("host") in ("apart", ["g det"]) or s["front_end"] == "reference")
+    lab.steps = [moved("to_device", "g x to the device"), moved("host_call", "g det")]
+    culprit = search(lab).culprit
+    assert culprit is not None and culprit.component is not None
+    assert culprit.stage is Stage.MOCK_FRONT_END
+    part = culprit.component
+    assert (part.kind, part.name, part.confidence) == ("host_call", "aten.det.default", Confidence.PROVEN)
+
+
+def test_a_smaller_program_is_put_to_the_pair_that_told() -> None:
+    lab = MockLab(lambda s: s.get("transfer") == "definition")
+    probe = Probe(program=Program(path="/x.py", sha256="0"))
+    diagnosis = AcceleratorDiagnosis(lab, probe)
+    found = diagnosis.run()
+    assert diagnosis.baseline is not None
+    target, _ = target_of(diagnosis.baseline, found.ladder, found.culprit, diagnosis.pair)
+    assert target is not None
+    assert (target.bad, target.bad_with) == (Rung.MOCK, switches(Ask.MAIN))
+    assert (target.good, target.good_with) == (Rung.MOCK, switches(Ask.TRANSFER))
+    assert ask(lab, probe, target)[0].interesting
+    lab.cured = lambda settings: True
+    assert not ask(lab, probe, target)[0].interesting
+    lab.cured = lambda settings: settings["back_end"] == "reference"  # it fails, but by another part
+    assert not ask(lab, probe, target)[0].interesting
 
 
 def test_runtime() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from accel_lab.core.findings import Culprit, Exhibit, Findings
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.execution.programs import read_program
 from accel_lab.search.accelerator import Ask, switches
-from accel_lab.session import Request, keep_kernel_script, load_request, read_program
+from accel_lab.session import Request, keep_kernel_script, load_request
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = """
@@ -29,10 +31,11 @@ print(torch.compile(f)(torch.randn(8, 70)).shape)
 """
 
 
-def run(folder: Path, *words: str, fault: str = "", timeout: float = 900.0) -> Any:
+def run(folder: Path, *words: str, fault: str = "", timeout: float = 900.0, **variables: str) -> Any:
     env = {k: v for k, v in os.environ.items() if not k.startswith("MOCK_")}
     env |= {"PYTHONPATH": str(ROOT / "bisect"), "ACCEL_LAB_HOME": str(folder / "home")}
     env |= {"MOCK_FAULTS": fault} if fault else {}
+    env |= variables
     return subprocess.run(
         [sys.executable, *words],
         check=False,
@@ -48,7 +51,7 @@ def run(folder: Path, *words: str, fault: str = "", timeout: float = 900.0) -> A
 def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
     script = tmp_path / "wrong.py"
     script.write_text(SCRIPT)
-    words = ("-m", "accel_lab", "bisect", "--accelerator", "mock", "--json", "-q", "--no-bundle")
+    words = ("-m", "accel_lab", "bisect", "--accelerator", "mock", "--json", "-q", "--minimize-for", "60")
     ended = run(tmp_path, *words, str(script), fault="exp_tail_wrong")
     assert ended.returncode == 1, ended.stderr
     found = json.loads(ended.stdout)
@@ -62,6 +65,13 @@ def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
     kernel = Path(found["artifacts"], "kernel.py")
     assert run(tmp_path, str(kernel), fault="exp_tail_wrong").returncode == 1
     assert run(tmp_path, str(kernel), fault="tail_stick_dropped").returncode == 0
+    # The smallest script asks for the accelerator by itself, and so does what the bundle runs again.
+    repro = Path(found["repro"]["script"])
+    assert repro.read_text().count("mock_backend") >= 1
+    assert run(tmp_path, str(repro), fault="exp_tail_wrong").returncode == 1
+    assert run(tmp_path, str(repro)).returncode == 0
+    ended = run(tmp_path, "-m", "accel_lab", "verify", str(Path(found["bundle"])))
+    assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.torch
@@ -73,9 +83,48 @@ def test_a_script_that_runs_well_on_the_accelerator(tmp_path: Path) -> None:
     assert "does not fail" in ended.stdout
 
 
-def test_another_accelerator_is_refused(tmp_path: Path) -> None:
-    ended = run(tmp_path, "-m", "accel_lab", "bisect", "--accelerator", "none", "x.py")
-    assert ended.returncode == 2 and "mock" in ended.stderr
+@pytest.fixture
+def tinychip(tmp_path: Path) -> Path:
+    """The example's package as pip would have installed it, in a folder of its own."""
+    site = tmp_path / "site"
+    shutil.copytree(ROOT / "tests" / "data" / "example_adapter" / "tinychip", site / "tinychip")
+    (site / "tinychip-1.0.dist-info").mkdir()
+    (site / "tinychip-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: tinychip\n")
+    entry = "[accel_lab.adapters]\ntinychip = tinychip:TinyChip\n"
+    (site / "tinychip-1.0.dist-info" / "entry_points.txt").write_text(entry)
+    return site
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("bug", "stage"), [("back", "accelerator.back_end"), ("front", "accelerator.front_end")]
+)
+def test_the_examples_chip_down_to_its_end(tmp_path: Path, tinychip: Path, bug: str, stage: str) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(SCRIPT.replace("torch.relu(torch.exp(x) * 2)", "torch.cos(x) * 2"))
+    words = ("-m", "accel_lab", "bisect", "--accelerator", "tinychip", "--json", "-q", "--minimize-for", "60")
+    variables = {"PYTHONPATH": os.pathsep.join([str(ROOT / "bisect"), str(tinychip)]), "TINYCHIP_BUG": bug}
+    ended = run(tmp_path, *words, str(script), **variables)
+    assert ended.returncode == 1, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["culprit"]["stage"], found["culprit"]["confidence"]) == (stage, "proven")
+    assert found["culprit"]["side"] == stage.partition(".")[2]
+    script = Path(found["repro"]["script"])
+    assert 'load_adapter("tinychip").backend' in script.read_text().replace("'", '"')
+    assert run(tmp_path, str(script), **variables).returncode == 1
+    assert run(tmp_path, str(script), **{**variables, "TINYCHIP_BUG": ""}).returncode == 0
+
+
+@pytest.mark.torch
+def test_an_unknown_accelerator_is_one_line_that_says_what_there_is(tmp_path: Path, tinychip: Path) -> None:
+    script = tmp_path / "x.py"
+    script.write_text("import torch\n")
+    path = os.pathsep.join([str(ROOT / "bisect"), str(tinychip)])
+    words = ("-m", "accel_lab", "bisect", "--accelerator", "none", str(script))
+    ended = run(tmp_path, *words, PYTHONPATH=path)
+    assert ended.returncode == 2
+    assert "there is no accelerator 'none'" in ended.stderr and "mock, tinychip" in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
 
 
 def test_a_run_that_is_resumed_keeps_its_accelerator(tmp_path: Path) -> None:

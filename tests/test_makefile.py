@@ -68,7 +68,8 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_help_is_the_default_and_names_every_target(checkout: Checkout) -> None:
     done = checkout.make()
     assert done.returncode == 0
-    for target in ("setup", "bisect", "test", "bench", "lint", "docker-image", "help", "clean"):
+    docker = ("docker-image", "docker-build", "docker-base")
+    for target in ("setup", "bisect", "test", "bench", "lint", *docker, "help", "clean"):
         assert f"\n  {target} " in done.stdout
     assert "make bisect SCRIPT=" in done.stdout
 
@@ -148,3 +149,34 @@ def test_setup_refuses_an_old_python(checkout: Checkout) -> None:
     assert done.returncode == 2
     assert "3.10 or newer" in done.stderr
     assert checkout.calls() == []
+
+
+def test_docker_build_without_a_release_is_one_line(checkout: Checkout) -> None:
+    done = checkout.make("docker-build")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "make docker-build TORCH=2.13.0" in line
+
+
+def test_docker_build_passes_base_and_releases_on(checkout: Checkout) -> None:
+    assert checkout.make("docker-build", "TORCH=2.13.0 2.14.1").returncode == 0
+    assert checkout.make("docker-build", "TORCH=all", "BASE=my base:1").returncode == 0
+    assert checkout.calls() == [
+        ["docker/build.py", "2.13.0", "2.14.1"],
+        ["docker/build.py", "--base", "my base:1", "all"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [
+        ((), ""),
+        (("BASE=mine:1",), "--build-arg BASE=mine:1 "),
+        (("DOCKER_ARGS=--build-arg TORCH=slim",), "--build-arg TORCH=slim "),
+    ],
+)
+def test_docker_image_passes_base_and_arguments_on(
+    checkout: Checkout, variables: tuple[str, ...], options: str
+) -> None:
+    done = checkout.make("docker-image", "DOCKER=echo", *variables)
+    assert done.stdout == f"build {options}--tag accel-lab .\n"

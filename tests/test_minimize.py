@@ -20,7 +20,7 @@ from accel_lab.minimize.candidates import Clock, LabProblem
 from accel_lab.minimize.graphs import checks_for
 from accel_lab.minimize.selfcheck import with_check
 from accel_lab.minimize.target import Target, ask, limits_for, target_of
-from accel_lab.minimize.work import Minimizer, interrupted
+from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.flaky import Tally
@@ -315,7 +315,9 @@ print("after")
 """
 
 
-def minimizer(tmp_path: Path, lab: FakeLab, seconds: float = 1e6) -> Minimizer:
+def minimizer(
+    tmp_path: Path, lab: FakeLab, seconds: float = 1e6, elsewhere: Elsewhere | None = None
+) -> Minimizer:
     script = tmp_path / "user.py"
     script.write_text(SCRIPT)
     (tmp_path / "run").mkdir(exist_ok=True)
@@ -337,6 +339,7 @@ def minimizer(tmp_path: Path, lab: FakeLab, seconds: float = 1e6) -> Minimizer:
         folder=tmp_path / "run",
         seconds=seconds,
         build="9.9.9",
+        elsewhere=elsewhere,
     )
 
 
@@ -356,6 +359,25 @@ def test_a_script_is_shrunk_proven_and_written_with_its_neighbour(tmp_path: Path
     assert result.proof["plain"] == "exit 1"
     assert "trigger =" not in Path(str(result.min_good)).read_text()
     assert any("no graph repro" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_repro_must_pass_where_the_script_passes(tmp_path: Path, passes: bool) -> None:
+    other = source_lab((lambda text, rung: None) if passes else needs_the_trigger)
+    build = Elsewhere(
+        name="torch 9.9.8", lab=other, probe=Probe(program=Program(path="x"), environment="other")
+    )
+    result = minimizer(tmp_path, source_lab(needs_the_trigger), elsewhere=build).run()
+    # The repro is run there once, on the rung that a user would run; no candidate is.
+    assert {probe.rung for probe in other.asked} == {Rung.KERNEL}
+    assert all(probe.environment == "other" for probe in other.asked)
+    if passes:
+        assert result.verified
+        assert result.proof["elsewhere"] == "torch 9.9.8: good"
+        assert "passes on torch 9.9.8, as the script does" in result.proof["words"]
+    else:
+        assert result.script is None
+        assert any("fails on torch 9.9.8 too" in note for note in result.notes)
 
 
 def test_a_reduction_that_starts_again_asks_nothing_twice(tmp_path: Path) -> None:

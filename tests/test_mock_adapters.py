@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import accel_lab  # noqa: E402
-from accel_lab.mock import adapters as adapters_module  # noqa: E402
+from accel_lab.mock import discovery  # noqa: E402
 from accel_lab.mock.adapters import (  # noqa: E402
     AcceleratorAdapter,
     AcceleratorCapabilities,
@@ -142,7 +142,7 @@ def test_the_example_is_found_compiles_and_differentiates(tinychip: Path) -> Non
 def test_the_example_shows_its_bug_and_its_limits(tinychip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = load_adapter("tinychip")
     x = torch.ones(2, 8)
-    monkeypatch.setenv("TINYCHIP_BUG", "1")
+    monkeypatch.setenv("TINYCHIP_BUG", "back")
     torch._dynamo.reset()
     assert torch.compile(lambda x: x * 3, backend=adapter.backend)(x)[0].tolist() == [3.0] * 7 + [0.0]
     torch._dynamo.reset()
@@ -189,7 +189,7 @@ def silent(name: str, /, **members: Any) -> Any:
     ],
 )
 def test_a_broken_adapter_is_one_clear_error(loaded: Any, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry(loaded)])
+    monkeypatch.setattr(metadata, "entry_points", lambda: {discovery.GROUP: [entry(loaded)]})
     with pytest.raises(AdapterError, match=says) as raised:
         load_adapter("other")
     assert "'other' (package:thing)" in str(raised.value)
@@ -200,9 +200,14 @@ def test_unknown_and_doubled_names_are_errors(monkeypatch: pytest.MonkeyPatch) -
         AdapterError, match="there is no adapter 'nothing' in this environment; there is mock"
     ):
         load_adapter("nothing")
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry(Plain, "mock")])
+    monkeypatch.setattr(metadata, "entry_points", lambda: {discovery.GROUP: [entry(Plain, "mock")]})
     with pytest.raises(AdapterError, match="two adapters are called 'mock'"):
         adapters()
+    doubled = [entry(Plain), entry(Plain)]
+    doubled[1].value = "another:thing"
+    monkeypatch.setattr(metadata, "entry_points", lambda: {discovery.GROUP: doubled})
+    with pytest.raises(AdapterError, match="two adapters are called 'other': package:thing and another"):
+        discovery.registered()
 
 
 def test_an_adapter_is_taken_as_class_function_or_object() -> None:
@@ -210,7 +215,7 @@ def test_an_adapter_is_taken_as_class_function_or_object() -> None:
     assert adapter_from(made) is made
     assert isinstance(adapter_from(Plain), Plain)
     assert isinstance(adapter_from(lambda: Plain()), Plain)
-    assert adapters_module.GROUP == "accel_lab.adapters"
+    assert discovery.GROUP == "accel_lab.adapters"
 
 
 def test_what_an_adapter_does_not_deny_is_taken_to_be_there() -> None:

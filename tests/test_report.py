@@ -18,6 +18,7 @@ from accel_lab.core.outcome import Raised
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import run_files
 from accel_lab.reporting.exhibits import View, view
 from accel_lab.reporting.issue import LIMIT, code, fenced, issue_markdown, length, prose
@@ -120,7 +121,7 @@ def test_verdict_comes_first(tmp_path: Path) -> None:
         ("bare_bones", "? CANNOT TELL"),
         ("environment", "the environment"),
         ("flaky", "70% of its runs"),
-        ("values", "introduced: after 2.6.0, at 2.13.0"),
+        ("values", "introduced in 2.13.0 (good: 2.6.0)"),
         ("signal", "SIGSEGV"),
         ("two_faults", "2 independent faults"),
     ],
@@ -291,7 +292,9 @@ def test_picture_holds_every_rung_once_and_stays_inside(tmp_path: Path, shape: s
     run = FakeRun(tmp_path, shape)
     picture = draw(run.findings)
     assert picture is not None
-    assert [s.rung for s in picture.stairs] == [r.value for r in reversed(Rung) if r is not Rung.MOCK]
+    other_ways = (Rung.MOCK, Rung.ACCELERATOR)
+    wanted = [r.value for r in reversed(Rung) if r not in other_ways]
+    assert [s.rung for s in picture.stairs] == wanted
     for above, below in zip(picture.stairs, picture.stairs[1:], strict=False):
         assert above.y + above.height < below.y
     assert all(
@@ -300,6 +303,21 @@ def test_picture_holds_every_rung_once_and_stays_inside(tmp_path: Path, shape: s
     assert sum(s.first_bad for s in picture.stairs) == (0 if shape == "passes" else 1)
     kernels = [s for s in picture.stairs if picture.divide_y is not None and s.y < picture.divide_y]
     assert [s.rung for s in kernels] == ["kernel", "scheduled", "loops"]
+
+
+def test_the_rows_of_an_accelerator_stand_in_their_order(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, "kernel")
+    rows = [
+        run.step(Rung.UNCOMPILED, Verdict.GOOD),
+        replace(run.step(Rung.ACCELERATOR, Verdict.GOOD), label="its graphs, run by torch on the host"),
+        replace(run.step(Rung.ACCELERATOR, Verdict.BAD), label="chip as it is"),
+    ]
+    found = replace(run.findings, ladder=rows)
+    picture = draw(found)
+    assert picture is not None
+    assert [s.adds for s in picture.stairs[:2]] == ["chip as it is", "its graphs, run by torch on the host"]
+    page = render_html(found, run.run_dir)
+    assert "its graphs, run by torch on the host" in page and "chip as it is" in page
 
 
 def test_cut_keeps_both_ends_and_says_so() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Program
-from accel_lab.session import must_run_cold, not_covered, read_program
+from accel_lab.execution.programs import must_run_cold, not_covered, read_program
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ _PUBLIC = {
     # These need torch, which is imported when one of them is asked for.
     "AcceleratorAdapter": "accel_lab.mock.adapters",
     "AcceleratorCapabilities": "accel_lab.mock.adapters",
+    "AdapterRung": "accel_lab.mock.adapters",
     "aot_mock_backend": "accel_lab.mock.backend",
     "mock_backend": "accel_lab.mock.backend",
 }
@@ -22,6 +23,7 @@ _PUBLIC = {
 __all__ = [
     "AcceleratorAdapter",
     "AcceleratorCapabilities",
+    "AdapterRung",
     "ComparisonConfig",
     "__version__",
     "aot_mock_backend",

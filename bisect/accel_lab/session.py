@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import json
 import os
 import re
 import secrets
-import signal
 import sys
-import threading
 import time
-import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +19,28 @@ import platformdirs
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
-from accel_lab.execution import process
+from accel_lab.core.stages import Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.execution.builds import inspect_build, public_version
+from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted, Listener, Prober
+from accel_lab.execution.programs import must_run_cold, not_covered, read_program
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
-from accel_lab.minimize.work import Minimizer, interrupted
+from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
+from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.search.accelerator_search import AcceleratorDiagnosis
+from accel_lab.search.adapter_search import AdapterDiagnosis
 from accel_lab.search.diagnosis import Diagnosis, Options
+from accel_lab.search.searching import Searching
+from accel_lab.versions.asker import Told, silent
+from accel_lab.versions.bench import Bench, Setting
+from accel_lab.versions.ground import Ground, keep_ground, kept_ground, on_bench
+from accel_lab.versions.line import Asked, ReleaseLine
+
+#: The accelerator that the lab brings along.
+MOCK = "mock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +60,7 @@ class Request:
     minimize_s: float = 0.0
     package: Path | None = None
     accelerator: str = ""
+    versions: Asked | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What a resumed run needs to ask the same questions again."""
@@ -68,128 +79,45 @@ class Request:
             "minimize_s": self.minimize_s,
             "package": str(self.package) if self.package else None,
             "accelerator": self.accelerator,
+            "versions": self.versions.to_json() if self.versions is not None else None,
             "cwd": os.getcwd(),
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Build:
-    """The interpreter that is probed and what it has."""
+def search_for(request: Request, ground: Ground) -> Searching:
+    """The search that is asked for; raises :class:`UsageError` for an accelerator that is not there."""
+    lab, probe, options, name = ground.lab, ground.probe, request.options, request.accelerator
+    if not name:
+        return Diagnosis(lab, probe, options)
+    if name == MOCK:
+        return AcceleratorDiagnosis(lab, probe, options)
+    known = ground.build.facts.get("accelerators", [])
+    if isinstance(known, dict):
+        raise LabError(f"the adapters of {ground.build.python} cannot be told: {known.get('error')}")
+    if name not in known:
+        raise UsageError(
+            f"there is no accelerator {name!r} in {ground.build.python}: there is {', '.join(known)} "
+            "(a package adds its own by the entry-point group accel_lab.adapters)"
+        )
+    return AdapterDiagnosis(lab, probe, options, adapter=name)
 
-    python: str
-    torch: str
-    facts: dict[str, Any]
+
+def backend_of(accelerator: str) -> str:
+    """The code that binds an accelerator's backend in a script that stands alone; empty without one."""
+    if accelerator == MOCK:
+        return f"from accel_lab import mock_backend as {BACKEND_NAME}"
+    if not accelerator:
+        return ""
+    return (
+        "from accel_lab.mock.adapters import load_adapter\n"
+        f"\n{BACKEND_NAME} = load_adapter({accelerator!r}).backend"
+    )
 
 
 def state_folder() -> Path:
     """Where runs are kept unless ``--out`` says otherwise: ``ACCEL_LAB_HOME`` or the user's data folder."""
     home = os.environ.get("ACCEL_LAB_HOME")
     return Path(home) if home else Path(platformdirs.user_data_dir("accel-lab"))
-
-
-def read_program(script: str | None, module: str | None, args: tuple[str, ...]) -> Program:
-    """The program that the user named; raises :class:`UsageError` in one line if it cannot be one."""
-    if module is not None:
-        return Program(module=module, args=args, sha256=_tree_digest(args))
-    assert script is not None
-    path = Path(script)
-    try:
-        if path.is_dir():
-            raise UsageError(f"{script} is a folder: name a Python script, or a module with -m")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise UsageError(f"{script} does not exist: name a Python script, or a module with -m") from None
-    except OSError as error:
-        raise UsageError(f"{script} cannot be read ({error.strerror}): check its permissions") from None
-    if data[:4] == b"PK\x03\x04":
-        raise UsageError(f"{script} is a zip file: a bundle is re-run with `accel-lab verify {script}`")
-    if not data.strip():
-        raise UsageError(f"{script} is empty: there is nothing to run")
-    if b"\x00" in data:
-        raise UsageError(f"{script} is not Python source: it contains NUL bytes")
-    try:
-        ast.parse(data, filename=str(path))
-    except (SyntaxError, ValueError) as error:
-        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UsageError(f"{script} is not valid Python{line}: {getattr(error, 'msg', error)}") from None
-    return Program(path=str(path.resolve()), args=args, sha256=hashlib.sha256(data).hexdigest())
-
-
-def _tree_digest(args: tuple[str, ...]) -> str:
-    """A digest of the files that a module's arguments name (``pytest tests/x.py::case``)."""
-    digest = hashlib.sha256()
-    for arg in args:
-        path = Path(arg.split("::", 1)[0])
-        if path.is_file():
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def must_run_cold(program: Program) -> str:
-    """Why the warm server would not do: the script sets environment variables; torch reads them at import."""
-    if program.path is None:
-        return ""
-    tree = ast.parse(Path(program.path).read_bytes())
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.Delete)):
-            targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
-            if any(isinstance(t, ast.Subscript) and _is_environ(t.value) for t in targets):
-                return "the script sets environment variables"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("setdefault", "update", "pop") and _is_environ(node.func.value):
-                return "the script sets environment variables"
-            if node.func.attr in ("putenv", "unsetenv"):
-                return "the script sets environment variables"
-    return ""
-
-
-def _is_environ(node: ast.expr) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    return name == "environ"
-
-
-#: Ways into the compiler that no rung reaches; said in one line when the script's text names one.
-_NOT_COVERED = re.compile(
-    r"torch\.export\.export|aoti_compile_and_package|aoti_load_package|\baot_compile\b|torch\._inductor\.compile\b"
-    r"|standalone_compile|torch\.jit\.(?:script|trace)\b"
-)
-
-
-def not_covered(program: Program) -> list[str]:
-    """One line for each way into the compiler that the script's text names and the ladder cannot reach."""
-    if program.path is None:
-        return []
-    text = Path(program.path).read_text(encoding="utf-8", errors="replace")
-    return [
-        f"{name} is used: the ladder covers torch.compile regions only, not this"
-        for name in sorted(set(_NOT_COVERED.findall(text)))
-    ]
-
-
-def inspect_build(python: str, folder: Path) -> Build:
-    """Ask the interpreter what it is; raises :class:`LabError` if it has no torch or does not run."""
-    library = Workspace(folder, Path.cwd()).library
-    out, err = folder / "doctor.out.txt", folder / "doctor.err.txt"
-    ended = process.run(
-        [python, str(library), "doctor"],
-        cwd=folder,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        stdout=out,
-        stderr=err,
-        limits=Limits(timeout_s=120.0),
-        marker=f"doctor-{uuid.uuid4().hex}",
-    )
-    try:
-        facts = json.loads(out.read_text(encoding="utf-8"))
-    except ValueError:
-        last = (err.read_text(errors="replace").strip().splitlines() or [f"exit code {ended.exit_code}"])[-1]
-        raise LabError(f"{python} does not run as a Python interpreter: {last[:200]}") from None
-    if not facts.get("torch"):
-        why = facts.get("torch_error", "")
-        raise LabError(
-            f"{python} has no usable torch ({why}): install it there, or name another with --python"
-        )
-    return Build(python=python, torch=facts["torch"], facts=facts)
 
 
 def new_run_folder(request: Request) -> Path:
@@ -216,61 +144,180 @@ class Session:
         folder: Path,
         listener: Listener | None = None,
         reducing: Callable[[str, int, str], None] | None = None,
+        told: Told = silent,
+        replay: bool = False,
     ) -> None:
-        """``reducing(note, candidates asked, source)`` is told of every smaller program."""
+        """``reducing(note, candidates asked, source)`` is told of every smaller program.
+
+        ``told(event, release, words)`` hears what is done with the releases of a line. ``replay``: the folder
+        holds a finished run, whose answers are read again on the build that gave them.
+        """
         self.request = request
         self.folder = folder
         self._listener = listener
         self._reducing = reducing
+        self._told = told
+        self.replay = replay
+        self._ground: Ground | None = None
         self.findings: Findings | None = None
 
     def run(self) -> Findings:
         """The findings; on an interruption those so far, with ``verdict`` left inconclusive."""
         started = time.monotonic()
-        write_atomic(self.folder / "request.json", json.dumps(self.request.to_json(), indent=1))
-        build = inspect_build(self.request.python, self.folder)
-        cold = "you asked for cold runs" if self.request.cold else must_run_cold(self.request.program)
-        workspace = Workspace(self.folder, Path.cwd())
-        probe = Probe(
-            program=self.request.program,
-            environment=f"{build.python} torch {build.torch}",
-            limits=self.request.limits,
-        )
-        with Prober(
-            python=build.python,
-            workspace=workspace,
-            stdin=self.request.stdin,
-            listener=self._listener,
-            workers=self.request.workers,
-            keep=self.request.keep,
-        ) as prober:
-            lab = LocalLab(prober, self.request.oracle, cold_only=cold)
-            search = AcceleratorDiagnosis if self.request.accelerator else Diagnosis
-            diagnosis = search(lab, probe, self.request.options)
-            self.findings = diagnosis.findings
-            with _Interruptible(prober):
+        request = self.request
+        if not self.replay:
+            write_atomic(self.folder / "request.json", json.dumps(request.to_json(), indent=1))
+        cold = "you asked for cold runs" if request.cold else must_run_cold(request.program)
+        with ExitStack() as stack:
+            asked, line = request.versions, None
+            if asked is not None:
+                line = stack.enter_context(ReleaseLine(asked, self._setting(cold), told=self._told))
+            metric = asked.metric if asked is not None else None
+            ground = None
+            if metric is None:
+                ground = self._own(stack, cold, needed=asked is None or asked.own)
+            stops = [line.interrupt] if line is not None else []
+            with Interruptible([*stops, *([ground.prober.interrupt] if ground is not None else [])]):
                 try:
-                    diagnosis.run()
-                    keep_kernel_script(self.findings, self.folder)
-                    wanted = self.request.minimize_s > 0 and self.findings.verdict == "fails"
-                    if wanted and isinstance(diagnosis, Diagnosis):
-                        self._minimize(lab, probe, diagnosis, build)
+                    if line is not None and metric is not None:
+                        self._measure(line, *metric)
+                    else:
+                        self._find(stack, ground, line)
                 finally:
-                    self._describe(build, prober, started, cold)
+                    self._describe(line, started)
+        assert self.findings is not None
         return self.findings
 
-    def _minimize(self, lab: LocalLab, probe: Probe, diagnosis: Diagnosis, build: Build) -> None:
+    def _own(self, stack: ExitStack, cold: str, *, needed: bool) -> Ground | None:
+        """The interpreter that the user named; None where it has no torch and the line will do."""
+        request = self.request
+        kept = kept_ground(self.folder) if self.replay else None
+        try:
+            build = kept[0] if kept is not None else inspect_build(request.python, self.folder)
+        except LabError:
+            if needed:
+                raise
+            return None
+        cold = kept[3] if kept is not None else cold
+        prober = Prober(
+            python=build.python,
+            workspace=Workspace(self.folder, Path.cwd()),
+            stdin=request.stdin,
+            listener=self._listener,
+            workers=request.workers,
+            keep=request.keep,
+        )
+        stack.enter_context(prober)
+        return Ground(
+            prober=prober,
+            lab=LocalLab(prober, request.oracle, cold_only=cold),
+            probe=Probe(
+                program=request.program,
+                environment=kept[1] if kept is not None else f"{build.python} torch {build.torch}",
+                limits=request.limits,
+            ),
+            build=build,
+            provider=kept[2] if kept is not None else "local",
+            cold=cold,
+        )
+
+    def _find(self, stack: ExitStack, ground: Ground | None, line: ReleaseLine | None) -> None:
+        """The stage on the user's own build, the releases, and the smallest script, as far as asked for."""
+        diagnosis = self._diagnose(ground) if ground is not None else None
+        here: Bench | None = None
+        if line is not None and (diagnosis is None or self._passes()):
+            sought = line.seek()
+            if sought.version is not None:
+                here = line.benches.open(sought.version, root=self.folder)
+                stack.callback(line.benches.shut, here)
+                ground = on_bench(here)
+                before = self.findings
+                diagnosis = self._diagnose(ground)
+                self._also(before)
+        if diagnosis is None:
+            self.findings = nothing_fails(self.request.program, line)
+            return
+        found, base = diagnosis.findings, diagnosis.baseline
+        assert ground is not None
+        elsewhere: Elsewhere | None = None
+        if line is not None and base is not None and base.target is not None and worth_following(found):
+            own = None if here is not None else line.same_build(ground.build.python)
+            reference = here.version if here is not None else own or public_version(ground.build.torch)
+            lines_own = here.version if here is not None else own
+            line.follow(base, found, self.request.options, reference=reference, here=lines_own)
+            elsewhere = self._elsewhere(stack, line, reference)
+        if line is not None and line.found is not None:
+            found.versions = line.found.to_json()
+        keep_kernel_script(found, self.folder)
+        wanted = self.request.minimize_s > 0 and found.verdict == "fails"
+        if wanted:
+            self._minimize(ground, diagnosis, elsewhere)
+
+    def _measure(self, line: ReleaseLine, metric: str, worse_by: float) -> None:
+        """A number instead of a failure: there is no stage to be found, only releases."""
+        self.findings = Findings(program=self.request.program)
+        axis = line.measure(metric, worse_by)
+        judged = any(row.verdict is not Verdict.SKIP for row in axis.versions.tested)
+        self.findings.verdict = "fails" if axis.worse else "passes" if judged else "inconclusive"
+
+    def _passes(self) -> bool:
+        return self.findings is not None and self.findings.verdict == "passes"
+
+    def _diagnose(self, ground: Ground) -> Searching:
+        diagnosis = search_for(self.request, ground)
+        self.findings, self._ground = diagnosis.findings, ground
+        keep_ground(ground, self.folder)
+        diagnosis.run()
+        return diagnosis
+
+    def _also(self, before: Findings | None) -> None:
+        """Say that the user's own build passes, where another release was found to fail."""
+        if before is None or self.findings is None:
+            return
+        torch = next((step.outcome.torch for step in before.baseline if step.outcome.torch), "")
+        self.findings.warnings.insert(
+            0,
+            f"the script does not fail on your own build ({torch or 'unknown'}): "
+            "all that follows is about the newest release that was seen to fail",
+        )
+
+    def _elsewhere(self, stack: ExitStack, line: ReleaseLine, bad: str | None) -> Elsewhere | None:
+        good = line.good(bad) if self.request.minimize_s > 0 else None
+        if good is None:
+            return None
+        stack.callback(line.benches.shut, good)
+        return Elsewhere(name=f"torch {good.version}", lab=good.lab, probe=good.probe)
+
+    def _setting(self, cold: str) -> Setting:
+        """What every release of the line is asked with."""
+        request = self.request
+        return Setting(
+            program=request.program,
+            folder=self.folder,
+            limits=request.limits,
+            oracle=request.oracle,
+            stdin=request.stdin,
+            cold=cold,
+            workers=request.workers,
+            keep=request.keep,
+            listener=self._listener,
+        )
+
+    def _minimize(self, ground: Ground, diagnosis: Searching, elsewhere: Elsewhere | None) -> None:
         """Shrink the script and the graph; a run that is stopped keeps the smallest program so far."""
         found, base = diagnosis.findings, diagnosis.baseline
         assert base is not None
         minimizer = Minimizer(
-            lab=lab,
-            probe=probe,
+            lab=ground.lab,
+            probe=ground.probe,
             base=base,
             findings=found,
             folder=self.folder,
             seconds=self.request.minimize_s,
-            build=build.torch,
+            build=ground.build.torch,
+            elsewhere=elsewhere,
+            pair=diagnosis.pair,
+            backend=backend_of(self.request.accelerator),
             workers=self.request.workers,
             listener=self._reducing,
             package=self.request.package,
@@ -281,21 +328,46 @@ class Session:
             found.repro = interrupted(self.folder)
             raise
 
-    def _describe(self, build: Build, prober: Prober, started: float, cold: str) -> None:
-        found = self.findings
-        assert found is not None
-        found.environment = {
-            "provider": "local",
-            **build.facts,
-            "warm": not cold and prober.is_warm,
-            "cold_because": cold or None,
-        }
+    def _describe(self, line: ReleaseLine | None, started: float) -> None:
+        found, ground = self.findings, self._ground
+        if found is None:
+            return
+        if ground is not None:
+            found.environment = {
+                "provider": ground.provider,
+                **ground.build.facts,
+                "warm": not ground.cold and ground.prober.is_warm,
+                "cold_because": ground.cold or None,
+            }
+            found.seconds_probes = ground.prober.seconds
+        if line is not None:
+            found.versions = line.found.to_json() if line.found is not None else None
+            found.warnings += [note for note in line.notes if note not in found.warnings]
+            found.probes["releases"] = line.benches.asked
+            found.seconds_probes += line.benches.seconds
         found.warnings += not_covered(self.request.program)
         notes = {note for step in found.baseline for note in step.outcome.notes}
         found.warnings += sorted(note for note in notes if note not in found.warnings)
         found.artifacts = str(self.folder)
         found.seconds_total = time.monotonic() - started
-        found.seconds_probes = prober.seconds
+
+
+def worth_following(findings: Findings) -> bool:
+    """Whether another release could tell anything: not where the machine itself is at fault."""
+    return findings.culprit is None or findings.culprit.stage is not Stage.ENVIRONMENT
+
+
+def nothing_fails(program: Program, line: ReleaseLine | None) -> Findings:
+    """The findings where no build was found on which the script fails."""
+    rows = line.sought.tested if line is not None and line.sought is not None else ()
+    passing = any(row.verdict is Verdict.GOOD for row in rows)
+    found = Findings(program=program, verdict="passes" if passing else "inconclusive")
+    if not passing:
+        found.warnings.append(
+            "none of the releases that were tried could be judged: "
+            + "; ".join(f"torch {row.torch}: {row.why}" for row in rows[:3])
+        )
+    return found
 
 
 def bisect_script(
@@ -337,26 +409,6 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
             findings.culprits[place] = replace(culprit, exhibits=exhibits)
 
 
-class _Interruptible:
-    """Turns the first Ctrl-C into a stop of the probes, so that what was found is kept."""
-
-    def __init__(self, prober: Prober) -> None:
-        self._prober = prober
-
-    def __enter__(self) -> None:
-        self._old = None
-        if threading.current_thread() is threading.main_thread():
-            self._old = signal.signal(signal.SIGINT, self._stop)
-
-    def _stop(self, *_: object) -> None:
-        self._prober.interrupt()
-        signal.signal(signal.SIGINT, self._old or signal.default_int_handler)
-
-    def __exit__(self, *exc: object) -> None:
-        if self._old is not None:
-            signal.signal(signal.SIGINT, self._old)
-
-
 def load_request(folder: Path) -> Request:
     """The request of an earlier run, to resume it; raises :class:`UsageError` if the folder holds none."""
     try:
@@ -386,4 +438,5 @@ def load_request(folder: Path) -> Request:
         minimize_s=data.get("minimize_s", 0.0),
         package=Path(data["package"]) if data.get("package") else None,
         accelerator=data.get("accelerator", ""),
+        versions=Asked.from_json(data["versions"]) if data.get("versions") else None,
     )

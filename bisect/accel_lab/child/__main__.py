@@ -19,5 +19,9 @@ if __name__ == "__main__":
         from accel_lab_child.doctor import main
 
         main()
+    elif sys.argv[1] == "files":
+        from accel_lab_child.torch_files import main as tell_files
+
+        tell_files(sys.argv[2], sys.argv[3:])
     else:
-        sys.exit("usage: once JOB | serve | doctor")
+        sys.exit("usage: once JOB | serve | doctor | files TARGET PREFIX...")

@@ -22,11 +22,22 @@ def main() -> None:
         "variables": {
             name: os.environ[name]
             for name in sorted(os.environ)
-            if name.startswith(("TORCH", "PYTORCH_", "OMP_", "MKL_", "TRITON_", "CUDA_VISIBLE"))
+            if name.startswith(("TORCH", "PYTORCH_", "OMP_", "MKL_", "TRITON_", "CUDA_VISIBLE", "MOCK_"))
         },
     }
     facts.update(_distributions())
+    facts["accelerators"] = _accelerators()
     sys.stdout.write(json.dumps(facts) + "\n")
+
+
+def _accelerators() -> Any:
+    """The names of the accelerators that can be asked for; nothing of them is imported."""
+    try:
+        from accel_lab.mock.discovery import MOCK, registered
+
+        return [MOCK, *sorted(registered())]
+    except Exception as error:
+        return {"error": str(error)}
 
 
 def _distributions() -> Any:

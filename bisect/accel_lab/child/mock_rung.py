@@ -1,18 +1,21 @@
 """The rung ``mock``: every compiled region on the mock accelerator, with single parts of it replaced.
 
 The replacements are independent of what they stand for: transfers by the memory's definition of a layout,
-host calls made with nothing of the runtime in between, kernels by the reference back end.
+host calls made with nothing of the runtime in between (both in ``mock_steps``), kernels by the reference
+back end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import Any, Dict
 
 from . import torch_internals
 from .checking import _library
 from .exceptions import NotApplicable
+from .mock_steps import Steps
 
 #: Settings of the backend that a switch of the same name sets.
 SETTINGS = ("front_end", "back_end", "cores", "scratchpad", "cache", "poison")
@@ -21,17 +24,20 @@ SETTINGS = ("front_end", "back_end", "cores", "scratchpad", "cache", "poison")
 class MockRung:
     """The accelerator of one run.
 
-    ``given``: the settings of ``SETTINGS``; ``transfer`` ("definition"), ``host`` ("apart"); ``trace``
-    (compare kernel by kernel, see ``mock.kernel_trace``); ``by_reference`` (names of kernels that run on the
-    reference back end).
+    ``given``: the settings of ``SETTINGS``; ``transfer`` ("definition", or the names of transfers),
+    ``host`` ("apart", or the names of calls); ``steps`` (hold each transfer and each call against its
+    definition); ``trace`` (compare kernel by kernel, see ``mock.kernel_trace``); ``by_reference`` (names of
+    kernels that run on the reference back end).
     """
 
     def __init__(self, given: Any, folder: str) -> None:
         self._given = given
         self._folder = os.path.join(folder, "mock")
         self._trace: Any = None
+        self._steps: Any = None
         self._backend: Any = None
         _register()
+        show_library()
 
     def compile(self, gm: Any, example_inputs: Any) -> Any:
         """The region on the accelerator."""
@@ -53,6 +59,8 @@ class MockRung:
         }
         if self._trace is not None:
             found["kernels"] = self._trace.to_json()
+        if self._steps is not None and self._steps.compare:
+            found["steps"] = self._steps.to_json()
         return found
 
     def _prepared(self) -> Any:
@@ -63,10 +71,13 @@ class MockRung:
                 from accel_lab.mock import backend
         except (ImportError, SyntaxError) as error:
             raise NotApplicable("the mock accelerator does not run here: %s" % error) from error
-        if given.get("transfer") == "definition":
-            _transfer_by_definition()
-        if given.get("host") == "apart":
-            _host_calls_apart()
+        if given.get("transfer") or given.get("host") or given.get("steps"):
+            self._steps = Steps(
+                transfers="all" if given.get("transfer") == "definition" else given.get("transfer") or (),
+                calls="all" if given.get("host") == "apart" else given.get("host") or (),
+                compare=bool(given.get("steps")),
+            )
+            self._steps.install()
         chosen = {name: given[name] for name in SETTINGS if name in given}
         if given.get("trace") or given.get("by_reference"):
             self._trace = self._traced(given)
@@ -87,6 +98,13 @@ class MockRung:
         return trace
 
 
+def show_library() -> None:
+    """A script that asks for its accelerator by itself finds the lab's, unless it has its own."""
+    library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if library not in sys.path:
+        sys.path.append(library)
+
+
 def _register() -> None:
     """Let a script ask for the backend "mock" by name where accel-lab is not installed; the rung runs it."""
     from torch._dynamo.backends import registry
@@ -97,39 +115,3 @@ def _register() -> None:
     # Asking for the list of backends would import them all, and in a cold run torch is half imported here.
     with contextlib.suppress(AssertionError):
         registry.register_backend(compiler_fn=mock, name="mock")
-
-
-def _transfer_by_definition() -> None:
-    """Every tensor is moved as the memory defines it, none on the transfer's own fast path."""
-    import torch
-
-    from accel_lab.mock import runtime
-
-    def to_device(memory: Any, tensor: Any, layout: Any, address: int, padding: str = "undefined") -> None:
-        with torch.inference_mode(False), torch.no_grad():
-            memory.write(layout, address, tensor.detach(), padding)
-
-    def to_host(memory: Any, layout: Any, address: int) -> Any:
-        with torch.inference_mode(False), torch.no_grad():
-            return memory.read(layout, address)
-
-    runtime.to_device = to_device  # type: ignore[attr-defined]
-    runtime.to_host = to_host  # type: ignore[attr-defined]
-
-
-def _host_calls_apart() -> None:
-    """Operators on the host are called with their arguments alone, and give what they give."""
-    from torch.utils._pytree import tree_map
-
-    from accel_lab.mock import runtime
-    from accel_lab.mock.program import Ref
-
-    def run_host_call(step: Any, resolve: Any, front_end: str) -> Any:
-        def value(leaf: Any) -> Any:
-            return resolve(leaf) if isinstance(leaf, Ref) else leaf
-
-        args, kwargs = tree_map(value, (step.args, step.kwargs), is_leaf=lambda leaf: isinstance(leaf, Ref))
-        result = step.target(*args, **kwargs)
-        return list(result) if isinstance(result, (tuple, list)) else [result]
-
-    runtime.run_host_call = run_host_call  # type: ignore[attr-defined]

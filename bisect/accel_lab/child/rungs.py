@@ -15,10 +15,13 @@ import threading
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import torch_internals
+from .applications import Applications
+from .decompositions import install_decompositions
 from .exceptions import NotApplicable, describe
 from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
-from .passes import Applications
+from .passes import Passes
+from .patterns import Patterns
 from .regions import Context, Identity, KernelBackend, boxed, identity, interpreted, tracing
 from .subsystems import Subsystems
 
@@ -34,7 +37,10 @@ ORDER = (
     "scheduled",
     "kernel",
     "mock",
+    "accelerator",
 )
+#: Rungs that are another accelerator's: whatever backend was asked for, it takes its place.
+ACCELERATORS = ("mock", "accelerator")
 
 #: How far down the ladder the backends of torch go by themselves.
 DEPTHS = {
@@ -60,6 +66,8 @@ class Ladder:
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
     ``front`` (look into Dynamo and AOTAutograd, see ``front``),
     ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
+    ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
+    ``measure`` (time and memory of each call, and no records, see ``measures``),
     ``check`` (hold the graphs to an accelerator's constraints, see ``checking``),
     ``capture`` (write the graphs and their calls down; true or limits, see ``capture``), ``annotate``
     (tell the node that each line of a kernel was written for), ``divergence`` (compare the buffers between
@@ -92,6 +100,8 @@ class Ladder:
         self.divergence: Any = None
         self.checker: Any = None
         self.mock: Any = None
+        self.adapter: Any = None
+        self.meter: Any = None
 
     # -- installing ----------------------------------------------------------------------------
 
@@ -121,9 +131,10 @@ class Ladder:
         elif not self.subsystems.install() and self.switches.get("off"):
             raise NotApplicable("this torch has no places to switch single applications off")
         if self.rung == "fx" and not bisector:
-            self.applications.install_passes()
+            Passes(self.applications).install()
+            Patterns(self.applications).install()
         if self.rung == "decomp" and not bisector:
-            self.applications.install_decompositions()
+            install_decompositions(self.applications)
         if self.rung in ("scheduled", "kernel") and not bisector:
             self._open_kernels()
         if self.switches.get("strict_math") and not torch_internals.strict_math():
@@ -138,6 +149,10 @@ class Ladder:
             from .mock_rung import MockRung
 
             self.mock = MockRung(self.switches.get("mock") or {}, self.artifacts.home)
+        if self.rung == "accelerator" or self.switches.get("adapter"):
+            from .adapter_rung import AdapterRung
+
+            self.adapter = AdapterRung(self.switches["adapter"], self.artifacts.home)
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
 
@@ -181,11 +196,11 @@ class Ladder:
             index = len(self.regions)
             depth = DEPTHS.get(name, "kernel")
             rung = self._rung_of(index)
-            if rung == "mock":
-                depth = rung  # whatever backend was asked for, the accelerator takes its place
+            if rung in ACCELERATORS:
+                depth = rung
             if ORDER.index(rung) > ORDER.index(depth):
                 rung = "kernel"  # the user's own backend ends above this rung: it is run as it is
-            if name not in DEPTHS and rung not in ("uncompiled", "dynamo", "aot", "mock"):
+            if name not in DEPTHS and rung not in ("uncompiled", "dynamo", "aot", *ACCELERATORS):
                 rung = "kernel"  # a backend that we know nothing of can only be run as it is
             region = {
                 "id": index,
@@ -314,6 +329,10 @@ class Ladder:
         self.reached.add("mock")
         return self.mock.compile(gm, example_inputs)
 
+    def _accelerator(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
+        self.reached.add("accelerator")
+        return self.adapter.compile(gm, example_inputs)
+
     def _inductor(self, gm: Any, example_inputs: Any, inner: Any, patches: Any) -> Any:
         from torch._inductor import compile_fx
 
@@ -384,6 +403,7 @@ class Ladder:
                 if ladder.recorder
                 else None
             )
+            before = ladder.meter.begin() if ladder.meter is not None else None
             try:
                 if ladder.front is None:
                     result = ladder._call(compiled, args, kwargs)
@@ -398,6 +418,8 @@ class Ladder:
                 raise
             finally:
                 ladder._depth.value = 0
+                if ladder.meter is not None:
+                    ladder.meter.end(before)
             if ladder.recorder:
                 ladder.recorder.end_call(handle, result)
             return result

@@ -99,10 +99,15 @@ class _Session:
             self.shadow = ShadowMode()
             self.shadow.__enter__()
             reference = self.shadow.lookup
-        self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), reference=reference)
+        if not switches.get("measure"):  # to record a call takes time and memory of its own
+            self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), reference=reference)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
         )
+        if switches.get("measure"):
+            from .measures import Meter
+
+            self.ladder.meter = Meter()
         self.ladder.on_region = self._write_regions
         self.ladder.on_compiler = self._stop
         self.ladder.install(sys.modules["torch._dynamo"])
@@ -170,8 +175,12 @@ class _Session:
                 random=self.ladder.random,
                 front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
+            if self.ladder.meter is not None:
+                facts["measures"] = self.ladder.meter.facts()
             if self.ladder.mock is not None:
                 facts["mock"] = self.ladder.mock.facts()
+            if self.ladder.adapter is not None:
+                facts["accelerator"] = self.ladder.adapter.facts()
             if self.job["rung"] == "kernel":
                 cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
                 if cache:

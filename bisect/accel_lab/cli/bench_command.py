@@ -16,9 +16,10 @@ import click
 from accel_lab.cli.options import find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
+from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.isolated import Isolated
 from accel_lab.execution.journal import write_atomic
-from accel_lab.session import Build, inspect_build, state_folder
+from accel_lab.session import state_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import click
 
-from accel_lab.cli.job import Given, work
+from accel_lab.cli.environment_options import environment_options
+from accel_lab.cli.job import Given, read_line, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.search.diagnosis import Options
+from accel_lab.search.metric_judge import METRICS, parse_worse_by
 from accel_lab.session import new_run_folder
 
 
@@ -28,8 +30,8 @@ from accel_lab.session import new_run_folder
 @click.option("--components/--no-components", default=True, help="Also name the op or pass at fault.")
 @click.option(
     "--accelerator",
-    type=click.Choice(["mock"]),
-    help="Run every compiled region on this accelerator, and tell its front end from its back end.",
+    metavar="NAME",
+    help="Run every compiled region on this accelerator (the mock, or an adapter's): which part of it fails?",
 )
 @click.option(
     "--minimize-for",
@@ -40,7 +42,28 @@ from accel_lab.session import new_run_folder
 )
 @click.option("--no-minimize", is_flag=True, help="Do not shrink anything.")
 @click.option(
-    "--versions", metavar="SPEC", help="Releases of torch to search (not built yet: said so, exit code 2)."
+    "--versions",
+    metavar="SPEC",
+    help="Also find the releases of torch that brought the failure and that mended it: 2.4..2.15, 2.6.0, "
+    "all, minor, or some of them with commas between.",
+)
+@click.option(
+    "--companions/--no-companions",
+    default=True,
+    help="At a flip, also swap numpy, triton and setuptools, so that torch is not blamed for them.",
+)
+@environment_options
+@click.option(
+    "--metric",
+    type=click.Choice(sorted(METRICS)),
+    help="With --versions: look for a number that becomes worse, not for a failure.",
+)
+@click.option(
+    "--worse-by",
+    metavar="FACTOR",
+    default="1.3x",
+    show_default=True,
+    help="With --metric: how much worse than at the oldest release counts, such as 1.3x or 30%.",
 )
 @click.option(
     "--exit-code",
@@ -56,6 +79,9 @@ def command(
     minimize_for: float,
     no_minimize: bool,
     versions: str | None,
+    companions: bool,
+    metric: str | None,
+    worse_by: str,
     exit_style: str,
     **words: Any,
 ) -> int:
@@ -64,20 +90,24 @@ def command(
     Exit codes: 0 it does not fail, 1 it fails and the culprit is named, 2 wrong usage, 3 the lab could
     not do it, 125 cannot tell, 130 interrupted.
     """
-    given = Given(**words)
+    given = Given(**{field.name: words.pop(field.name) for field in fields(Given)})
     try:
-        if versions is not None:
-            raise UsageError(
-                "--versions is not built yet: only the interpreter given by --python is probed, one at a time"
-            )
         run = given.earlier()
         if run is None:
+            if versions is None and metric is not None:
+                raise UsageError("--metric compares releases: name them with --versions")
+            if versions is not None and accelerator:
+                raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
             request = replace(
                 given.request(),
                 options=Options(ablation=ablation, components=components),
                 accelerator=accelerator or "",
                 minimize_s=0.0 if no_minimize else minimize_for,
             )
+            if versions is not None:
+                line = read_line(versions, words, given, request)
+                wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
+                request = replace(request, versions=replace(line, companions=companions, metric=wanted))
             run = request, new_run_folder(request)
         return work(given, *run)
     except LabError as error:

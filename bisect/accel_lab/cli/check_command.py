@@ -14,23 +14,15 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from accel_lab.cli.options import (
-    ProgramCommand,
-    find_python,
-    limits_from,
-    program_options,
-    read_stdin,
-    split_program,
-)
+from accel_lab.cli.job import run_once
+from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung
 from accel_lab.execution import process
-from accel_lab.execution.prober import Prober
 from accel_lab.execution.workspace import Workspace
-from accel_lab.session import Request, inspect_build, new_run_folder, read_program
 
 SCHEMA = "accel-lab/check/1"
 #: Errors of the child that say that the user asked for something that there is not.
@@ -62,12 +54,6 @@ class Repro:
 @click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the violations as JSON.")
 def command(
-    program: tuple[str, ...],
-    module: str | None,
-    python: str | None,
-    timeout: float,
-    memory: int,
-    stdin: str | None,
     adapter: str | None,
     constraints: tuple[str, ...],
     dtypes: tuple[str, ...],
@@ -77,6 +63,7 @@ def command(
     strict: bool,
     out: str | None,
     as_json: bool,
+    **words: Any,
 ) -> int:
     """Run SCRIPT and hold every graph that it compiles to the constraints of an accelerator.
 
@@ -84,18 +71,10 @@ def command(
 
     Exit codes: 0 no violation, 1 violations, 2 wrong usage, 3 the lab could not do it.
     """
-    script, args = split_program(module, program)
-    request = Request(
-        program=read_program(script, module, args),
-        python=find_python(python),
-        out=Path(out).resolve() if out else None,
-    )
     settings = {"alignment": alignment, "max_memory": max_memory}
     choice = {"constraints": constraints or None, "dtypes": dtypes or None, "denied": denied or None}
     if adapter and (any(settings.values()) or any(choice.values())):
         raise UsageError("--adapter brings its own constraints: leave the other options out")
-    folder = new_run_folder(request)
-    build = inspect_build(request.python, folder)
     given = {
         "table": mock_table(Path.cwd()),
         "settings": settings,
@@ -103,30 +82,21 @@ def command(
         "adapter": adapter,
         "repros": strict,
     }
-    probe = Probe(
-        program=request.program,
-        rung=Rung.DYNAMO,
-        switches=(("check", given),),
-        environment=f"{build.python} torch {build.torch}",
-        limits=limits_from(timeout, memory),
-        cold=True,
-    )
-    workspace = Workspace(folder, Path.cwd())
-    with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin)) as prober:
-        outcome = prober.ask(probe)
+    ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
+    build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
     repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
     ended = signature_of(outcome)
     answer = {
         "schema": SCHEMA,
-        "program": request.program.name,
+        "program": ran.program.name,
         "torch": build.torch,
         "accelerator": adapter or "mock",
         **found,
         "violations": _merged(found["violations"]),
         "repros": [repro.__dict__ for repro in repros],
         "script_failed": ended.line if ended else None,
-        "folder": str(folder),
+        "folder": str(workspace.root),
     }
     if as_json:
         click.echo(json.dumps(answer, indent=1))

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from accel_lab.cli.report_command import find_run
-from accel_lab.cli.runs_command import kept_runs
+from accel_lab.cli.runs_command import all_runs, is_benchmark
 from accel_lab.core.errors import UsageError
 from accel_lab.session import state_folder
 
@@ -25,14 +25,21 @@ def command(runs: tuple[str, ...], older_than: float | None, everything: bool, d
     """Remove RUNS (folders or names from `accel-lab list`), or runs by age."""
     if not runs and older_than is None and not everything:
         raise UsageError("say what to remove: names of runs, --older-than DAYS or --all")
-    base = state_folder() / "runs"
-    folders: list[Path] = [find_run(name) for name in runs]
-    for row in kept_runs(base):
+    folders: list[Path] = [_folder(name) for name in runs]
+    for row in all_runs(state_folder()):
         old = older_than is not None and time.time() - row["time"] > older_than * 86_400
         if everything or old:
-            folders.append(base / row["name"])
+            folders.append(Path(row["folder"]))
     for folder in dict.fromkeys(folders):
         if not dry_run:
             shutil.rmtree(folder, ignore_errors=True)
         click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
     return 0
+
+
+def _folder(name: str) -> Path:
+    """The folder of a run or of a benchmark, by path or by name among the kept ones."""
+    for folder in (Path(name), state_folder() / "bench" / name):
+        if is_benchmark(folder):
+            return folder.resolve()
+    return find_run(name)

@@ -11,10 +11,11 @@ import click
 
 from accel_lab.cli.options import find_python
 from accel_lab.core.errors import LabError
+from accel_lab.execution.builds import inspect_build
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
-from accel_lab.session import inspect_build, state_folder
+from accel_lab.session import state_folder
 
 
 @click.command(name="doctor")

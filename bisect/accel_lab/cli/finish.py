@@ -55,6 +55,8 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
     blocks = [terminal.paragraph(findings, colour=colour, width=width)]
     blocks += [terminal.repro_block(findings, colour=colour, width=width)] if findings.repro else []
+    if findings.versions and tables:
+        blocks.append(terminal.versions_block(findings, colour=colour, unicode=unicode, width=width))
     if findings.ladder and tables:
         blocks.append(terminal.ladder_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.ablation and tables:
@@ -76,6 +78,8 @@ def exit_code(findings: Findings) -> int:
     """0 does not fail, 1 reproduced with an answer, 125 cannot tell (DESIGN section 10)."""
     if findings.verdict == "passes":
         return 0
+    if findings.versions and findings.versions.get("metric"):
+        return 1 if findings.verdict == "fails" else 125
     culprit = findings.culprit
     if culprit is None or culprit.confidence is Confidence.INCONCLUSIVE:
         return 125

@@ -1,4 +1,4 @@
-"""What ``bisect`` and ``minimize`` share: the request out of the options, and the run with its end."""
+"""What commands that run a program share: the request out of the options, and the run with its end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
-from accel_lab.execution.prober import Interrupted
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Probe, Program
+from accel_lab.core.stages import Rung
+from accel_lab.execution.builds import Build, inspect_build
+from accel_lab.execution.prober import Interrupted, Prober
+from accel_lab.execution.programs import read_program
+from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
-from accel_lab.session import Request, Session, load_request, read_program
+from accel_lab.session import Request, Session, load_request, new_run_folder
+from accel_lab.versions.line import Asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +82,64 @@ class Given:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Once:
+    """One run of a program: the interpreter it had, its folder, and how it ended."""
+
+    program: Program
+    build: Build
+    workspace: Workspace
+    outcome: Outcome
+
+
+def run_once(
+    *,
+    program: tuple[str, ...],
+    module: str | None,
+    python: str | None,
+    timeout: float,
+    memory: int,
+    stdin: str | None,
+    out: str | None,
+    rung: Rung,
+    switches: tuple[tuple[str, Any], ...] = (),
+    keep: bool = False,
+) -> Once:
+    """Run the program of ``program_options`` once, in a fresh process, under one rung."""
+    script, args = split_program(module, program)
+    request = Request(
+        program=read_program(script, module, args),
+        python=find_python(python),
+        out=Path(out).resolve() if out else None,
+    )
+    folder = new_run_folder(request)
+    build = inspect_build(request.python, folder)
+    probe = Probe(
+        program=request.program,
+        rung=rung,
+        switches=switches,
+        environment=f"{build.python} torch {build.torch}",
+        limits=limits_from(timeout, memory),
+        cold=True,
+    )
+    workspace = Workspace(folder, Path.cwd())
+    with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin), keep=keep) as prober:
+        return Once(program=request.program, build=build, workspace=workspace, outcome=prober.ask(probe))
+
+
+def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> Asked:
+    """The line of releases that ``--versions`` and the options of ``environment_options`` describe."""
+    script = Path(request.program.path) if request.program.path is not None else None
+    provider, options = read_options(words, script)
+    return Asked(spec=spec, provider=provider, options=options, own=given.python is not None)
+
+
 def work(
     given: Given, request: Request, folder: Path, *, command: str = "bisect", tables: bool = True
 ) -> int:
     """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code."""
     progress = Progress(quiet=given.quiet, program=request.program.path)
-    session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller)
+    session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller, progress.release)
     try:
         findings = session.run()
     except Interrupted:

@@ -33,7 +33,7 @@ class Progress:
             return
         with self._lock:
             if event == "start":
-                self._running[probe.key] = (probe.label, time.monotonic())
+                self._running[probe.key] = (_label(probe), time.monotonic())
             else:
                 self._running.pop(probe.key, None)
                 assert outcome is not None
@@ -53,13 +53,23 @@ class Progress:
             self._print(f"▼ {lines:4d} lines after {asked} candidates  {_short(note, 60)}")
             self._show_running()
 
+    def release(self, event: str, version: str, words: str) -> None:
+        """What the version axis does: an environment is made, a release is judged, a flip looked into."""
+        if self._quiet or event not in _RELEASE:
+            return
+        mark, said = _RELEASE[event]
+        with self._lock:
+            self._clear()
+            self._print(f"{mark} torch {version:10s} {_short(f'{said} {words}'.strip(), 90)}")
+            self._show_running()
+
     def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:
         told, colour = _told(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")
         if self._colour:
             mark = f"\x1b[{colour}m{mark}\x1b[0m"
         took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
-        return f"{mark} {self._count:3d} {_short(probe.label, 44):44s} {took}  {told}"
+        return f"{mark} {self._count:3d} {_short(_label(probe), 44):44s} {took}  {told}"
 
     def _show_running(self) -> None:
         if self._live and self._running:
@@ -79,6 +89,21 @@ class Progress:
         """Leave the terminal clean."""
         if not self._quiet:
             self._clear()
+
+
+#: What is said of a release, by the event.
+_RELEASE = {
+    "made": ("+", "environment made:"),
+    "judged": ("=", ""),
+    "measured": ("=", ""),
+    "looking": ("?", "the ladder on"),
+}
+
+
+def _label(probe: Probe) -> str:
+    """The probe's own label, with the release before it where it belongs to one of a line."""
+    words = probe.environment.split()
+    return f"{words[1]}: {probe.label}" if words[:1] == ["torch"] else probe.label
 
 
 def _told(outcome: Outcome) -> tuple[str, str]:

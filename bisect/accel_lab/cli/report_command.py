@@ -26,9 +26,18 @@ def again(folder: Path) -> Findings:
     """The findings of a finished run, from the answers in its journal."""
     if not (folder / "report.json").is_file():
         raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
-    # The journal holds all that the search asked, but a reduction that ran out of time would go on.
-    findings = Session(replace(load_request(folder), minimize_s=0.0), folder).run()
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    request = load_request(folder)
+    versions = told.get("versions")
+    if not told["baseline"]["runs"]:  # releases only: no build was bisected
+        findings = Findings(program=request.program, verdict=told["verdict"])
+    else:
+        # The journal holds all that the search asked, but a reduction that ran out of time would go on, and
+        # a line of releases would be opened again.
+        findings = Session(replace(request, minimize_s=0.0, versions=None), folder, replay=True).run()
+    if versions:
+        findings.versions, findings.warnings = versions, told["warnings"]
+        findings.probes, findings.artifacts = told["probes_by_kind"], str(folder)
     # What the run took and made, not what it took to read it again.
     findings.seconds_total, findings.seconds_probes = told["seconds"]["total"], told["seconds"]["probes"]
     findings.repro = told["repro"]

@@ -1,9 +1,10 @@
-"""``accel-lab list``: the runs that are kept."""
+"""``accel-lab list``: the runs that are kept, of bisections and of benchmarks."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,61 @@ from tabulate import tabulate
 
 from accel_lab.session import state_folder
 
+#: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.
+KINDS = ("runs", "bench")
+
+
+def all_runs(home: Path) -> list[dict[str, Any]]:
+    """The kept runs of every kind below the user's data folder, newest first."""
+    rows = [row for kind in KINDS for row in kept_runs(home / kind)]
+    return sorted(rows, key=lambda row: -row["time"])
+
 
 def kept_runs(base: Path) -> list[dict[str, Any]]:
-    """Name, time, verdict and size of every run in a folder, newest first."""
+    """Name, kind, time, verdict, size and folder of every run in a folder, newest first."""
     rows = []
     for folder in base.iterdir() if base.is_dir() else ():
-        if not (folder / "request.json").is_file():
+        if (folder / "request.json").is_file():
+            told = _bisection(folder)
+        elif is_benchmark(folder):
+            told = _benchmark(folder)
+        else:
             continue
-        report = _read(folder / "report.json")
-        culprit = report.get("culprit") or {}
         rows.append(
             {
                 "name": folder.name,
                 "time": folder.stat().st_mtime,
-                "verdict": report.get("verdict", "unfinished"),
-                "stage": culprit.get("stage", ""),
+                **told,
                 "mb": sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6,
+                "folder": str(folder),
             }
         )
     return sorted(rows, key=lambda row: -row["time"])
+
+
+def is_benchmark(folder: Path) -> bool:
+    """Whether ``accel-lab bench`` made a folder, to the end or not."""
+    return folder.name.startswith("bench-") and (
+        (folder / "bench.json").is_file() or (folder / "rows").is_dir()
+    )
+
+
+def _bisection(folder: Path) -> dict[str, Any]:
+    report = _read(folder / "report.json")
+    culprit = report.get("culprit") or {}
+    return {
+        "kind": "bisect",
+        "verdict": report.get("verdict", "unfinished"),
+        "stage": culprit.get("stage", ""),
+    }
+
+
+def _benchmark(folder: Path) -> dict[str, Any]:
+    """The rows of a benchmark by their standing, as its verdict."""
+    found = _read(folder / "bench.json")
+    counts = Counter(str(row.get("standing", "")) for row in found.get("rows", ()))
+    verdict = ", ".join(f"{count} {standing}" for standing, count in sorted(counts.items()))
+    return {"kind": "bench", "verdict": verdict if found.get("complete") else "unfinished", "stage": ""}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -42,20 +79,23 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 @click.command(name="list")
-@click.option("--out", type=click.Path(file_okay=False), help="The folder that was given to bisect as --out.")
+@click.option(
+    "--out", type=click.Path(file_okay=False), help="The folder that was given to bisect or bench as --out."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def command(out: str | None, as_json: bool) -> int:
-    """List earlier runs, newest first."""
-    base = Path(out) if out else state_folder() / "runs"
-    rows = kept_runs(base)
+    """List earlier runs of bisect and bench, newest first."""
+    home = Path(out) if out else state_folder()
+    rows = kept_runs(home) if out else all_runs(home)
     if as_json:
         click.echo(json.dumps(rows, indent=1))
     elif not rows:
-        click.echo(f"no runs in {base}")
+        click.echo(f"no runs in {home}")
     else:
         table = [
             [
                 r["name"],
+                r["kind"],
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(r["time"])),
                 r["verdict"],
                 r["stage"],
@@ -63,5 +103,5 @@ def command(out: str | None, as_json: bool) -> int:
             ]
             for r in rows
         ]
-        click.echo(tabulate(table, headers=["run", "time", "verdict", "stage", "MB"]))
+        click.echo(tabulate(table, headers=["run", "kind", "time", "verdict", "stage", "MB"]))
     return 0

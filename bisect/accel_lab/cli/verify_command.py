@@ -14,6 +14,7 @@ from accel_lab.cli.options import find_python
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 from accel_lab.execution import process
+from accel_lab.execution.workspace import Workspace
 from accel_lab.reporting.verify import check_bundle, extract_bundle, rerun_command
 
 _WORDS = {0: "MATCH", 1: "MISMATCH"}
@@ -57,10 +58,15 @@ def command(bundle: str, python: str | None, run: bool, timeout: float, as_json:
 
 def _rerun(folder: Path, python: str, timeout: float) -> tuple[int, str]:
     out, err = folder.parent / "stdout.txt", folder.parent / "stderr.txt"
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    if "accel_lab" in (folder / "repro.py").read_text(encoding="utf-8", errors="replace"):
+        # A script that asks for an accelerator of the lab's: the interpreter may lack the lab.
+        library = Workspace(folder.parent / "lab", folder).library.parent
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(library)]))
     ended = process.run(
         rerun_command(folder, python),
         cwd=folder,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=env,
         stdout=out,
         stderr=err,
         limits=Limits(timeout_s=timeout),

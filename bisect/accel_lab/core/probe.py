@@ -99,6 +99,6 @@ class Probe:
 
 def _said(name: str, value: Any) -> str:
     """One switch in a progress line; the accelerator's settings without the name that they go under."""
-    if name == "mock" and isinstance(value, dict):
-        return " ".join(f"{k}={v}" for k, v in value.items())
+    if name in ("mock", "adapter") and isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in value.items() if v != "")
     return f"{name}={value}"

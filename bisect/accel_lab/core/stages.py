@@ -19,6 +19,7 @@ class Rung(str, Enum):
     SCHEDULED = "scheduled"
     KERNEL = "kernel"
     MOCK = "mock"
+    ACCELERATOR = "accelerator"
 
     def __str__(self) -> str:
         return self.value
@@ -43,6 +44,10 @@ class Stage(str, Enum):
     MOCK_BACK_END = "mock.back_end"
     MOCK_TRANSFER = "mock.transfer"
     MOCK_RUNTIME = "mock.runtime"
+    ACCELERATOR = "accelerator"
+    ACCELERATOR_FRONT_END = "accelerator.front_end"
+    ACCELERATOR_BACK_END = "accelerator.back_end"
+    ACCELERATOR_TRANSFER = "accelerator.transfer"
     ENVIRONMENT = "environment"
 
     def __str__(self) -> str:
@@ -84,7 +89,7 @@ class Confidence(str, Enum):
 
 
 #: The steps of the ladder, lowest first. ``meta``, ``loops`` and ``scheduled`` are checks beside it;
-#: ``mock`` is another way down, below AOTAutograd.
+#: ``mock`` and ``accelerator`` are other ways down, below AOTAutograd.
 LADDER: tuple[Rung, ...] = (
     Rung.UNCOMPILED,
     Rung.DYNAMO,
@@ -112,6 +117,7 @@ BLAMES: dict[Rung, Stage] = {
     Rung.KERNEL: Stage.KERNEL,
     # The four combinations beside it say which of the accelerator's two ends it is.
     Rung.MOCK: Stage.MOCK_BACK_END,
+    Rung.ACCELERATOR: Stage.ACCELERATOR,
 }
 
 _SIDES: dict[Stage, Side] = {
@@ -125,6 +131,9 @@ _SIDES: dict[Stage, Side] = {
     Stage.MOCK_BACK_END: Side.BACK_END,
     Stage.MOCK_TRANSFER: Side.BACK_END,
     Stage.MOCK_RUNTIME: Side.BACK_END,
+    Stage.ACCELERATOR: Side.BACK_END,
+    Stage.ACCELERATOR_BACK_END: Side.BACK_END,
+    Stage.ACCELERATOR_TRANSFER: Side.BACK_END,
 }
 
 _LEVELS: dict[Stage, Level] = {
@@ -139,6 +148,8 @@ _LEVELS: dict[Stage, Level] = {
     Stage.MOCK_BACK_END: Level.KERNEL,
     Stage.MOCK_TRANSFER: Level.KERNEL,
     Stage.MOCK_RUNTIME: Level.KERNEL,
+    Stage.ACCELERATOR_BACK_END: Level.KERNEL,
+    Stage.ACCELERATOR_TRANSFER: Level.KERNEL,
 }
 
 

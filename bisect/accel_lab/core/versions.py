@@ -14,6 +14,9 @@ class Tested:
     """One release and its answer. ``status`` is that of the deciding run; ``why`` one line for a skip.
 
     ``stage`` and ``component`` are those of the culprit where the ladder was run on this release too.
+    ``error`` is a bound of the chance that ``verdict`` is wrong although it was given: of a script that fails
+    only now and then, or of a number that varies. ``metric`` holds what was measured, where a number is
+    looked for: ``samples``, ``median``, ``ratio``, ``unit``.
     """
 
     torch: str
@@ -26,6 +29,8 @@ class Tested:
     environment: dict[str, Any] = field(default_factory=dict)
     stage: str = ""
     component: str = ""
+    error: float = 0.0
+    metric: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,6 +44,8 @@ class Tested:
             "environment": self.environment,
             "stage": self.stage,
             "component": self.component,
+            "error": self.error,
+            "metric": self.metric,
         }
 
 
@@ -48,6 +55,7 @@ class Flip:
 
     ``kind`` is ``introduced``, ``fixed`` or ``broken_again``. ``between`` are the releases from ``after``
     to ``at`` that could not be judged: with any, the flip is a range, ``after`` < x <= ``at``.
+    ``confidence`` is that both neighbours were judged rightly; None where no verdict was in doubt.
     """
 
     after: str
@@ -72,7 +80,13 @@ class Flip:
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """All that the version axis found. ``complete`` is False where it was cut short; ``why`` says so."""
+    """All that the version axis found. ``complete`` is False where it was cut short; ``why`` says so.
+
+    ``confidence`` is that of the whole chain: that every verdict on the line is right. None where no verdict
+    was in doubt: nothing that was seen varied, so there was no chance to reckon with. ``axes`` says whether
+    the failing stage is the same at every flip (``sentence``, ``stages``, ``same``, ``notes``); ``metric`` is
+    the number that is looked for instead of a failure, where one is (``name``, ``unit``, ``worse_by``).
+    """
 
     tested: tuple[Tested, ...] = ()
     flips: tuple[Flip, ...] = ()
@@ -80,6 +94,9 @@ class Versions:
     complete: bool = True
     why: str = ""
     notes: tuple[str, ...] = ()
+    confidence: float | None = None
+    axes: dict[str, Any] = field(default_factory=dict)
+    metric: dict[str, Any] = field(default_factory=dict)
 
     @property
     def last_good(self) -> str | None:
@@ -109,4 +126,7 @@ class Versions:
             "complete": self.complete,
             "why": self.why,
             "notes": list(self.notes),
+            "confidence": self.confidence,
+            "axes": self.axes,
+            "metric": self.metric,
         }

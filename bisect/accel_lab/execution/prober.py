@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.probe import Probe
+from accel_lab.core.probe import Limits, Probe
 
 from . import process
 from .collect import CRASH, collect
@@ -153,6 +153,31 @@ class Prober:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def aside(self, name: str, words: Sequence[str], *, timeout_s: float = 180.0) -> str:
+        """What the child prints when it is asked for another thing than a probe, such as ``doctor``.
+
+        Its output goes to files called after ``name`` in the run's folder. Raises :class:`LabError` if it
+        fails.
+        """
+        root = self.workspace.root
+        out, err = root / f"{name}.out.txt", root / f"{name}.err.txt"
+        ended = self._runner(
+            [self.python, str(self.workspace.library), *words],
+            cwd=root,
+            env={**self.environment, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=out,
+            stderr=err,
+            limits=Limits(timeout_s=timeout_s),
+            marker=f"{name}-{uuid.uuid4().hex}",
+            stop=self._stop,
+        )
+        if ended.limit == "interrupted":
+            raise Interrupted("interrupted")
+        if ended.exit_code != 0:
+            said = err.read_text(errors="replace").strip().splitlines() if err.exists() else []
+            raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
+        return out.read_text(encoding="utf-8", errors="replace")
+
     # -- running -------------------------------------------------------------------------------
 
     def _run(self, probe: Probe) -> Outcome:
@@ -179,6 +204,10 @@ class Prober:
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
         env = self.workspace.environment(place, self.environment, probe.bare)
+        if probe.bare and probe.switches:
+            # A script that asks for an accelerator by itself finds the lab's, unless it has its own.
+            paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         server = self._start_server() if warm else None
         if server is not None:
             job = self._job(probe, place)

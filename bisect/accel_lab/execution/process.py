@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
@@ -23,23 +23,6 @@ from .watch import Watch, sweep
 Stream = IO[bytes] | int  # as Popen takes them
 
 __all__ = ["MARKER", "Ended", "Watch", "run", "spawn", "sweep"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a process ended.
-
-    ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
-    timeout, memory, output, processes or interrupted; then there is neither exit code nor signal.
-    Output beyond the limit counts as ``output`` also if the process was done before we looked, so
-    that the answer does not depend on who was faster.
-    """
-
-    exit_code: int | None = None
-    signal: int | None = None
-    limit: str | None = None
-    seconds: float = 0.0
-    peak_mb: float = 0.0
 
 
 def run(

@@ -44,7 +44,7 @@ class Workspace:
 
     def __init__(self, root: Path, user_cwd: Path) -> None:
         self.root = root
-        self._user_cwd = user_cwd
+        self.user_cwd = user_cwd
         (root / "probes").mkdir(parents=True, exist_ok=True)
         self.library = self._copy_child()
 
@@ -98,7 +98,7 @@ class Workspace:
     def _show_user_files(self, cwd: Path) -> None:
         copied = 0
         try:
-            entries = sorted(os.scandir(self._user_cwd), key=lambda entry: entry.name)
+            entries = sorted(os.scandir(self.user_cwd), key=lambda entry: entry.name)
         except OSError:
             return
         for entry in entries[:MAX_ENTRIES]:

@@ -61,7 +61,9 @@ def plan(lab: Lab, probe: Probe, base: Baseline, ladder: Sequence[Step], target:
     if isinstance(how, str):
         return how
     checks, signature = how
-    outcome = lab.submit(replace(probe, rung=Rung.DYNAMO, switches=(("capture", True),))).result()
+    outcome = lab.submit(
+        replace(probe, rung=Rung.DYNAMO, switches=(("capture", True), *target.bad_with))
+    ).result()
     captures = load_captures(Path(outcome.folder)) if outcome.folder else []
     usable = [capture for capture in captures if not capture.reason]
     if not usable:

@@ -38,11 +38,18 @@ class Proof:
     plain: str = ""
     bad: str = ""
     good: str = ""
+    elsewhere: str = ""
     holds: bool = False
     words: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        return {"plain": self.plain, "bad": self.bad, "good": self.good, "words": list(self.words)}
+        return {
+            "plain": self.plain,
+            "bad": self.bad,
+            "good": self.good,
+            "elsewhere": self.elsewhere,
+            "words": list(self.words),
+        }
 
 
 def with_head(candidate: Candidate, comment: str, target: Target) -> Candidate:
@@ -66,7 +73,7 @@ def head_comment(
     lines = [_title(culprit)]
     lines.append(f"Fails on torch {build}: {value or target.signature.line}")
     if target.good is not None:
-        lines.append(f"It passes with {_WITHOUT[target.good]}.")
+        lines.append(f"It passes with {target.without or _WITHOUT[target.good]}.")
     how = "python repro.py" + "".join(f" {word}" for word in args)
     if target.signature.kind in JUDGED_FROM_OUTSIDE:
         lines.append(f"Run: {how}. Its exit code does not show the bug: {_OUTSIDE[target.signature.kind]}.")
@@ -125,7 +132,17 @@ def prove(
     script = write_program(candidate, folder)
     base = replace(probe, program=replace(probe.program, path=str(script), module=None, sha256=key))
     plain_runs = [
-        lab.submit(replace(base, bare=True, cold=True, rung=Rung.KERNEL, attempt=attempt, limits=cold))
+        lab.submit(
+            replace(
+                base,
+                bare=True,
+                cold=True,
+                rung=Rung.KERNEL,
+                switches=target.bad_with,
+                attempt=attempt,
+                limits=cold,
+            )
+        )
         for attempt in range(target.attempts)
     ]
     answer, _ = ask(lab, base, target)

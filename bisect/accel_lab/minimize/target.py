@@ -16,9 +16,11 @@ from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.reduction.graph_emit import DIFFERS
 from accel_lab.search.baseline import Baseline, values_signature
+from accel_lab.search.climb import Switches
 from accel_lab.search.flaky import cautious_rate, runs_to_see
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder import read
+from accel_lab.search.searching import Pair
 
 #: How a program fails that compares the compiled result with the uncompiled one by itself.
 VALUES_DIFFER = Signature(kind="exception", type="AssertionError", message=normalise(DIFFERS))
@@ -34,7 +36,8 @@ class Target:
     ``good`` is None where nothing lies below: the failure of the uncompiled script. ``error`` is the
     greatest absolute error that was recorded, for signatures of the kind ``values``. ``early``: the failure
     comes before the native compiler is started, so a run that gets so far does not fail in this way, and is
-    stopped there.
+    stopped there. ``bad_with``, ``good_with``: the switches of the two runs, where they set up an
+    accelerator; ``without`` says what the second has instead.
     """
 
     signature: Signature
@@ -44,10 +47,15 @@ class Target:
     passes: int = 1
     error: float | None = None
     early: bool = False
+    bad_with: Switches = ()
+    good_with: Switches = ()
+    without: str = ""
 
 
-def target_of(base: Baseline, ladder: Sequence[Step], culprit: Culprit | None) -> tuple[Target | None, str]:
-    """The target, or None and why nothing can be reduced."""
+def target_of(
+    base: Baseline, ladder: Sequence[Step], culprit: Culprit | None, pair: Pair | None = None
+) -> tuple[Target | None, str]:
+    """The target, or None and why nothing can be reduced; ``pair`` are the runs that told it, if known."""
     if base.target is None:
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
@@ -68,6 +76,10 @@ def target_of(base: Baseline, ladder: Sequence[Step], culprit: Culprit | None) -
         passes=passes,
         error=max((e for e in errors if math.isfinite(e)), default=None),
     )
+    if pair is not None:
+        (bad, bad_with), (good, good_with) = pair.bad, pair.good or (None, ())
+        with_both = replace(target, bad_with=bad_with, good_with=good_with, without=pair.without)
+        return replace(with_both, bad=bad, good=good), ""
     if culprit is not None and culprit.stage is Stage.EAGER:
         same = bool(ladder) and ladder[0].rung is Rung.UNCOMPILED and ladder[0].verdict is Verdict.BAD
         return replace(target, bad=Rung.UNCOMPILED if same else Rung.KERNEL), ""
@@ -111,12 +123,16 @@ def ask(lab: Lab, probe: Probe, target: Target) -> tuple[Answer, list[Outcome]]:
     """Put the program of ``probe`` to the target; also all outcomes, for their folders."""
     outcomes: list[Outcome] = []
     judging = _Judging(lab, probe, target, outcomes)
-    bad = judging.verdict(target.bad, target.attempts, stop=Verdict.BAD)
+    bad = judging.verdict(target.bad, _bad_switches(target), target.attempts)
     if bad is not Verdict.BAD or target.good is None:
         stopped = target.early and bool(outcomes) and outcomes[-1].status is Status.NOT_APPLICABLE
         return Answer(bad=bad, stopped=stopped), outcomes
-    good = judging.verdict(target.good, target.passes, stop=Verdict.BAD)
+    good = judging.verdict(target.good, target.good_with, target.passes)
     return Answer(bad=bad, good=good), outcomes
+
+
+def _bad_switches(target: Target) -> Switches:
+    return (("before_compiler", True),) if target.early else target.bad_with
 
 
 class _Judging:
@@ -127,24 +143,23 @@ class _Judging:
         self._outcomes = outcomes
         self._references: tuple[Outcome, Outcome | None] | None = None
 
-    def verdict(self, rung: Rung, runs: int, stop: Verdict) -> Verdict:
-        """The verdict of up to ``runs`` runs; the first that is ``stop`` ends them."""
+    def verdict(self, rung: Rung, switches: Switches, runs: int) -> Verdict:
+        """The verdict of up to ``runs`` runs; the first that fails ends them."""
         told = Verdict.SKIP
         for attempt in range(runs):
-            told = self._one(rung, attempt)
-            if told is stop or told is Verdict.SKIP:
+            told = self._one(rung, switches, attempt)
+            if told in (Verdict.BAD, Verdict.SKIP):
                 break
         return told
 
-    def _run(self, rung: Rung, switches: tuple[tuple[str, Any], ...] = (), attempt: int = 0) -> Outcome:
+    def _run(self, rung: Rung, switches: Switches, attempt: int = 0) -> Outcome:
         probe = replace(self._probe, rung=rung, switches=switches, attempt=attempt)
         outcome = self._lab.submit(probe).result()
         self._outcomes.append(outcome)
         return outcome
 
-    def _one(self, rung: Rung, attempt: int) -> Verdict:
-        early = (("before_compiler", True),) if self._target.early and rung is self._target.bad else ()
-        outcome = self._run(rung, early, attempt)
+    def _one(self, rung: Rung, switches: Switches, attempt: int) -> Verdict:
+        outcome = self._run(rung, switches, attempt)
         if self._lab.cannot_tell(outcome):
             return Verdict.SKIP
         signature = self._lab.signature(outcome)
@@ -157,10 +172,10 @@ class _Judging:
     def _values(self, outcome: Outcome) -> Verdict:
         """Silently wrong numbers: against the candidate's own uncompiled run and its float64 twin."""
         if self._references is None:
-            plain = self._run(Rung.UNCOMPILED)
+            plain = self._run(Rung.UNCOMPILED, self._target.bad_with)
             if plain.status is not Status.OK or not self._lab.differences(outcome, plain):
                 return Verdict.SKIP if plain.status is not Status.OK else Verdict.GOOD
-            twin = self._run(Rung.UNCOMPILED, (("shadow", True),))
+            twin = self._run(Rung.UNCOMPILED, (("shadow", True), *self._target.bad_with))
             self._references = (plain, twin if twin.status is Status.OK else None)
         different = self._lab.differences(outcome, *self._references)
         if not different:

@@ -21,10 +21,13 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
 from accel_lab.search.baseline import Baseline
+from accel_lab.search.climb import Switches
 from accel_lab.search.lab import Lab
+from accel_lab.search.searching import Pair
 
 from . import again, graphs, repro
 from .candidates import Clock, LabProblem, Listener, write_program
+from .on_backend import with_backend
 from .selfcheck import with_check
 from .target import VALUES_DIFFER, Target, ask, limits_for, stops_early, target_of, tolerances_for
 
@@ -32,6 +35,15 @@ from .target import VALUES_DIFFER, Target, ask, limits_for, stops_early, target_
 GRAPH_SHARE = 0.6
 #: A script is run from a folder of its own; this many of its neighbours are linked there.
 MAX_NEIGHBOURS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """A build on which the script passes: what shows the same fault passes there as well."""
+
+    name: str
+    lab: Lab
+    probe: Probe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +109,15 @@ class Minimizer:
         workers: int = 2,
         listener: Listener | None = None,
         package: Path | None = None,
+        elsewhere: Elsewhere | None = None,
+        pair: Pair | None = None,
+        backend: str = "",
     ) -> None:
+        """``pair``: the runs that told an accelerator's culprit; ``backend``: code that binds its backend."""
         self._lab = lab
+        self._pair = pair
+        self._backend = backend
+        self._elsewhere = elsewhere
         self._base = base
         self._findings = findings
         self._folder = folder
@@ -115,7 +134,7 @@ class Minimizer:
         """The reduction; ``result`` is filled as it goes, so an interruption keeps the best so far."""
         result, found = self.result, self._findings
         program = found.program
-        target, why = target_of(self._base, found.ladder, found.culprit)
+        target, why = target_of(self._base, found.ladder, found.culprit, self._pair)
         if target is None:
             result.why_not = why
             return result
@@ -237,14 +256,27 @@ class Minimizer:
                 candidate=Candidate(text, product.candidate.files),
                 target=replace(product.target, signature=VALUES_DIFFER, error=None),
             )
-            probe = replace(product.problem.probe_of(spoken.candidate), rung=product.target.bad)
+            probe = replace(
+                product.problem.probe_of(spoken.candidate),
+                rung=product.target.bad,
+                switches=product.target.bad_with,
+            )
             raised = self._lab.submit(probe).result().raised
             if raised is not None and raised.type.endswith("AssertionError"):
                 return spoken
         return product
 
+    def _on_backend(self, product: Product) -> Product:
+        """The lab puts the accelerator under any script; a script by itself has to ask for it."""
+        if not self._backend or product.target.bad is Rung.UNCOMPILED:
+            return product
+        text = with_backend(product.candidate.source, self._backend)
+        if text is None:
+            return product
+        return replace(product, candidate=Candidate(text, product.candidate.files))
+
     def _write(self, product: Product) -> dict[str, Any] | None:
-        product = self._speaking(product)
+        product = self._speaking(self._on_backend(product))
         comment = repro.head_comment(
             self._findings.culprit,
             product.target,
@@ -265,6 +297,9 @@ class Minimizer:
             )
             shutil.rmtree(folder, ignore_errors=True)
             return None
+        if not self._passes_elsewhere(product, folder / "repro.py", key, proof):
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
         script = _settle(final, folder)
         return {
             "kind": product.kind,
@@ -278,6 +313,26 @@ class Minimizer:
             "minimal": product.minimal,
             "same_component": self._same_component(product),
         }
+
+    def _passes_elsewhere(self, product: Product, script: Path, key: str, proof: repro.Proof) -> bool:
+        """The last word on a repro: a build on which the script passes must pass with it too."""
+        other = self._elsewhere
+        if other is None:
+            return True
+        args = self._findings.program.args if product.kind == "script" else ()
+        program = Program(path=str(script), args=args, sha256=key)
+        wanted = replace(product.target, bad=Rung.KERNEL, good=None, early=False)
+        answer, _ = ask(other.lab, replace(other.probe, program=program), wanted)
+        proof.elsewhere = f"{other.name}: {answer.bad.value}"
+        if answer.bad is Verdict.BAD:
+            self.result.notes.append(
+                f"the reduced {product.kind} fails on {other.name} too, where the script itself passes: it shows "
+                "another fault, so it is not offered"
+            )
+            return False
+        said = "passes" if answer.bad is Verdict.GOOD else "does not show the failure, nor pass,"
+        proof.words.append(f"{said} on {other.name}, as the script does")
+        return True
 
     def _same_component(self, product: Product) -> bool | None:
         """Whether the smaller program still shows the component of the whole one; None: not asked or told."""
@@ -304,7 +359,7 @@ class Minimizer:
         """The failing value in words: what the smallest program says, or the first difference."""
         if product.target.signature.kind == "values":
             return self._base.values[0].line if self._base.values else ""
-        raised = self._kept(product, product.candidate, product.target.bad).raised
+        raised = self._kept(product, product.candidate, product.target.bad, product.target.bad_with).raised
         if raised is None or product.target.signature.kind not in ("exception", "exit"):
             return ""
         kind, message = unwrap(raised)
@@ -327,17 +382,19 @@ class Minimizer:
         path = write_program(passing, folder / "min-good")
         self.result.min_good = str(_settle(passing, path.parent))
         # Where no code was generated, or it is the same, the final graphs tell.
-        for rung, kinds in ((Rung.KERNEL, repro.GENERATED), (Rung.FX, repro.GRAPHS)):
+        looks = ((Rung.KERNEL, repro.GENERATED), (Rung.FX, repro.GRAPHS))
+        code = ("", "")
+        for rung, kinds in () if product.target.bad_with else looks:
             pair = [self._kept(product, candidate, rung) for candidate in (passing, product.candidate)]
             code = repro.code_diff(pair[0], pair[1], kinds)
             if code[1]:
                 break
         self.result.exhibits = repro.neighbour_exhibits(passing, product.candidate, code)
 
-    def _kept(self, product: Product, candidate: Candidate, rung: Rung) -> Outcome:
+    def _kept(self, product: Product, candidate: Candidate, rung: Rung, switches: Switches = ()) -> Outcome:
         """One more run whose artifacts stay."""
         probe = product.problem.probe_of(candidate)
-        return self._lab.submit(replace(probe, rung=rung, attempt=_KEPT)).result()
+        return self._lab.submit(replace(probe, rung=rung, switches=switches, attempt=_KEPT)).result()
 
 
 #: The attempt number of the runs whose artifacts are kept; candidates use small ones.
@@ -381,4 +438,4 @@ def interrupted(folder: Path) -> dict[str, Any]:
     return result.to_json()
 
 
-__all__ = ["Minimizer", "Product", "Reduction", "interrupted"]
+__all__ = ["Elsewhere", "Minimizer", "Product", "Reduction", "interrupted"]

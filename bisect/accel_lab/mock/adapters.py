@@ -10,7 +10,6 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from typing import Any
 
 import torch
@@ -20,17 +19,11 @@ from .constraint_choice import DEVICE_DTYPES, Choice, choose, denied_operators, 
 from .constraint_watch import Watch
 from .constraints import Constraint
 from .device import Device
+from .discovery import MOCK, AdapterError, registered
 from .run_statistics import Statistics
 from .settings import Settings, read_settings
 
-#: The entry-point group in which packages name their adapters.
-GROUP = "accel_lab.adapters"
-
 Compiled = Callable[..., Any]
-
-
-class AdapterError(Exception):
-    """An adapter cannot be had or is not one; the message says which, from where, and what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +80,8 @@ class AcceleratorCapabilities:
 class AdapterRung:
     """A way down of an adapter's own, to set beside its usual one: a front end alone, another back end.
 
-    ``blames`` is what is at fault where this rung fails and the one before it passes.
+    ``blames`` is what is at fault where this rung fails and the one before it passes: words that end in
+    front end, back end or transfer become the stage of the verdict.
     """
 
     name: str
@@ -96,8 +90,12 @@ class AdapterRung:
 
 
 class AcceleratorAdapter(ABC):
-    """One accelerator. Subclasses give ``name``, ``capabilities`` and :meth:`compile`; the rest may stay."""
+    """One accelerator. Subclasses give ``name``, ``capabilities`` and :meth:`compile`; the rest may stay.
 
+    ``blames``: what is at fault where :meth:`compile` fails and the last of :meth:`rungs` passes.
+    """
+
+    blames = ""
     _numbers = itertools.count()
 
     def __init__(self) -> None:
@@ -267,7 +265,7 @@ class _BuiltIn:
         return self.made
 
 
-_OWN = _BuiltIn(name="mock", value="accel_lab.mock.adapters:MockAdapter", made=MockAdapter)
+_OWN = _BuiltIn(name=MOCK, value="accel_lab.mock.adapters:MockAdapter", made=MockAdapter)
 
 
 def adapters() -> dict[str, Any]:
@@ -275,15 +273,7 @@ def adapters() -> dict[str, Any]:
 
     Raises AdapterError where two packages use one name.
     """
-    found: dict[str, Any] = {_OWN.name: _OWN}
-    for entry in metadata.entry_points(group=GROUP):
-        other = found.get(entry.name)
-        if other is not None and other.value != entry.value:
-            raise AdapterError(
-                f"two adapters are called {entry.name!r}: {other.value} and {entry.value}; uninstall one"
-            )
-        found[entry.name] = other or entry
-    return found
+    return {_OWN.name: _OWN, **registered()}
 
 
 def load_adapter(name: str) -> AcceleratorAdapter:

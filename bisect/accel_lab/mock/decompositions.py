@@ -3,6 +3,7 @@ down further."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -107,6 +108,11 @@ def _packets(names: list[str]) -> list[Any]:
 
 def table() -> dict[Any, Any]:
     """Operator overload to its decomposition."""
+    return dict(_table())
+
+
+@functools.cache
+def _table() -> dict[Any, Any]:
     found = dict(core_aten_decompositions())
     for packet in _packets(_FURTHER):
         try:

@@ -112,6 +112,9 @@ class Emitter:
         names: dict[View, str] = {}
         operands = self._inputs(nest, space, names)
         operands += self._locals(nest, space, dims)
+        if faults.active("scratchpad_overlap"):
+            operands, shared = _on_one_address(operands)
+            nest = replace(nest, body=[_renamed(line, shared) for line in nest.body])
         for place_name in nest.writes.values():
             place = self.program.places[place_name]
             view = written_view(nest, place)
@@ -225,6 +228,36 @@ def _state(value: Any) -> str:
     if value in (0, 1):
         return "one" if value else "zero"
     return "highest" if value > 0 else "lowest"
+
+
+def _on_one_address(operands: list[Operand]) -> tuple[list[Operand], dict[str, str]]:
+    """The fault: locals on one address are one operand, as the address of a scratchpad has no name.
+
+    The operands that are left, and the name that each of the others is known by.
+    """
+    kept: list[Operand] = []
+    shared: dict[str, str] = {}
+    for operand in operands:
+        same = [
+            other
+            for other in kept
+            if operand.memory == other.memory == "scratchpad"
+            and (operand.address, operand.layout.format) == (other.address, other.layout.format)
+            and operand.padding == other.padding == "undefined"
+        ]
+        if same:
+            shared[operand.name] = same[0].name
+        else:
+            kept.append(operand)
+    return kept, shared
+
+
+def _renamed(line: Line, shared: dict[str, str]) -> Line:
+    inputs = tuple(
+        replace(entry, place=shared.get(entry.place, entry.place)) if isinstance(entry, View) else entry
+        for entry in line.inputs
+    )
+    return replace(line, inputs=inputs, output=shared.get(line.output, line.output))
 
 
 def _past_stick(stride: tuple[int, ...], space: Space) -> tuple[int, ...]:

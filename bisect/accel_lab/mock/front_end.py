@@ -123,7 +123,9 @@ def _program(
 
 def _host_call(nest: HostNest, planned: Plan) -> HostCall:
     def argument(leaf: Any) -> Any:
-        return Ref(buffer=nest.reads[leaf.key].place) if isinstance(leaf, HostArg) else leaf
+        return (
+            Ref(buffer=nest.reads[leaf.key].place, stride=leaf.stride) if isinstance(leaf, HostArg) else leaf
+        )
 
     return HostCall(
         node=nest.name,

@@ -31,9 +31,10 @@ RANDOM = "random numbers are drawn on the host"
 
 @dataclass(frozen=True)
 class HostArg:
-    """In a host call's arguments: the operand of that name among the nest's reads."""
+    """In a host call's arguments: the operand of that name among the nest's reads, with torch's strides."""
 
     key: str
+    stride: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,9 @@ class GraphLowering:
             raise
 
     def _host(self, node: torch.fx.Node, fake: Any, reason: str) -> Any:
-        source = node.args[0] if node.args else None
-        if node.target is torch.ops.aten.as_strided.default and getattr(source, "op", "") != "placeholder":
-            # The host would get the elements without the memory that the strides are about.
-            raise LoweringError(f"{node.name}: {reason}")
+        given = node.args
+        if node.target is torch.ops.aten.as_strided.default:
+            given = self._over_storage(node, reason)
         reads: dict[str, View] = {}
 
         def argument(used: torch.fx.Node) -> Any:
@@ -214,19 +214,19 @@ class GraphLowering:
             if used.op == "placeholder":
                 return Ref(index=self.numbers[used]) if isinstance(value, View | HostValue) else value
             if used in self.host_names and isinstance(value, View | HostValue):
-                return Ref(host=self.host_names[used])
+                return Ref(host=self.host_names[used], stride=self._stride(used))
             if isinstance(value, HostValue):
-                return Ref(host=value.name)
+                return Ref(host=value.name, stride=self._stride(used))
             if isinstance(value, View):
                 key = f"a{len(reads)}"
                 reads[key] = self.build.dense(value)
-                return HostArg(key)
+                return HostArg(key, self._stride(used))
             if isinstance(value, tuple | list) and any(isinstance(leaf, View | HostValue) for leaf in value):
                 raise LoweringError(f"{node.name}: a tuple of tensors is an argument of {node.target}")
             return value
 
-        args = torch.fx.map_arg(node.args, argument)
-        kwargs = torch.fx.map_arg(node.kwargs, argument)
+        args = torch.fx.map_arg(given, argument)
+        kwargs = torch.fx.map_arg(node.kwargs if given is node.args else {}, argument)
         several = isinstance(fake, tuple | list)
         leaves = list(fake) if several else [fake]
         names, writes, values = [], [], []
@@ -256,12 +256,67 @@ class GraphLowering:
         self.host_names[node] = node.name
         return tuple(values) if several else values[0]
 
+    def _stride(self, node: torch.fx.Node) -> tuple[int, ...] | None:
+        """The strides that torch promised for a node's tensor, where they are known."""
+        fake = self.fakes.get(node)
+        if not isinstance(fake, torch.Tensor) or fake.layout != torch.strided or not shapes.is_concrete(fake):
+            return None
+        return tuple(int(step) for step in fake.stride())
+
+    def _over_storage(self, node: torch.fx.Node, reason: str) -> tuple[Any, ...]:
+        """The arguments of an ``as_strided`` over the tensor that owns the memory that it walks.
+
+        The host gets tensors one by one: of a part of another tensor it would get the elements without what
+        lies between them. Raises LoweringError where the owner cannot be told.
+        """
+        source = node.args[0]
+        size, stride, offset, *_ = (*node.args[1:], None)
+        offset = node.kwargs.get("storage_offset", offset)
+        assert isinstance(source, torch.fx.Node)
+        seen = self.fakes.get(source)
+        if not isinstance(seen, torch.Tensor) or not shapes.is_concrete(seen):
+            raise LoweringError(f"{node.name}: {reason}, and its memory is not known")
+        owner = source
+        while (before := self._viewed(owner)) is not None:
+            owner = before
+        kept = self.fakes[owner]
+        whole_storage = kept.storage_offset() == 0 and _reach(kept) == _stored(seen)
+        if owner.op != "placeholder" and not whole_storage:
+            raise LoweringError(f"{node.name}: {reason}, and no tensor of the graph has all of its memory")
+        if offset is None and owner is not source:
+            offset = seen.storage_offset()
+        return (owner, size, stride, offset)
+
+    def _viewed(self, node: torch.fx.Node) -> torch.fx.Node | None:
+        """The tensor that a node's tensor is a view of, if it is one."""
+        mine = self.fakes.get(node)
+        if node.op != "call_function" or not isinstance(mine, torch.Tensor):
+            return None
+        storage = mine.untyped_storage()._cdata
+        for used in node.all_input_nodes:
+            theirs = self.fakes.get(used)
+            if isinstance(theirs, torch.Tensor) and theirs.untyped_storage()._cdata == storage:
+                return used
+        return None
+
     def _host_place(self, name: str, leaf: Any) -> Place | None:
         if not isinstance(leaf, torch.Tensor) or not shapes.is_concrete(leaf):
             return None
         if format_of(leaf.dtype) is None:
             return None
         return self.build.place(tuple(int(extent) for extent in leaf.shape), leaf.dtype, "host", hint=name)
+
+
+def _stored(fake: torch.Tensor) -> int:
+    """The elements that fit a tensor's storage."""
+    return int(fake.untyped_storage().nbytes()) // fake.element_size()
+
+
+def _reach(fake: torch.Tensor) -> int:
+    """The elements from a tensor's first to its last in memory."""
+    if not fake.numel():
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(fake.shape, fake.stride(), strict=True))
 
 
 def _only_numbers(leaves: Sequence[Any]) -> bool:

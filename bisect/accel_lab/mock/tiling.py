@@ -159,12 +159,13 @@ def place_locals(program: LoopProgram, nest: Nest, share: int) -> dict[str, int]
         for view in line.views:
             if view.place in last:
                 last[view.place] = number
-    if faults.active("scratchpad_overlap"):
-        # The faulty lifetimes: a local is taken to be dead from its last but one use on.
-        last = {name: made[name] for name in last}
     placed: dict[str, int] = {}
     for name in names:
         size = _bytes(program, name, share)
+        if faults.active("scratchpad_overlap") and (live := _still_read(program, nest, name, placed, last)):
+            # The faulty lifetimes: a local is taken to be dead from its last but one use on.
+            placed[name] = placed[live]
+            continue
         taken = sorted(
             (placed[other], placed[other] + _bytes(program, other, share))
             for other in placed
@@ -177,6 +178,24 @@ def place_locals(program: LoopProgram, nest: Nest, share: int) -> dict[str, int]
             address = max(address, end)
         placed[name] = address
     return placed
+
+
+def _still_read(
+    program: LoopProgram, nest: Nest, name: str, placed: dict[str, int], last: dict[str, int]
+) -> str | None:
+    """A local of the same format that is read once more after another was filled; none that a mask fills."""
+    lines = {line.output: number for number, line in enumerate(nest.body) if line.op != "mask_tail"}
+    if name not in lines:
+        return None
+    have = program.places[name].format
+    return next(
+        (
+            other
+            for other in placed
+            if other in lines and program.places[other].format == have and last[other] > lines[name]
+        ),
+        None,
+    )
 
 
 def _spill(program: LoopProgram, nest: Nest, space: Space) -> None:

@@ -47,6 +47,7 @@ def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, A
         "args": list(findings.program.args) if findings.program.path is not None else [],
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
+        "environment": _accelerator(findings),
         "torch": torch,
         "python": python,
     }
@@ -80,6 +81,12 @@ def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -
     # A hang ends itself with an exit code after a while; what an oracle of the user's judges has only that.
     patience = {"timeout_s": _PATIENCE_S} if kind == "timeout" else {}
     return {**changed, **patience, "status": Status.EXIT.value, "exit_code": number, "code_only": True}
+
+
+def _accelerator(findings: Findings) -> dict[str, str]:
+    """The variables that set the mock accelerator up, or seed a fault in it: a run again needs the same."""
+    variables = findings.environment.get("variables") or {}
+    return {name: str(value) for name, value in sorted(variables.items()) if name.startswith("MOCK_")}
 
 
 def message_rules() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from accel_lab.core.findings import Exhibit, Findings, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from . import reduced, run_files, words
+from . import reduced, run_files, since, words
 from .exhibits import view
 from .run_files import clean, cut
 from .schema import plain
@@ -30,6 +30,7 @@ _COLUMNS = {
     Rung.LOOPS: "inductor up to its loop IR, interpreted",
     Rung.SCHEDULED: "inductor up to its scheduled loops, interpreted",
     Rung.MOCK: "the mock accelerator",
+    Rung.ACCELERATOR: "the accelerator",
 }
 
 
@@ -117,17 +118,22 @@ class _Parts:
         return lines[0] + "\n\n" + "\n".join(lines[1:])
 
     def _since(self) -> list[str]:
-        versions = self.findings.versions or {}
-        return [
-            f"{flip.get('kind', 'changed')} between torch {flip.get('after')} and {flip.get('at')}"
-            for flip in versions.get("flips", ())
-        ]
+        versions = self.findings.versions
+        if not versions:
+            return []
+        told = since.headline(versions)
+        judged = [row for row in since.rows_of(versions) if row.mark in (words.GOOD, words.BAD)]
+        table = ", ".join(f"{row.torch} {row.mark.words}" for row in judged)
+        lines = [f"Over releases of torch: {told}"] if told else []
+        lines += [f"Tested: {table}"] if table else []
+        return lines + since.notes_of(versions)
 
     def _ladder_table(self) -> str:
         rows = ["| backend | result | how it failed |", "| --- | --- | --- |"]
         for step in self.findings.ladder:
             name = words.TORCH_BACKENDS.get(step.rung)
             shown = code(name) if name else _COLUMNS.get(step.rung, words.torch_backend(step.rung))
+            shown = self._cell(step.label) if step.label else shown
             rows.append(f"| {shown} | {self._said(step)} | {self._failure(step)} |")
         return "\n".join(rows) if self.findings.ladder else "No backend was tried."
 

@@ -17,12 +17,13 @@ from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import normalise
 from accel_lab.core.verdict import Verdict
 
-from . import reduced, run_files, words
+from . import reduced, run_files, since, words
 from .exhibits import views
 from .picture import by_height, draw
 from .repro_view import section
 from .run_files import Artifact
 from .telling import TEXT_LIMIT, Redact, Shown, Teller, keep
+from .versions_view import versions_view
 
 MAX_FILES = 40
 #: A fact longer than this gets the room of two.
@@ -83,7 +84,7 @@ class _View:
             "ablation": [self._row(step) for step in found.ablation],
             "culprits": [self._culprit(number) for number in range(len(found.culprits))],
             "witness": self._pairs(found.witness),
-            "versions": self._versions(),
+            "versions": versions_view(found.versions, self.teller),
             "error": self._error(bad),
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
             "pair": (good.rung.value, bad.rung.value) if good and bad else None,
@@ -104,6 +105,8 @@ class _View:
             if found.culprit.component is not None:
                 facts.append(("Component", words.component_of(found.culprit)))
             facts.append(("Confidence", self._confidence(data["confidence"])))
+        if since.headline(found.versions):
+            facts.append(("Since when", since.headline(found.versions)))
         repro = reduced.repro_of(found, self.run_dir)
         if repro is not None and repro.sizes:
             facts.append(("Smallest repro", repro.sizes))
@@ -133,7 +136,7 @@ class _View:
             "mark": said,
             "said": words.said_of(step),
             "rung": step.rung.value,
-            "runs": words.RUNS.get(step.rung, ""),
+            "runs": words.runs_of(step),
             "torch": words.torch_backend(step.rung),
             "switch": self.say(step.switch, limit=200),
             "label": self.say(step.label, limit=200),
@@ -153,22 +156,6 @@ class _View:
             "evidence": [self.say(line) for line in culprit.evidence],
             "exhibits": views(culprit.exhibits, self.teller),
         }
-
-    def _versions(self) -> dict[str, Any] | None:
-        versions = self.findings.versions
-        if not versions:
-            return None
-        marks = {mark.name: mark for mark in (words.GOOD, words.BAD, words.DIFFERENT, words.SKIP)}
-        tested = [
-            (self.say(row.get("torch", "")), marks.get(str(row.get("verdict", "")), words.SKIP))
-            for row in versions.get("tested", ())
-        ]
-        rest = {k: v for k, v in versions.items() if k not in ("tested", "flips") and v not in (None, [], "")}
-        flips = [
-            self.say(f"{flip.get('kind', '')}: after {flip.get('after', '?')}, at {flip.get('at', '?')}")
-            for flip in versions.get("flips", ())
-        ]
-        return {"tested": tested, "flips": flips, "rest": self._pairs(rest)}
 
     def _error(self, bad: Step | None) -> dict[str, Any] | None:
         step = next((s for s in self.findings.baseline if s.outcome.failed), bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.stages import BLAMES, LADDER, Rung
@@ -69,7 +70,7 @@ def draw(findings: Findings) -> Picture | None:
                 symbol=words.mark_of(step).symbol,
                 rung=step.rung.value,
                 said=words.mark_of(step).words,
-                adds=words.STAGES[BLAMES[step.rung]],
+                adds=shorten(step.label or words.STAGES[BLAMES[step.rung]], 40, placeholder="…"),
                 beside=beside,
                 first_bad=step is bad,
             )
@@ -80,7 +81,9 @@ def draw(findings: Findings) -> Picture | None:
 
 def by_height(findings: Findings) -> list[Step]:
     """The steps of the ladder, the highest rung first."""
-    return sorted(findings.ladder, key=lambda step: list(Rung).index(step.rung), reverse=True)
+    order = list(Rung)
+    # The rows of an accelerator share a rung: of those the later one is the higher.
+    return sorted(findings.ladder, key=lambda step: order.index(step.rung))[::-1]
 
 
 def _is_kernel(step: Step) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from accel_lab.core.findings import Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
 
-from . import reduced, words
+from . import reduced, since, words
 
 _WHOSE: dict[Stage, str] = {
     Stage.EAGER: "torch.compile is not to blame",
@@ -24,9 +24,13 @@ _WHOSE: dict[Stage, str] = {
     Stage.MOCK_BACK_END: "the mock accelerator's back end is at fault",
     Stage.MOCK_TRANSFER: "the transfers between the host and the mock accelerator are at fault",
     Stage.MOCK_RUNTIME: "the mock accelerator's runtime is at fault",
+    Stage.ACCELERATOR: "the accelerator is at fault; which part of it cannot be told",
+    Stage.ACCELERATOR_FRONT_END: "the accelerator's front end is at fault",
+    Stage.ACCELERATOR_BACK_END: "the accelerator's back end is at fault",
+    Stage.ACCELERATOR_TRANSFER: "the transfers between the host and the accelerator are at fault",
     Stage.ENVIRONMENT: "the environment is at fault, not the script and not torch",
 }
-_MOCK = (Stage.MOCK_FRONT_END, Stage.MOCK_BACK_END, Stage.MOCK_TRANSFER, Stage.MOCK_RUNTIME)
+_ACCELERATORS = tuple(stage for stage in Stage if stage.value.startswith(("mock.", "accelerator")))
 _HOW_SURE = {
     Confidence.PROVEN: "This is proven: with that part out it passes, with it back in it fails.",
     Confidence.LIKELY: "This is likely, not proven.",
@@ -36,6 +40,8 @@ _HOW_SURE = {
 
 def summarise(findings: Findings) -> str:
     """One paragraph: what fails, whose fault it is, and how sure that is."""
+    if findings.versions and findings.versions.get("metric"):
+        return _measured(findings)
     if findings.verdict == "passes":
         return _passes(findings)
     failure = findings.signature.line if findings.signature else "the failure"
@@ -47,8 +53,9 @@ def summarise(findings: Findings) -> str:
         head = f"The script fails{often} with {failure}."
     if findings.culprit is None:
         told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
-        return f"{told} {_repro(findings)}".rstrip()
-    parts = [head, *(_fault(c, n) for n, c in enumerate(findings.culprits)), _repro(findings)]
+        return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)
+    faults = [_fault(c, n) for n, c in enumerate(findings.culprits)]
+    parts = [head, *faults, _since(findings), _repro(findings)]
     return " ".join(part for part in parts if part)
 
 
@@ -75,6 +82,14 @@ def _component(culprit: Culprit) -> str:
     }[part.confidence]
 
 
+def _since(findings: Findings) -> str:
+    """Which releases have it, in one sentence; empty where no others were asked."""
+    told = since.headline(findings.versions)
+    if not told:
+        return ""
+    return f"On the line of releases: {told}."
+
+
 def _repro(findings: Findings) -> str:
     """What the smallest script takes, in one sentence; empty when there is none."""
     found = reduced.repro_of(findings)
@@ -91,7 +106,26 @@ def _repro(findings: Findings) -> str:
     return f"The smallest script that shows it{size}: {name}."
 
 
+def _measured(findings: Findings) -> str:
+    """The answer where a number was looked for."""
+    versions = findings.versions or {}
+    metric = versions["metric"]
+    what = f"{metric.get('words', metric.get('name'))} ({metric.get('worse_by')} times or more)"
+    told = since.headline(versions)
+    if findings.verdict == "fails":
+        return f"A worse {what} was found on the line of releases: {told}."
+    if findings.verdict == "passes":
+        return f"No release is worse in {what}."
+    return f"No release could be measured for {what}: {told}."
+
+
 def _passes(findings: Findings) -> str:
+    if not findings.baseline and findings.versions:
+        tested = [row for row in since.rows_of(findings.versions) if row.mark is words.GOOD]
+        return (
+            f"The script does not fail on any of the releases of torch that were tried "
+            f"({', '.join(row.torch for row in tested)})."
+        )
     runs = sum(step.runs for step in findings.baseline)
     compared = any(step.outcome.facts.get("regions") for step in findings.baseline)
     if compared:
@@ -109,6 +143,10 @@ def _why_not(findings: Findings) -> str:
 
 def next_steps(findings: Findings) -> list[str]:
     """What the reader can do now, in a few lines."""
+    if findings.versions and findings.versions.get("metric"):
+        if findings.verdict == "fails":
+            return ["Look at both sides of the release in report.html: what was counted, the generated code"]
+        return ["Ask for a smaller difference: --worse-by 1.1x; or for another number: --metric NAME"]
     if findings.verdict == "passes":
         return [
             "If it fails for you, run it with the interpreter that fails: --python PATH",
@@ -129,7 +167,7 @@ def next_steps(findings: Findings) -> list[str]:
     elif workaround := _workaround(findings):
         steps.append(workaround)
     steps += _run_repro(findings)
-    if culprit.stage in _MOCK:
+    if culprit.stage in _ACCELERATORS:
         steps += [
             f"The kernel by itself: {e.text.strip()}" for e in culprit.exhibits if e.kind == "kernel_script"
         ]

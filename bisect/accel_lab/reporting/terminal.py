@@ -10,7 +10,7 @@ from tabulate import tabulate
 from accel_lab.core.findings import Culprit, Exhibit, Findings, Step
 from accel_lab.core.verdict import Verdict
 
-from . import reduced, words
+from . import reduced, since, words
 from .run_files import clean
 
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
@@ -39,7 +39,7 @@ def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = Tr
         [
             _said(step, unicode),
             step.rung.value,
-            words.TORCH_BACKENDS.get(step.rung, ""),
+            words.TORCH_BACKENDS.get(step.rung, step.label),
             f"{step.outcome.seconds:.1f}",
             _remark(step, findings),
         ]
@@ -132,6 +132,35 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
         lines.append(clean(name + (f"  ({other.sizes})" if other.sizes else "")))
     lines += [*_exhibit_lines(reduced.exhibits_of(findings), width), *notes]
     return "\n".join(lines).rstrip("\n")
+
+
+def versions_block(
+    findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100
+) -> str:
+    """The line of releases: the flips in one line, what qualifies them, and a row for each that was asked."""
+    if not findings.versions:
+        return ""
+    head = paint("Since when", "bold", colour) + "  " + clean(since.headline(findings.versions))
+    notes = [wrapped(f"- {line}", width, hang="  ") for line in since.notes_of(findings.versions)]
+    asked = [row for row in since.rows_of(findings.versions) if row.mark is not since.UNASKED]
+    rows = [
+        [
+            f"{row.mark.symbol if unicode else row.mark.ascii} {row.mark.words}",
+            one_line(row.torch, 20),
+            one_line(row.number or row.where, 40),
+            row.runs,
+            one_line(row.why, 400),
+        ]
+        for row in asked
+    ]
+    measured = any(row.number for row in asked)
+    table = _table(["verdict", "torch", "measured" if measured else "stage", "runs", "remark"], rows, width)
+    lines = table.splitlines()
+    if colour:
+        for place, row in enumerate(asked, 2):
+            said = rows[place - 2][0]
+            lines[place] = paint(said, row.mark.name, True) + lines[place][len(said) :]
+    return "\n".join([wrapped(head, width, hang="  "), *notes, "", *lines])
 
 
 def _exhibit_lines(exhibits: Sequence[Exhibit], width: int) -> list[str]:

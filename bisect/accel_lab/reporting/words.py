@@ -46,6 +46,7 @@ RUNS: dict[Rung, str] = {
     Rung.SCHEDULED: "the scheduled and fused loops, run by an interpreter",
     Rung.KERNEL: "lowering, scheduling, generated kernels",
     Rung.MOCK: "every region on the mock accelerator",
+    Rung.ACCELERATOR: "every region on the accelerator",
 }
 
 #: The backend of torch that stops at the same place, as its issue template asks for. Rungs that no
@@ -74,10 +75,19 @@ STAGES: dict[Stage, str] = {
     Stage.MOCK_BACK_END: "the mock accelerator's back end",
     Stage.MOCK_TRANSFER: "the mock accelerator's transfers",
     Stage.MOCK_RUNTIME: "the mock accelerator's runtime",
+    Stage.ACCELERATOR: "the accelerator",
+    Stage.ACCELERATOR_FRONT_END: "the accelerator's front end",
+    Stage.ACCELERATOR_BACK_END: "the accelerator's back end",
+    Stage.ACCELERATOR_TRANSFER: "the accelerator's transfers",
     Stage.ENVIRONMENT: "the environment",
 }
 
 VERDICTS = {"fails": "FAILS", "passes": "PASSES", "inconclusive": "CANNOT TELL"}
+
+
+def runs_of(step: Step) -> str:
+    """What a row of the ladder runs; a row of an accelerator says it itself."""
+    return step.label or RUNS.get(step.rung, "")
 
 
 def mark_of(step: Step) -> Mark:

@@ -12,7 +12,6 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from .accelerator import Ask, switches
 from .baseline import Baseline, values_signature, values_verdict
 from .flaky import Tally
 from .lab import Lab
@@ -22,11 +21,14 @@ MOST_RUNS = 12
 
 
 class Premise:
-    """Runs the script on the accelerator as it is, cold and warm, and uncompiled."""
+    """Runs the script on the accelerator as it is, cold and warm, and uncompiled.
+
+    The probe is that of the accelerator: its rung and the switches that set it up.
+    """
 
     def __init__(self, lab: Lab, probe: Probe) -> None:
         self._lab = lab
-        self._probe = replace(probe, rung=Rung.MOCK, switches=switches(Ask.MAIN))
+        self._probe = probe
 
     def run(self) -> Baseline:
         """The baseline; ``target`` is None where the script does not fail on the accelerator."""
@@ -100,7 +102,7 @@ class Premise:
         signature: Signature | None = self._lab.signature(outcome) or (found.target if failed else None)
         found.keep(
             Step(
-                rung=Rung.MOCK,
+                rung=self._probe.rung,
                 label=label,
                 verdict=verdict,
                 outcome=outcome,

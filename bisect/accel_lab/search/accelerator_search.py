@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from accel_lab.core.findings import Component, Culprit, Findings, Step
-from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -13,39 +12,34 @@ from . import environment_hints
 from .accelerator import ABLATIONS, COMBINATIONS, LABELS, Ask, Reading, read_table, switches
 from .accelerator_kernel import name_kernel
 from .accelerator_premise import Premise
+from .accelerator_steps import name_step
 from .baseline import Baseline
 from .climb import Climber, tally_of
-from .diagnosis import Options
 from .flaky import doubt, passes_needed
-from .lab import Lab
+from .named import Named
+from .searching import Pair, Searching
 
 
-class AcceleratorDiagnosis:
-    """Bisects a program on the mock accelerator; the same interface as ``Diagnosis``."""
-
-    def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
-        self._lab = lab
-        self._probe = probe
-        self._options = options or Options()
-        self.findings = Findings(program=probe.program)
-        self.baseline: Baseline | None = None
-        self.counts: dict[str, int] = {}
+class AcceleratorDiagnosis(Searching):
+    """Bisects a program on the mock accelerator."""
 
     def run(self) -> Findings:
         """All that can be found out; ``findings`` is filled as it goes."""
         found = self.findings
-        base = self.baseline = Premise(self._lab, self._probe).run()
-        self._take_baseline(base)
+        base = self.baseline = Premise(
+            self._lab, replace(self._probe, rung=Rung.MOCK, switches=switches(Ask.MAIN))
+        ).run()
+        self._take_baseline(base, len(base.steps) + 1)
+        self._seeded(base)
         if base.target is None:
             found.verdict = "inconclusive" if base.doubtful else "passes"
             return found
-        climber = Climber(
-            lab=self._lab, probe=self._probe, baseline=base, budget=self._options.budget, counts=self.counts
-        )
+        climber = self._climber(base)
         plain = climber.one(Rung.UNCOMPILED, switches(Ask.MAIN))
         found.ladder = [plain, self._top(base)]
         if plain.verdict in (Verdict.BAD, Verdict.DIFFERENT):
             found.culprits = [self._of_script(plain)]
+            self.pair = Pair(bad=(Rung.UNCOMPILED, switches(Ask.MAIN)))
             found.verdict = "fails"
             return found
         self._search(climber, base)
@@ -55,19 +49,12 @@ class AcceleratorDiagnosis:
 
     # -- bookkeeping ---------------------------------------------------------------------------
 
-    def _take_baseline(self, base: Baseline) -> None:
-        found = self.findings
-        found.baseline = list(base.steps)
-        found.signature = base.target
-        found.failure_rate = base.tally.rate
-        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
-        self.counts["baseline"] = len(base.steps) + 1
-        found.probes = self.counts
-        steps = [
-            fault for step in base.steps for fault in step.outcome.facts.get("mock", {}).get("faults", ())
-        ]
-        if steps:
-            found.warnings.append("seeded faults are on (MOCK_FAULTS): " + ", ".join(sorted(set(steps))))
+    def _seeded(self, base: Baseline) -> None:
+        """Say which faults are on: nothing that they cause is the program's or the accelerator's doing."""
+        told = [step.outcome.facts.get("mock", {}).get("faults", ()) for step in base.steps]
+        faults = sorted({fault for entry in told for fault in entry})
+        if faults:
+            self.findings.warnings.append("seeded faults are on (MOCK_FAULTS): " + ", ".join(faults))
 
     def _other_backend(self, top: Step) -> None:
         """Say it where the script by itself does not run on the accelerator."""
@@ -121,6 +108,12 @@ class AcceleratorDiagnosis:
                 )
             return
         confidence, evidence = self._prove(climber, rows, reading)
+        assert reading.out is not None
+        self.pair = Pair(
+            bad=(Rung.MOCK, switches(Ask.MAIN)),
+            good=(Rung.MOCK, switches(reading.out)),
+            without=LABELS[reading.out],
+        )
         cured = [
             LABELS[ask]
             for ask in (Ask.SCRATCHPAD, Ask.CORES, Ask.POISON, Ask.CACHE)
@@ -137,11 +130,14 @@ class AcceleratorDiagnosis:
         found.culprits = [culprit]
         self._show(rows)
         if self._options.components:
-            named = name_kernel(climber, reading, switches(Ask.MAIN))
+            named = name_step(climber, reading, switches(Ask.MAIN))
+            if named.component is None:
+                named = _joined(named, name_kernel(climber, reading, switches(Ask.MAIN)))
+            step = named.component is not None and reading.out in (Ask.TRANSFER, Ask.HOST)
             found.culprits = [
                 replace(
                     culprit,
-                    component=culprit.component or named.component,
+                    component=named.component if step else culprit.component or named.component,
                     evidence=(*culprit.evidence, *named.evidence),
                     exhibits=tuple(named.exhibits),
                 )
@@ -186,6 +182,11 @@ class AcceleratorDiagnosis:
         if reading.confidence is Confidence.PROVEN and not (steady and doubted <= self._options.budget):
             return Confidence.LIKELY, told
         return reading.confidence, told
+
+
+def _joined(one: Named, two: Named) -> Named:
+    """Two answers as one: the second one's component, the evidence of both."""
+    return replace(two, evidence=[*one.evidence, *two.evidence], exhibits=[*one.exhibits, *two.exhibits])
 
 
 def _passes(step: Step) -> bool:

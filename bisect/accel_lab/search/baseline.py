@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Step
@@ -76,11 +76,23 @@ class BaselineSearch:
 
     def run(self) -> Baseline:
         """The baseline; ``target`` is None where the script does not fail."""
+        found = self.look(meanwhile=self._lab.warm_up)
+        if found.target is None:
+            self._once_more(found)
+        elif found.target.kind != "values" and sum(step.signature is not None for step in found.steps) == 1:
+            self._measure(found)
+        return found
+
+    def look(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
+        """The two cold runs and, for a script that ends well, its recorded values (if ``silent``).
+
+        ``meanwhile`` is done while they run. Nothing is repeated, whatever they say.
+        """
         found = Baseline()
         lab, probe = self._lab, self._probe
         plain_job = lab.submit(replace(probe, bare=True, cold=True))
         cold_job = lab.submit(replace(probe, cold=True))
-        lab.warm_up()
+        meanwhile()
         plain, cold = plain_job.result(), cold_job.result()
         signatures = [lab.signature(plain), lab.signature(cold)]
         if plain.status is Status.NOT_APPLICABLE or cold.status is Status.REFUSED:
@@ -95,10 +107,8 @@ class BaselineSearch:
                 "than the recorded one"
             )
             found.doubtful = "two runs of the unchanged script failed in two different ways"
-        if not failing and not self._silent(found, cold):
-            self._once_more(found)
-        elif len(failing) == 1:
-            self._measure(found)
+        if silent and not failing:
+            self._silent(found, cold)
         return found
 
     def warm(self, found: Baseline) -> None:

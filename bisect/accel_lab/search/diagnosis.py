@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.probe import Probe
 from accel_lab.core.stages import BLAMES, LADDER, LONG_LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -22,20 +21,10 @@ from .climb import Climber, Switches, tally_of
 from .components import name_component
 from .divergence import first_divergence
 from .flaky import doubt, passes_needed
-from .lab import Lab
 from .ladder import Reading, read
 from .named import Named
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What may be asked and how sure the answer has to be."""
-
-    budget: float = 0.01
-    ablation: str = "short"
-    components: bool = True
-    witness: bool = True
-    most_faults: int = 3
+from .searching import Options as Options
+from .searching import Searching
 
 
 @dataclass(kw_only=True)
@@ -52,28 +41,20 @@ class Answer:
     warnings: list[str] = field(default_factory=list)
 
 
-class Diagnosis:
-    """Runs the search on a :class:`Lab`. ``probe`` carries the program, the environment and the limits."""
-
-    def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
-        self._lab = lab
-        self._probe = probe
-        self._options = options or Options()
-        self.findings = Findings(program=probe.program)
-        self.baseline: Baseline | None = None
-        self.counts: dict[str, int] = {}
+class Diagnosis(Searching):
+    """Runs the search on a :class:`Lab`."""
 
     def run(self) -> Findings:
         """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
         found = self.findings
         search = BaselineSearch(self._lab, self._probe)
         base = self.baseline = search.run()
-        self._take_baseline(base)
+        self._take_baseline(base, len(base.steps))
         if base.target is None:
             found.verdict = "passes"
             return found
         search.warm(base)
-        self._take_baseline(base)
+        self._take_baseline(base, len(base.steps))
         answer = self._answer(base, ())
         self._take(answer)
         if answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER):
@@ -82,15 +63,6 @@ class Diagnosis:
         return found
 
     # -- bookkeeping ---------------------------------------------------------------------------
-
-    def _take_baseline(self, base: Baseline) -> None:
-        found = self.findings
-        found.baseline = list(base.steps)
-        found.signature = base.target
-        found.failure_rate = base.tally.rate
-        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
-        self.counts["baseline"] = len(base.steps)
-        found.probes = self.counts
 
     def _take(self, answer: Answer) -> None:
         found = self.findings
@@ -101,16 +73,6 @@ class Diagnosis:
         if answer.culprit is not None:
             found.culprits = [answer.culprit]
 
-    def _climber(self, base: Baseline, held: Switches) -> Climber:
-        return Climber(
-            lab=self._lab,
-            probe=self._probe,
-            baseline=base,
-            budget=self._options.budget,
-            held=held,
-            counts=self.counts,
-        )
-
     # -- one fault -----------------------------------------------------------------------------
 
     def _answer(self, base: Baseline, held: Switches) -> Answer:
@@ -119,7 +81,7 @@ class Diagnosis:
         early = environment_hints.look(self._lab, climber, top)
         if early is not None:
             return Answer(culprit=early, ladder=[top])
-        rungs = self._rungs(top)
+        rungs = rungs_below(top.outcome)
         below = climber.ask((rung, ()) for rung in rungs)
         ladder = [*self._with_patience(climber, base, below), top]
         base.uncompiled = base.uncompiled or (below[0].outcome if below else None)
@@ -151,15 +113,6 @@ class Diagnosis:
         recorded = [step for step in failing if step.outcome.facts]
         chosen = (warm or recorded or failing or base.steps)[-1]
         return replace(chosen, label="", runs=base.tally.runs, failures=base.tally.failures)
-
-    @staticmethod
-    def _rungs(top: Step) -> list[Rung]:
-        """The rungs worth asking: a backend of the script's own has no decompositions or passes of ours."""
-        regions = top.outcome.facts.get("regions") or []
-        backends = {str(region.get("backend")) for region in regions}
-        if backends and not backends & _KNOWN:
-            return [Rung.UNCOMPILED, Rung.DYNAMO, Rung.AOT]
-        return [rung for rung in LADDER if rung is not Rung.KERNEL]
 
     def _conclude(self, base: Baseline, climber: Climber, answer: Answer) -> None:
         reading = answer.reading = read([(step.rung, step.verdict) for step in answer.ladder])
@@ -411,6 +364,14 @@ class Diagnosis:
             return sorted(raised)
         names = {d.region for d in self._lab.differences(top, base.uncompiled)}
         return sorted(int(region["id"]) for region in regions if region_key(region, regions) in names)
+
+
+def rungs_below(top: Outcome) -> list[Rung]:
+    """The rungs worth asking: a backend of the script's own has no decompositions or passes of ours."""
+    backends = {str(region.get("backend")) for region in top.facts.get("regions") or []}
+    if backends and not backends & _KNOWN:
+        return [Rung.UNCOMPILED, Rung.DYNAMO, Rung.AOT]
+    return [rung for rung in LADDER if rung is not Rung.KERNEL]
 
 
 def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) -> str:

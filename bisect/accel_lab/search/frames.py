@@ -59,6 +59,29 @@ def stage_of_file(file: str) -> Stage | None:
     return best[1] if best else None
 
 
+#: What a stage uses beside its own files: a change there may be what it fails by.
+_SHARED: dict[Stage, tuple[str, ...]] = {
+    Stage.DYNAMO: ("torch/_guards", "torch/_subclasses/", "torch/fx/experimental/"),
+    Stage.AOT_AUTOGRAD: ("torch/_subclasses/", "torch/_higher_order_ops/"),
+    Stage.META_KERNEL: ("torch/_refs/", "torch/_prims_common/", "torch/_subclasses/"),
+    Stage.DECOMPOSITION: ("torch/_refs/", "torch/_prims_common/"),
+    Stage.FX_PASSES: ("torch/fx/passes/",),
+    Stage.LOWERING: ("torch/utils/_sympy/",),
+    Stage.CODEGEN: ("torch/utils/_sympy/",),
+}
+
+
+def areas_of(stage: Stage) -> tuple[str, ...]:
+    """The beginnings of the paths of the files that a stage consists of; empty for those without any."""
+    if stage is Stage.KERNEL:
+        stages: tuple[Stage, ...] = KERNEL_STAGES
+    else:
+        stages = (stage,)
+    own = [prefix for prefix, owner in _AREAS if owner in stages]
+    shared = [prefix for one in stages for prefix in _SHARED.get(one, ())]
+    return tuple(dict.fromkeys([*own, *shared]))
+
+
 def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> tuple[Stage, Frame] | None:
     """The innermost frame that belongs to a stage (of ``among``), with that stage.
 

@@ -5,22 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: The entry-point group in which accelerators name themselves; ``registry`` has the same for the lab's side.
-ADAPTERS = "accel_lab.adapters"
+from accel_lab.mock.discovery import registered
 
 
 class Unavailable(Exception):
     """The backend is not there; the message says so in one line."""
-
-
-def adapters() -> Any:
-    """The adapters that packages of this environment have registered: name to entry point."""
-    from importlib import metadata
-
-    found = metadata.entry_points()
-    # Python 3.8 and 3.9 give a mapping by group.
-    group = found.select(group=ADAPTERS) if hasattr(found, "select") else found.get(ADAPTERS, ())
-    return {entry.name: entry for entry in group}
 
 
 def find(backend: Any) -> Any:
@@ -30,7 +19,7 @@ def find(backend: Any) -> Any:
     """
     target = backend["target"]
     if backend["adapter"]:
-        entry = adapters().get(target)
+        entry = registered().get(target)
         if entry is None:
             raise Unavailable(f"no adapter {target!r} is registered in this environment")
         return _from_adapter(entry.load())

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from accel_lab.core.errors import UsageError
+from accel_lab.mock.discovery import GROUP
 
 SIZES = ("base", "small")
 DTYPES = ("float32", "float16", "bfloat16")
 DEVICES = ("cpu", "cuda")
-#: The entry-point group in which other packages name their accelerators.
-ADAPTERS = "accel_lab.adapters"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +100,7 @@ def choose_backends(names: Sequence[str], adapters: Collection[str]) -> list[Bac
         if name not in known:
             raise UsageError(
                 f"there is no backend {name!r}: choose from {', '.join(known)}"
-                f" (an accelerator adds its own by the entry-point group {ADAPTERS})"
+                f" (an accelerator adds its own by the entry-point group {GROUP})"
             )
     return [known[name] for name in dict.fromkeys(names or known)]
 

@@ -65,9 +65,9 @@ def main(path: str) -> None:
 
 def describe(job: Any, answer: Answer) -> None:
     """What the lab must know before it plans: the adapters, and whether the device is there."""
-    from accel_lab.workloads import backends
+    from accel_lab.mock.discovery import registered
 
-    answer.facts["adapters"] = sorted(backends.adapters())
+    answer.facts["adapters"] = sorted(registered())
     if job["device"] == "cuda":
         import torch
 

@@ -1,0 +1,232 @@
+"""``accel-lab env``: the environments that are kept; make them ahead, check them, remove them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from tabulate import tabulate
+
+from accel_lab.cli.environment_options import environment_options, read_options
+from accel_lab.config import load
+from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.errors import UsageError
+from accel_lab.environments.line import HELP, select
+from accel_lab.environments.options import default_folder
+from accel_lab.environments.providers import provider
+from accel_lab.environments.pruning import Census, prune
+from accel_lab.environments.store import DAY_S, Entry, Store
+from accel_lab.environments.verifying import verify_entry
+from accel_lab.execution import process
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@click.group(name="env")
+def command() -> None:
+    """The environments that hold a release of torch each: list, build, prune, verify."""
+
+
+def store_option(function: Callable[..., int]) -> Callable[..., int]:
+    option = click.option("--store", metavar="FOLDER", help="Where environments are kept.")
+    return option(function)
+
+
+def json_option(function: Callable[..., int]) -> Callable[..., int]:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+@command.command(name="list")
+@store_option
+@json_option
+def list_command(store: str | None, as_json: bool) -> int:
+    """List the environments, the one used last first."""
+    kept = _store(store)
+    census = Census(kept)
+    usage, together = census.environments, census.together
+    rows = [
+        {
+            **_row(entry),
+            "bytes": usage[entry.key].total if entry.key in usage else 0,
+            "own_bytes": usage[entry.key].own if entry.key in usage else 0,
+        }
+        for entry in kept.entries()
+    ]
+    if as_json:
+        answer = {"folder": str(kept.folder), "bytes": together, "environments": rows}
+        click.echo(json.dumps(answer, indent=1))
+    elif not rows:
+        click.echo(f"no environments in {kept.folder}")
+    else:
+        table = [
+            [
+                row["key"],
+                row["torch"],
+                row["python"],
+                "slim" if row["slim"] else "",
+                row["era"] or "any",
+                _size(row["bytes"]),
+                _size(row["own_bytes"]),
+                _age(row["made"]),
+                "now" if row["in_use"] else _age(row["used"]),
+            ]
+            for row in rows
+        ]
+        heads = ["key", "torch", "python", "", "era", "size", "own", "age", "last use"]
+        click.echo(tabulate(table, headers=heads))
+        click.echo(f"{_size(together)} in {kept.folder}, downloads included")
+    return 0
+
+
+@command.command(name="build", help=f"Make the environments of VERSIONS ahead of a search: {HELP}.")
+@click.argument("versions")
+@environment_options
+@json_option
+def build_command(versions: str, as_json: bool, **words: Any) -> int:
+    """Exit code 3 if one of them cannot be had; the others are made all the same."""
+    name, options = read_options(words)
+    rows: list[dict[str, Any]] = []
+    with provider(name, options, run=process.run) as maker:
+        line = select(versions, maker.releases(pre=options.pre))
+        for number, release in enumerate(line, 1):
+            sys.stderr.write(f"[{number}/{len(line)}] torch {release.version}\n")
+            try:
+                made = maker.make(maker.spec(release.version))
+            except EnvironmentUnavailable as error:
+                rows.append({"torch": release.version, "error": str(error)})
+                sys.stderr.write(f"  not made: {error}\n")
+                continue
+            rows.append({"torch": release.version, **made.to_json()})
+            state = (
+                "was there" if made.cached else f"{made.seconds:.0f} s, {_size(made.size_bytes)} new on disk"
+            )
+            sys.stderr.write(f"  {made.spec.label}: {state}\n")
+        notes = list(maker.notes)
+    for note in notes:
+        sys.stderr.write(f"note: {note}\n")
+    if as_json:
+        click.echo(json.dumps({"provider": name, "environments": rows, "notes": notes}, indent=1))
+    else:
+        for row in rows:
+            click.echo(f"{row['torch']:10s} {row.get('python') or 'not made: ' + row['error']}")
+    return 3 if any("error" in row for row in rows) else 0
+
+
+@command.command(name="prune")
+@click.argument("keys", nargs=-1)
+@click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Not used for so many days.")
+@click.option("--max-size", metavar="SIZE", help="The longest unused, until all take at most SIZE (20G).")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@store_option
+@json_option
+def prune_command(
+    keys: tuple[str, ...],
+    older_than: float | None,
+    max_size: str | None,
+    everything: bool,
+    dry_run: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Remove environments by KEYS, age or size, and the downloads that none needs. One in use stays."""
+    kept = _store(store)
+    known = [entry.key for entry in kept.entries()]
+    named = known if everything else [_key(key, known) for key in keys]
+    done, freed = prune(
+        kept,
+        keys=named,
+        older_than_s=None if older_than is None else older_than * DAY_S,
+        max_bytes=None if max_size is None else _bytes(max_size),
+        dry_run=dry_run,
+    )
+    if as_json:
+        rows = [row.__dict__ for row in done]
+        click.echo(json.dumps({"dry_run": dry_run, "freed_bytes": freed, "environments": rows}, indent=1))
+        return 0
+    word = "would remove" if dry_run else "removed"
+    for row in done:
+        click.echo(f"{word if row.removed else 'kept'} {row.key} {row.label}: {row.why}")
+    click.echo(f"{_size(freed)} {'would be ' if dry_run else ''}freed in {kept.folder}")
+    return 0
+
+
+@command.command(name="verify")
+@click.argument("keys", nargs=-1)
+@click.option("--remove", is_flag=True, help="Remove what is damaged; it is made again when it is needed.")
+@store_option
+@json_option
+def verify_command(keys: tuple[str, ...], remove: bool, store: str | None, as_json: bool) -> int:
+    """Check KEYS (default: all): files, packages, and that torch works. Exit code 3 if one fails."""
+    kept = _store(store)
+    entries = {entry.key: entry for entry in kept.entries()}
+    wanted = [_key(key, list(entries)) for key in keys] or list(entries)
+    rows = []
+    for key in wanted:
+        faults = verify_entry(entries[key], process.run)
+        removed = bool(faults) and remove and kept.try_remove(key)
+        rows.append(
+            {"key": key, "label": entries[key].label, "ok": not faults, "faults": faults, "removed": removed}
+        )
+        if not as_json:
+            state = "ok" if not faults else "; ".join(faults) + (" (removed)" if removed else "")
+            click.echo(f"{key} {entries[key].label}: {state}")
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+    return 0 if all(row["ok"] for row in rows) else 3
+
+
+def _store(folder: str | None) -> Store:
+    named = folder or load(Path.cwd()).text("store")
+    return Store(Path(named).expanduser().resolve() if named else default_folder())
+
+
+def _key(text: str, known: list[str]) -> str:
+    """The environment that a person means by the beginning of its key."""
+    found = [key for key in known if key.startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    how = "names more than one environment" if found else "is no environment of the store"
+    raise UsageError(f"{text} {how}: see `accel-lab env list`")
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    provenance, spec = entry.manifest.get("provenance", {}), entry.manifest.get("spec", {})
+    return {
+        "key": entry.key,
+        "torch": provenance.get("torch", spec.get("torch", "")),
+        "python": provenance.get("python", spec.get("python", "")),
+        "slim": bool(spec.get("slim")),
+        "era": provenance.get("era", ""),
+        "made": entry.made,
+        "used": entry.used,
+        "in_use": entry.in_use,
+        "seconds": entry.manifest.get("seconds", 0.0),
+        "folder": str(entry.folder),
+        "provenance": provenance,
+        "spec": spec,
+    }
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"{text!r} is no size: write 500M or 20G")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 10**9 else f"{count / 1e6:.0f} MB"
+
+
+def _age(moment: float) -> str:
+    seconds = max(0.0, time.time() - moment)
+    if seconds >= DAY_S:
+        return f"{seconds / DAY_S:.0f} d"
+    return f"{seconds / 3600:.0f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,163 @@
+"""Options that say which builds of torch are probed and where they come from; shared by several commands.
+
+An option goes before the lab's configuration, and that before what pip is configured with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from accel_lab.config import Config, load
+from accel_lab.core.environment import Index
+from accel_lab.core.errors import UsageError
+from accel_lab.environments.options import EnvironmentOptions, default_folder
+from accel_lab.environments.pip_settings import pip_index
+from accel_lab.environments.providers import NAMES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: The keyword arguments that :func:`environment_options` adds to a command.
+WORDS = (
+    "provider",
+    "pythons",
+    "python_version",
+    "index_url",
+    "extra_index_url",
+    "find_links",
+    "cert",
+    "nightly_index_url",
+    "with_packages",
+    "with_requirements",
+    "pre",
+    "full",
+    "slim",
+    "store",
+    "image",
+    "docker_host",
+)
+
+
+def environment_options(command: F) -> F:
+    """Which provider, which packages, and where from."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--provider",
+                type=click.Choice(NAMES),
+                help="Where builds of torch come from: interpreters that are here (local), virtual "
+                "environments that are made (uv), images (docker). [default: local with --pythons, else uv]",
+            ),
+            click.option(
+                "--pythons",
+                metavar="PATHS",
+                help=f"The interpreters of the local line, separated by {os.pathsep!r}.",
+            ),
+            click.option(
+                "--python-version",
+                metavar="X.Y",
+                help="The Python of the whole line. [default: the one here that most releases are for]",
+            ),
+            click.option("--index-url", metavar="URL", help="Package index. [default: as pip is configured]"),
+            click.option("--extra-index-url", metavar="URL", multiple=True, help="One more package index."),
+            click.option(
+                "--find-links", metavar="PLACE", multiple=True, help="A folder or page with wheels."
+            ),
+            click.option("--cert", metavar="FILE", help="CA certificates to trust. [default: as for pip]"),
+            click.option(
+                "--nightly-index-url", metavar="URL", help="An index of nightly builds; it needs --pre."
+            ),
+            click.option(
+                "--with",
+                "with_packages",
+                metavar="PACKAGE",
+                multiple=True,
+                help="A package that the script needs: NAME or NAME==VERSION.",
+            ),
+            click.option(
+                "--with-requirements",
+                metavar="FILE",
+                multiple=True,
+                help="A requirements file of the script. Its PEP 723 block is read anyway.",
+            ),
+            click.option("--pre", is_flag=True, help="Pre-releases and nightlies count as releases too."),
+            click.option("--full", is_flag=True, help="Install the CUDA libraries, also without a GPU."),
+            click.option("--slim", is_flag=True, help="Leave out the CUDA libraries, also with a GPU."),
+            click.option(
+                "--store",
+                metavar="FOLDER",
+                help="Where environments are kept. [default: in the cache folder]",
+            ),
+            click.option(
+                "--image",
+                metavar="NAME",
+                help="For docker: the images' name, {version} in it is the release.",
+            ),
+            click.option(
+                "--docker-host", metavar="URL", help="For docker: the daemon. [default: DOCKER_HOST]"
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def take_words(words: dict[str, Any]) -> dict[str, Any]:
+    """Move what :func:`environment_options` added out of a command's keyword arguments."""
+    return {name: words.pop(name) for name in WORDS}
+
+
+def read_options(
+    words: Mapping[str, Any], script: Path | None = None, *, folder: Path | None = None
+) -> tuple[str, EnvironmentOptions]:
+    """The provider's name and its options, out of a command's words, the configuration and pip's.
+
+    ``script`` is the one whose PEP 723 block counts, ``folder`` where the configuration is looked for.
+    """
+    config = load(folder or Path.cwd())
+    pythons = tuple(filter(None, (words["pythons"] or "").split(os.pathsep))) or config.list("pythons")
+    provider = words["provider"] or ("local" if words["pythons"] else "") or config.text("provider")
+    provider = provider or ("local" if pythons else "uv")
+    if provider not in NAMES:
+        raise UsageError(f"there is no provider {provider!r}: use {', '.join(NAMES)}")
+    python = words["python_version"] or config.text("python-version")
+    if python and not re.fullmatch(r"3\.\d+", python):
+        raise UsageError(f"--python-version takes a version such as 3.11, not {python!r}")
+    store = words["store"] or config.text("store")
+    requirements = words["with_requirements"] or config.list("with-requirements")
+    return provider, EnvironmentOptions(
+        python=python,
+        index=_index(words, config),
+        with_packages=tuple(words["with_packages"]) or config.list("with"),
+        with_requirements=tuple(Path(name) for name in requirements),
+        script=script,
+        slim=_slim(words, config),
+        pre=words["pre"] or bool(config.values.get("pre")),
+        folder=Path(store).expanduser().resolve() if store else default_folder(),
+        pythons=pythons,
+        image=words["image"] or config.text("image"),
+        docker_host=words["docker_host"] or "",
+    )
+
+
+def _slim(words: Mapping[str, Any], config: Config) -> str:
+    if words["full"] and words["slim"]:
+        raise UsageError("--full and --slim contradict each other")
+    return "no" if words["full"] else "yes" if words["slim"] else config.text("slim") or "auto"
+
+
+def _index(words: Mapping[str, Any], config: Config) -> Index:
+    """Each field by itself: an option, else the configuration's, else pip's."""
+    mine, pip = config.index, pip_index()
+    return Index(
+        url=words["index_url"] or mine.url or pip.url,
+        extra_urls=tuple(words["extra_index_url"]) or mine.extra_urls or pip.extra_urls,
+        find_links=tuple(words["find_links"]) or mine.find_links or pip.find_links,
+        ca_bundle=words["cert"] or mine.ca_bundle or pip.ca_bundle,
+        nightly_url=words["nightly_index_url"] or mine.nightly_url,
+    )

@@ -1,0 +1,169 @@
+"""``accel-lab matrix``: every rung on every release of a line, as a table, a page and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accel_lab.cli.environment_options import environment_options
+from accel_lab.cli.job import Given, read_line
+from accel_lab.cli.options import ProgramCommand, job_options, program_options
+from accel_lab.cli.progress import Progress
+from accel_lab.core.errors import UsageError
+from accel_lab.core.stages import LADDER, Rung
+from accel_lab.execution.interruptible import Interruptible
+from accel_lab.execution.journal import write_atomic
+from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.programs import must_run_cold
+from accel_lab.session import Request, new_run_folder
+from accel_lab.versions.bench import Setting
+from accel_lab.versions.grid import GridRun, columns_of
+from accel_lab.versions.line import Asked, ReleaseLine
+
+_RUNGS = [rung.value for rung in (*LADDER, Rung.META, Rung.LOOPS, Rung.SCHEDULED)]
+
+
+@click.command(name="matrix", cls=ProgramCommand)
+@program_options
+@job_options
+@click.option(
+    "--versions",
+    metavar="SPEC",
+    help="Releases of torch: 2.4..2.15, 2.6.0, all, minor, or some of them with commas between.",
+)
+@environment_options
+@click.option(
+    "--rungs",
+    metavar="NAMES",
+    help=f"Rungs to run, with commas between. [default: {','.join(r.value for r in LADDER)}]",
+)
+@click.option(
+    "--accelerator",
+    "accelerators",
+    metavar="NAME",
+    multiple=True,
+    help="Also run every compiled region on this accelerator (the mock, or an adapter's); may be repeated.",
+)
+def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ...], **words: Any) -> int:
+    """Run SCRIPT on every release of a line, on every rung of the ladder.
+
+    Exit codes: 0 no cell shows a failure, 1 some do, 2 wrong usage, 3 the lab could not do it, 125 no
+    release could be judged, 130 interrupted.
+    """
+    given = Given(**{field.name: words.pop(field.name) for field in fields(Given)})
+    earlier = given.earlier()
+    if earlier is None:
+        if versions is None:
+            raise UsageError("name releases of torch: --versions 2.6..2.9, all, or minor")
+        request = given.request()
+        asked = read_line(versions, words, given, request)
+        folder = new_run_folder(request)
+        what = {"versions": asked.to_json(), "rungs": rungs, "accelerators": list(accelerators)}
+        write_atomic(folder / "request.json", json.dumps({**request.to_json(), **what, "matrix": True}))
+    else:
+        request, folder = earlier
+        if request.versions is None:
+            raise UsageError(f"{folder} is not the folder of a matrix: go on with accel-lab bisect --resume")
+        asked = request.versions
+        kept = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+        rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
+    return _run(given, request, asked, folder, _rungs(rungs), accelerators)
+
+
+def _rungs(named: str | None) -> list[Rung]:
+    if named is None:
+        return list(LADDER)
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    wrong = [name for name in names if name not in _RUNGS]
+    if wrong or not names:
+        raise UsageError(f"--rungs {named}: the rungs are {', '.join(_RUNGS)}")
+    # Nothing can be judged without the script as it is and as the user compiles it.
+    wanted = {*names, Rung.UNCOMPILED.value, Rung.KERNEL.value}
+    return [Rung(name) for name in _RUNGS if name in wanted]
+
+
+def _run(
+    given: Given,
+    request: Request,
+    asked: Asked,
+    folder: Path,
+    rungs: list[Rung],
+    accelerators: tuple[str, ...],
+) -> int:
+    progress = Progress(quiet=given.quiet, program=request.program.path)
+    began = time.monotonic()
+    setting = Setting(
+        program=request.program,
+        folder=folder,
+        limits=request.limits,
+        oracle=request.oracle,
+        stdin=request.stdin,
+        cold="you asked for cold runs" if request.cold else must_run_cold(request.program),
+        workers=request.workers,
+        keep=given.keep,
+        listener=progress,
+    )
+    with ReleaseLine(asked, setting, told=progress.release) as line:
+        run = GridRun(
+            line.benches,
+            line.line,
+            columns_of(rungs, accelerators),
+            side_by_side=2 if request.workers > 1 else 1,
+            told=progress.release,
+        )
+        stopped = False
+        with Interruptible([line.interrupt]):
+            try:
+                run.run()
+            except Interrupted:
+                stopped = True
+        progress.done()
+        notes = [*line.notes, *(["stopped before the end"] if stopped else [])]
+        grid = run.to_json(request.program, seconds=time.monotonic() - began, notes=notes)
+    _write(grid, folder)
+    if stopped:
+        sys.stderr.write(f"interrupted; go on with: accel-lab matrix --resume {folder}\n")
+        return 130
+    _show(given, grid, folder)
+    return _exit_code(grid)
+
+
+def _write(grid: dict[str, Any], folder: Path) -> None:
+    """``matrix.json``, ``matrix.png`` and ``matrix.html`` in the run's folder."""
+    from accel_lab.reporting import grid_page, grid_plot
+    from accel_lab.reporting.schema import json_text
+
+    write_atomic(folder / "matrix.json", json_text(grid))
+    picture = grid_plot.png(grid)
+    (folder / "matrix.png").write_bytes(picture)
+    grid_page.write(grid, picture, folder / "matrix.html")
+
+
+def _show(given: Given, grid: dict[str, Any], folder: Path) -> None:
+    from accel_lab.reporting import grid_table
+    from accel_lab.reporting.schema import json_text
+
+    if given.as_json:
+        click.echo(json_text(grid), nl=False)
+        return
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = min(shutil.get_terminal_size((100, 24)).columns, 140)
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
+    click.echo(grid_table.text(grid, colour=colour, unicode=unicode, width=width))
+    click.echo(f"\n{grid['probes']} probes in {grid['seconds']['total']:.0f} s")
+    for name in ("matrix.html", "matrix.png", "matrix.json"):
+        click.echo(f"{name:11s} {folder / name}")
+
+
+def _exit_code(grid: dict[str, Any]) -> int:
+    from accel_lab.reporting import grid_words
+
+    return {"bad": 1, "good": 0}.get(grid_words.mark_of(grid).name, 125)

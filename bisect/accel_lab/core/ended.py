@@ -1,0 +1,22 @@
+"""How a process ended, whoever ran it: this machine or a container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a process ended.
+
+    ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
+    timeout, memory, output, processes or interrupted; then there is neither exit code nor signal.
+    Output beyond the limit counts as ``output`` also if the process was done before we looked, so
+    that the answer does not depend on who was faster.
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    limit: str | None = None
+    seconds: float = 0.0
+    peak_mb: float = 0.0

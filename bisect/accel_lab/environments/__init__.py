@@ -1,0 +1,1 @@
+"""The version axis: which releases of torch there are, and an environment for each of them."""

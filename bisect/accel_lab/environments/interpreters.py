@@ -1,0 +1,45 @@
+"""The Python interpreters of this machine: which versions are there, and by which program."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+_NAME = re.compile(r"python3\.(\d+)")
+
+
+def find_interpreters() -> dict[str, str]:
+    """Version (``3.11``) to program. The one that runs the lab comes first, then those on PATH, pyenv, uv.
+
+    A shim is not taken: it starts whatever version manager is set to, perhaps nothing.
+    """
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    base = getattr(sys, "_base_executable", "") or sys.executable
+    found = {own: os.path.realpath(base)}
+    home = Path.home()
+    folders = [Path(part) for part in os.environ.get("PATH", "").split(os.pathsep) if part]
+    for pattern in (".pyenv/versions/*/bin", ".local/share/uv/python/*/bin"):
+        folders += sorted(home.glob(pattern), reverse=True)
+    for folder in folders:
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match and f"3.{match[1]}" not in found:
+                program = os.path.realpath(folder / name)
+                if os.access(program, os.X_OK) and _is_native(program):
+                    found[f"3.{match[1]}"] = program
+    return found
+
+
+def _is_native(program: str) -> bool:
+    """Whether a file is a program rather than a script, as shims are."""
+    try:
+        with open(program, "rb") as file:
+            return file.read(2) not in (b"#!", b"")
+    except OSError:
+        return False

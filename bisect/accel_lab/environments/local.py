@@ -1,0 +1,110 @@
+"""Provider ``local``: a line of interpreters that the user names, each with a torch of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.errors import UsageError
+
+from .checking import ask_interpreter
+from .commands import Commands
+from .options import EnvironmentOptions, Run
+from .releases import order, parse_version, public, python_tag
+
+
+class LocalProvider:
+    """The environments are there already: nothing is made, and companions cannot be held."""
+
+    name = "local"
+
+    def __init__(self, options: EnvironmentOptions, run: Run) -> None:
+        self.notes: list[str] = []
+        self._pythons = [_program(name) for name in options.pythons or (sys.executable,)]
+        self._commands = Commands(run, options.build_timeout_s)
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, dict[str, Any]]] | None = None
+
+    def releases(self, *, pre: bool = False) -> list[Release]:
+        """The releases that the interpreters have; here a pre-release counts, since it was named."""
+        found = []
+        for version, (_, facts) in self._line().items():
+            parsed = parse_version(version)
+            found.append(
+                Release(
+                    version=version,
+                    pythons=(python_tag(facts["python"]),),
+                    prerelease=parsed is not None and parsed.is_prerelease,
+                )
+            )
+        return sorted(found, key=lambda release: order(release.version))
+
+    def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
+        """The interpreter that has this release."""
+        if pins:
+            raise EnvironmentUnavailable("the local provider leaves packages as they are: it holds none")
+        line = self._line()
+        known = line.get(version) or line.get(public(version))
+        if known is None:
+            raise EnvironmentUnavailable(f"none of the interpreters that were named has torch {version}")
+        python, facts = known
+        return EnvironmentSpec(provider=self.name, torch=facts["torch"], python=python)
+
+    def make(self, spec: EnvironmentSpec) -> Environment:
+        """Ask the interpreter again: its torch may have been replaced."""
+        facts = ask_interpreter(self._commands, spec.python, isolated=False)
+        if facts["torch"] != spec.torch:
+            raise EnvironmentUnavailable(f"{spec.python} has torch {facts['torch']} now, not {spec.torch}")
+        provenance: dict[str, Any] = {
+            key: facts[key] for key in ("python", "torch", "packages") if key in facts
+        }
+        return Environment(
+            spec=spec, python=spec.python, folder=facts["prefix"], provenance=provenance, cached=True
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> LocalProvider:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _line(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """Version to interpreter and facts; one that cannot be used costs a note."""
+        with self._lock:
+            if self._known is None:
+                asked = []
+                for python in self._pythons:
+                    try:
+                        facts = ask_interpreter(self._commands, python, isolated=False)
+                        asked.append((python, facts))
+                    except EnvironmentUnavailable as error:
+                        self.notes.append(str(error))
+                if not asked:
+                    raise EnvironmentUnavailable(self.notes[0])
+                times = Counter(public(facts["torch"]) for _, facts in asked)
+                self._known = {}
+                for python, facts in asked:
+                    short = public(facts["torch"])
+                    name = short if times[short] == 1 else facts["torch"]
+                    if name in self._known:
+                        self.notes.append(f"{python} has torch {name} too: it is left out")
+                    else:
+                        self._known[name] = (python, facts)
+            return self._known
+
+
+def _program(name: str) -> str:
+    """The program that a path or a name on PATH is; links are kept, for a venv is told by its path."""
+    found = shutil.which(os.path.expanduser(name))
+    if found is None:
+        raise UsageError(f"{name} is no interpreter: --pythons takes paths, separated by colons")
+    return os.path.abspath(found)

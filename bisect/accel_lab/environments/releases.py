@@ -1,0 +1,194 @@
+"""Versions and wheels by name: their order, which fit this machine, and the releases that they make up."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from accel_lab.core.environment import Release
+
+#: torch.compile came with it: the line starts there.
+FIRST = "2.0"
+
+_VERSION = re.compile(
+    r"v?(?P<release>\d+(?:\.\d+)*)(?:[-_.]?(?P<pre>a|b|rc|alpha|beta|c)[-_.]?(?P<pre_n>\d*))?"
+    r"(?:[-_.]?post(?P<post>\d*))?(?:[-_.]?dev(?P<dev>\d*))?(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?",
+    re.IGNORECASE,
+)
+_PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2}
+_FINAL = 3  # after every pre-release
+_NO_DEV = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Version:
+    """A version that sorts as PEP 440 says; trailing zeros of the release do not count."""
+
+    release: tuple[int, ...]
+    pre: tuple[int, int] = (_FINAL, 0)
+    post: int = -1
+    dev: int = _NO_DEV
+    local: tuple[str, ...] = ()
+
+    @property
+    def is_prerelease(self) -> bool:
+        return self.pre[0] < _FINAL or self.dev < _NO_DEV
+
+
+def parse_version(text: str) -> Version | None:
+    """The version that ``text`` is, None if it is none."""
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        return None
+    release = tuple(int(part) for part in match["release"].split("."))
+    while len(release) > 1 and release[-1] == 0:
+        release = release[:-1]
+    has_dev = match["dev"] is not None
+    if match["pre"]:
+        pre = (_PRE[match["pre"].lower()], int(match["pre_n"] or 0))
+    else:  # 2.0.dev1 comes before 2.0a1
+        pre = (-1, 0) if has_dev and match["post"] is None else (_FINAL, 0)
+    return Version(
+        release=release,
+        pre=pre,
+        post=-1 if match["post"] is None else int(match["post"] or 0),
+        dev=int(match["dev"] or 0) if has_dev else _NO_DEV,
+        local=tuple(re.split(r"[-_.]", match["local"].lower())) if match["local"] else (),
+    )
+
+
+def order(text: str) -> Version:
+    """A key to sort versions by; what is no version comes first."""
+    return parse_version(text) or Version(release=(-1,))
+
+
+def public(version: str) -> str:
+    """A version without its local part: ``2.13.0`` of ``2.13.0+cpu``."""
+    return version.partition("+")[0]
+
+
+def local_part(version: str) -> str:
+    return version.partition("+")[2]
+
+
+def parts(version: str) -> tuple[int, ...]:
+    """The numbers of the release as they are written: (2, 10) of ``2.10``, (2, 10, 0) of ``2.10.0rc1``."""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """One wheel of an index. ``source`` is the index or folder that has it, for people to read."""
+
+    filename: str
+    version: str
+    pythons: tuple[str, ...]
+    platforms: tuple[str, ...]
+    uploaded: str = ""
+    size_bytes: int = 0
+    sha256: str = ""
+    yanked: bool = False
+    source: str = ""
+
+    @property
+    def fits_machine(self) -> bool:
+        return any(fits(tag) for tag in self.platforms)
+
+
+def read_wheel_name(filename: str, package: str) -> Wheel | None:
+    """What a wheel's file name says; None for other files and other packages."""
+    if not filename.endswith(".whl"):
+        return None
+    pieces = filename[: -len(".whl")].split("-")
+    if len(pieces) not in (5, 6) or normalise(pieces[0]) != normalise(package):
+        return None
+    if parse_version(pieces[1]) is None:
+        return None
+    python, abi, machine = pieces[-3:]
+    pythons = tuple(sorted({tag for tag in python.split(".") if _usual(tag, abi)}))
+    return Wheel(filename=filename, version=pieces[1], pythons=pythons, platforms=tuple(machine.split(".")))
+
+
+def _usual(python: str, abi: str) -> bool:
+    """Whether the usual build of that Python takes it: the free-threaded one has an ABI of its own."""
+    return python.startswith(("cp", "py")) and not re.fullmatch(r"cp\d+t", abi)
+
+
+def normalise(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def fits(tag: str, system: str = sys.platform, machine: str = "") -> bool:
+    """Whether this machine can load what a platform tag stands for."""
+    machine = machine or platform.machine().lower()
+    if tag == "any":
+        return True
+    if system.startswith("linux"):
+        return tag.startswith(("manylinux", "linux_")) and tag.endswith(f"_{machine}")
+    if system == "darwin":
+        return tag.startswith("macosx") and tag.endswith((f"_{machine}", "_universal2"))
+    return False
+
+
+def python_tag(version: str) -> str:
+    """``cp311`` of ``3.11`` or ``3.11.7``."""
+    return "cp" + "".join(version.split(".")[:2])
+
+
+def choose_wheel(wheels: Iterable[Wheel], python: str, *, gpu: bool) -> Wheel | None:
+    """The wheel of one release to install: for this machine and Python, a CPU build where no GPU is.
+
+    Among equals the one without a download, then the smallest.
+    """
+    tags = (python_tag(python), "py3")
+    fitting = [w for w in wheels if w.fits_machine and any(tag in w.pythons for tag in tags)]
+    if not fitting:
+        return None
+
+    def rank(wheel: Wheel) -> tuple[bool, bool, bool, int]:
+        is_cpu = local_part(wheel.version).startswith("cpu")
+        return (
+            wheel.yanked,
+            is_cpu if gpu else not is_cpu,
+            wheel.source.startswith("http"),
+            wheel.size_bytes,
+        )
+
+    return min(fitting, key=rank)
+
+
+def releases_of(wheels: Sequence[Wheel], python: str = "", *, gpu: bool = False) -> list[Release]:
+    """The releases that wheels for this machine make up, oldest first, from :data:`FIRST` on.
+
+    ``python`` is the line's, whose wheel gives size and digest.
+    """
+    found: dict[Version, list[Wheel]] = {}
+    for wheel in wheels:
+        version = parse_version(public(wheel.version))
+        if version is not None and wheel.fits_machine and version.release >= order(FIRST).release:
+            found.setdefault(version, []).append(wheel)
+    releases = []
+    for version, group in sorted(found.items()):
+        chosen = choose_wheel(group, python, gpu=gpu) if python else None
+        dates = [wheel.uploaded[:10] for wheel in group if wheel.uploaded]
+        releases.append(
+            Release(
+                version=public(group[0].version),
+                uploaded=min(dates) if dates else "",
+                pythons=tuple(sorted({tag for wheel in group for tag in wheel.pythons}, key=_tag_order)),
+                size_bytes=chosen.size_bytes if chosen else 0,
+                sha256=chosen.sha256 if chosen else "",
+                prerelease=version.is_prerelease,
+                yanked=all(wheel.yanked for wheel in group),
+            )
+        )
+    return releases
+
+
+def _tag_order(tag: str) -> tuple[str, int, int]:
+    digits = tag[2:]
+    return (tag[:2], int(digits[:1] or 0), int(digits[1:] or 0)) if digits.isdigit() else (tag, 0, 0)

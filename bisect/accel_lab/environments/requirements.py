@@ -1,0 +1,126 @@
+"""What the script itself needs: ``--with``, requirements files, and the PEP 723 block in the script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.errors import UsageError
+from accel_lab.core.toml_text import read_toml
+
+from .releases import normalise
+
+#: A release of these belongs to one release of torch: their version follows from torch's.
+FOLLOWERS = frozenset({"torchvision", "torchaudio", "torchtext", "torchdata", "triton", "functorch"})
+
+_NAME = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)", re.DOTALL)
+_BLOCK = re.compile(r"(?m)^# /// script[ \t]*$\r?\n(?P<content>(?:^#(?:[ \t].*)?$\r?\n)+?)^# ///[ \t]*$")
+_DEPTH = 10  # requirements files that include each other
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirements:
+    """Requirement lines for the installer, and what was changed in them, one line each."""
+
+    lines: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def gather(packages: Sequence[str], files: Sequence[Path], script: Path | None = None) -> Requirements:
+    """All that the script needs beside torch. Raises :class:`UsageError` in one line."""
+    found = [(line, "--with") for line in packages]
+    for file in files:
+        found += [(line, str(file)) for line in read_requirements(file)]
+    if script is not None:
+        found += [(line, f"the script's own metadata ({script.name})") for line in script_needs(script)]
+    return _settle(found)
+
+
+def _settle(found: Iterable[tuple[str, str]]) -> Requirements:
+    """torch is set by the line, so it is left out; what follows torch loses its version."""
+    lines, notes = [], []
+    for line, origin in found:
+        match = _NAME.fullmatch(line)
+        if match is None:
+            raise UsageError(f"{line!r} from {origin} is no requirement: write NAME or NAME==VERSION")
+        name, extras, rest = match[1], match[2] or "", match[3].strip()
+        if rest and rest[0] not in "<>=!~@;(":
+            raise UsageError(f"{line!r} from {origin} is no requirement: write NAME or NAME==VERSION")
+        plain = normalise(name)
+        if plain == "torch":
+            if rest:
+                notes.append(f"{line!r} from {origin} is left out: the line of releases sets torch")
+            continue
+        condition = ";" + rest.partition(";")[2] if ";" in rest else ""
+        if plain in FOLLOWERS and rest and rest[0] != ";":
+            notes.append(f"{line!r} from {origin}: its version follows from torch's, so any is taken")
+            line = f"{name}{extras}{condition}"
+        lines.append(line.strip())
+    return Requirements(lines=tuple(dict.fromkeys(lines)), notes=tuple(dict.fromkeys(notes)))
+
+
+def name_of(line: str) -> str:
+    """The normalised name of the package that a requirement asks for."""
+    match = _NAME.fullmatch(line)
+    return normalise(match[1]) if match else ""
+
+
+def exact_version(line: str) -> str:
+    """The version of ``NAME==VERSION``, empty where another one would do as well."""
+    match = _NAME.fullmatch(line.partition(";")[0])
+    pinned = re.fullmatch(r"={2,3}\s*([^\s,*]+)", match[3].strip()) if match else None
+    return pinned[1] if pinned else ""
+
+
+def read_requirements(file: Path, depth: int = 0) -> list[str]:
+    """The requirements of a file; other files that it includes are read too."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"the requirements file {file} cannot be read: {reason}") from None
+    found: list[str] = []
+    for number, line in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), 1):
+        line = re.sub(r"(^|\s)#.*$", "", line).strip()
+        included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)$", line)
+        if not line:
+            continue
+        if included:
+            if depth >= _DEPTH:
+                raise UsageError(f"{file}: requirements files include each other in a circle")
+            found += read_requirements(file.parent / included[1], depth + 1)
+        elif line.startswith("-"):
+            option = re.split(r"[\s=]", line)[0]
+            raise UsageError(f"{file}:{number}: {option} is not read here: give it to accel-lab as an option")
+        else:
+            found.append(_absolute(re.sub(r"\s--hash[=\s]\S+", "", line).strip(), file.parent))
+    return found
+
+
+def _absolute(line: str, folder: Path) -> str:
+    """``NAME @ ./wheel`` and a bare path, as seen from the file, become paths for anyone."""
+    name, at, target = (piece.strip() for piece in line.partition("@"))
+    if at and re.match(r"\.{0,2}/", target):
+        return f"{name} @ {(folder / target).resolve().as_uri()}"
+    return line
+
+
+def script_needs(script: Path) -> list[str]:
+    """The dependencies in a script's ``# /// script`` block (PEP 723); none where there is no block."""
+    try:
+        text = script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []  # said by whoever runs the script
+    blocks = [match["content"] for match in _BLOCK.finditer(text)]
+    if not blocks:
+        return []
+    if len(blocks) > 1:
+        raise UsageError(f"{script}: there are {len(blocks)} `# /// script` blocks, one is allowed")
+    lines = (line[2:] if line.startswith("# ") else line[1:] for line in blocks[0].splitlines())
+    data = read_toml("\n".join(lines), f"the `# /// script` block of {script}")
+    needs = data.get("dependencies", [])
+    if not isinstance(needs, list) or not all(isinstance(line, str) for line in needs):
+        raise UsageError(f"{script}: dependencies in the `# /// script` block must be a list of strings")
+    return needs

@@ -1,0 +1,56 @@
+"""What an interpreter is: its torch and what else it has, asked in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.probe import Limits
+
+from . import process
+from .workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """The interpreter that is probed and what it has."""
+
+    python: str
+    torch: str
+    facts: dict[str, Any]
+
+
+def inspect_build(python: str, folder: Path) -> Build:
+    """Ask the interpreter what it is; raises :class:`LabError` if it has no torch or does not run."""
+    library = Workspace(folder, Path.cwd()).library
+    out, err = folder / "doctor.out.txt", folder / "doctor.err.txt"
+    ended = process.run(
+        [python, str(library), "doctor"],
+        cwd=folder,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=out,
+        stderr=err,
+        limits=Limits(timeout_s=120.0),
+        marker=f"doctor-{uuid.uuid4().hex}",
+    )
+    try:
+        facts = json.loads(out.read_text(encoding="utf-8"))
+    except ValueError:
+        last = (err.read_text(errors="replace").strip().splitlines() or [f"exit code {ended.exit_code}"])[-1]
+        raise LabError(f"{python} does not run as a Python interpreter: {last[:200]}") from None
+    if not facts.get("torch"):
+        why = facts.get("torch_error", "")
+        raise LabError(
+            f"{python} has no usable torch ({why}): install it there, or name another with --python"
+        )
+    return Build(python=python, torch=facts["torch"], facts=facts)
+
+
+def public_version(torch: str) -> str:
+    """``2.13.0+cpu`` is the release 2.13.0."""
+    return torch.split("+", 1)[0]

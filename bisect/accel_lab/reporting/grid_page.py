@@ -1,0 +1,93 @@
+"""matrix.html: one file, no scripts, no outside loads; each cell leads to the folder of its run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from accel_lab import __version__
+
+from . import grid_words as words
+from . import since
+from .telling import Redact, Teller, keep
+
+
+def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Redact = keep) -> str:
+    """The page as text; ``picture`` is the PNG that is shown under the table."""
+    teller = Teller(redact)
+    say = teller.say
+    style = _resource("report.css") + _resource("grid.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    script = grid.get("script") or {}
+    columns = words.columns_of(grid)
+    return _template().render(
+        style=style,
+        csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+        mark=words.mark_of(grid),
+        name=say(Path(str(script.get("path") or script.get("module") or "script")).name),
+        headline=say(words.headline(grid)),
+        failure=say(words.failure(grid), limit=1000),
+        notes=[say(note) for note in words.notes_of(grid)],
+        columns=[(say(name, limit=60), say(words.meaning(name), limit=200)) for name in columns],
+        rows=[_row(row, columns, teller) for row in words.rows_of(grid)],
+        picture="data:image/png;base64," + base64.b64encode(picture).decode() if picture else "",
+        environments=[
+            (say(name, limit=80), say(since.environment_line(made), limit=400))
+            for name, made in (grid.get("environments") or {}).items()
+        ],
+        version=__version__,
+        schema=say(grid.get("schema", "")),
+    )
+
+
+def _row(row: words.RowWords, columns: list[str], teller: Teller) -> dict[str, Any]:
+    return {
+        "torch": teller.say(row.torch, limit=80),
+        "starts": teller.say(row.starts, limit=60),
+        "cells": [
+            {
+                "column": teller.say(column, limit=60),
+                "mark": cell.mark,
+                "said": teller.say(cell.said, limit=300),
+                "seconds": cell.seconds,
+                "link": _link(cell.folder),
+            }
+            for column, cell in zip(columns, row.cells, strict=True)
+        ],
+    }
+
+
+def _link(folder: str) -> str:
+    """A link below the page's own folder; none to anywhere else."""
+    if not folder or folder.startswith("/") or ".." in folder.split("/") or ":" in folder:
+        return ""
+    return quote(folder) + "/"
+
+
+def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
+    """Writes the page, whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(render(grid, picture), encoding="utf-8")
+    draft.replace(path)
+
+
+@cache
+def _resource(name: str) -> str:
+    return "\n" + resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(_resource("grid.html.j2").lstrip("\n"))

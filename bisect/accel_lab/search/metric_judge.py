@@ -1,0 +1,138 @@
+"""Says whether a release is worse by a factor than the good end, from numbers that vary from run to run.
+
+Bad needs both: the median is worse by the factor, and the rank test says that this is no chance. Good
+needs as much: the rank test says that the numbers lie below the good ones times the factor. What is in
+between is not guessed: more samples, and SKIP when they do not help.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from accel_lab.core.errors import UsageError
+from accel_lab.core.verdict import Verdict
+
+from .rank_test import chance_larger, samples_needed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A number that a run has; more of it is worse.
+
+    ``exact``: the same on every run, so one sample tells. ``timed``: another run beside it would change it.
+    """
+
+    name: str
+    unit: str
+    words: str
+    exact: bool = False
+    timed: bool = False
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(name="compile_time", unit="s", words="time to compile", timed=True),
+        Metric(name="latency", unit="s", words="time of a call once compiled", timed=True),
+        Metric(name="peak_memory", unit="MB", words="peak memory"),
+        Metric(name="graph_breaks", unit="", words="graph breaks", exact=True),
+        Metric(name="recompiles", unit="", words="recompilations", exact=True),
+        Metric(name="kernels", unit="", words="generated kernels", exact=True),
+    )
+}
+
+_FACTOR = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[x%]?)", re.I)
+
+
+def parse_worse_by(text: str) -> float:
+    """``1.3x``, ``1.3`` and ``30%`` are all the factor 1.3."""
+    found = _FACTOR.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--worse-by {text}: write a factor such as 1.3x, or a percentage such as 30%")
+    factor = float(found["number"])
+    if found["unit"] == "%":
+        factor = 1.0 + factor / 100
+    if factor <= 1.0:
+        raise UsageError(f"--worse-by {text}: the factor must be above 1, as 1.3x or 30% are")
+    return factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricReading:
+    """What the samples of one release say. ``chance`` is that of the verdict being luck."""
+
+    verdict: Verdict
+    median: float
+    ratio: float
+    chance: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricJudge:
+    """Judges samples against those of the good end. ``level`` is how much chance a verdict may have in it."""
+
+    good: Sequence[float]
+    worse_by: float
+    level: float = 0.01
+    exact: bool = False
+
+    def judge(self, samples: Sequence[float]) -> Verdict:
+        """GOOD, BAD (worse by the factor), or SKIP: not to be told from so many samples."""
+        return self.reading(samples).verdict
+
+    def reading(self, samples: Sequence[float]) -> MetricReading:
+        """The verdict with its numbers."""
+        if not samples or not self.good:
+            return MetricReading(verdict=Verdict.SKIP, median=math.nan, ratio=math.nan, why="no samples")
+        middle = median(samples)
+        ratio = _ratio(middle, median(self.good))
+        if self.exact:
+            return self._counted(samples, middle, ratio)
+        worse = ratio >= self.worse_by
+        if worse:
+            chance = chance_larger(samples, self.good)
+        else:
+            chance = chance_larger([value * self.worse_by for value in self.good], samples)
+        if chance <= self.level:
+            return MetricReading(
+                verdict=Verdict.BAD if worse else Verdict.GOOD, median=middle, ratio=ratio, chance=chance
+            )
+        return MetricReading(
+            verdict=Verdict.SKIP,
+            median=middle,
+            ratio=ratio,
+            chance=chance,
+            why=(
+                f"{ratio:.2f} times the good end, which may be chance "
+                f"(p = {chance:.2g} after {len(samples)} samples)"
+            ),
+        )
+
+    def samples_needed(self) -> int:
+        """The fewest samples that can give a verdict."""
+        return 1 if self.exact else samples_needed(len(self.good), self.level)
+
+    def _counted(self, samples: Sequence[float], middle: float, ratio: float) -> MetricReading:
+        """A counter is the same on every run; where it is not, all runs must agree on the verdict."""
+        base = median(self.good)
+        verdicts = {_ratio(value, base) >= self.worse_by for value in samples}
+        if len(verdicts) > 1:
+            seen = f"{min(samples):g} to {max(samples):g}"
+            return MetricReading(
+                verdict=Verdict.SKIP, median=middle, ratio=ratio, why=f"the count varies: {seen}"
+            )
+        return MetricReading(
+            verdict=Verdict.BAD if verdicts.pop() else Verdict.GOOD, median=middle, ratio=ratio
+        )
+
+
+def _ratio(value: float, base: float) -> float:
+    """``value / base``; where the good end has none of it, any is infinitely worse."""
+    if base == 0:
+        return math.inf if value > 0 else 1.0
+    return value / base

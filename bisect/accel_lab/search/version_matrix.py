@@ -1,0 +1,116 @@
+"""The grid of releases and rungs: each cell one run, each row one release; reads nothing but its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from accel_lab.core.outcome import Status
+from accel_lab.core.stages import LADDER
+from accel_lab.core.verdict import Verdict
+
+#: The columns that stand in order of the stack; others (``mock``, an adapter) are other ways down.
+_STEPS = tuple(rung.value for rung in LADDER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run: its verdict and how it ended. ``folder`` is where its outcome lies, for a link."""
+
+    verdict: Verdict
+    status: Status | None = None
+    signature: str = ""
+    why: str = ""
+    seconds: float = 0.0
+    max_abs_error: float | None = None
+    folder: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.value,
+            "status": self.status.value if self.status else None,
+            "signature": self.signature,
+            "why": self.why,
+            "seconds": round(self.seconds, 3),
+            "max_abs_error": self.max_abs_error,
+            "folder": self.folder,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """Rows are releases, oldest first; columns are rungs and other ways down. A cell may be missing."""
+
+    releases: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
+
+    def cell(self, release: str, column: str) -> Cell | None:
+        """The cell; None where nothing was run."""
+        return self.cells.get((release, column))
+
+    def row(self, release: str) -> tuple[Cell | None, ...]:
+        """The cells of a release in the order of the columns."""
+        return tuple(self.cell(release, column) for column in self.columns)
+
+    def starts(self, release: str) -> str | None:
+        """The lowest rung of the ladder from which on all that was judged fails; None if its top passes."""
+        start = None
+        for column in reversed([c for c in self.columns if c in _STEPS]):
+            cell = self.cell(release, column)
+            if cell is None or cell.verdict is Verdict.SKIP:
+                continue
+            if cell.verdict is not Verdict.BAD:
+                break
+            start = column
+        return start
+
+    def bands(self) -> list[tuple[str, str, str | None]]:
+        """Runs of neighbouring releases whose failure starts at the same rung: first, last, rung.
+
+        A release with no judged cell belongs to no band.
+        """
+        found: list[tuple[str, str, str | None]] = []
+        for release in self.releases:
+            if not any(c and c.verdict in (Verdict.GOOD, Verdict.BAD) for c in self.row(release)):
+                continue
+            start = self.starts(release)
+            if found and found[-1][2] == start:
+                found[-1] = (found[-1][0], release, start)
+            else:
+                found.append((release, release, start))
+        return found
+
+    def sentences(self) -> list[str]:
+        """The bands in words."""
+        return [
+            (f"{first} to {last}" if first != last else first)
+            + (f": fails from {rung} on" if rung else ": passes")
+            for first, last, rung in self.bands()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "releases": list(self.releases),
+            "columns": list(self.columns),
+            "rows": [
+                {
+                    "torch": release,
+                    "starts": self.starts(release),
+                    "cells": {
+                        column: cell.to_json() if (cell := self.cell(release, column)) else None
+                        for column in self.columns
+                    },
+                }
+                for release in self.releases
+            ],
+            "bands": [list(band) for band in self.bands()],
+        }
+
+
+def columns_in_order(columns: Iterable[str]) -> tuple[str, ...]:
+    """The ladder's rungs in their order, then the other ways down in the order given."""
+    wanted = list(dict.fromkeys(columns))
+    steps: Sequence[str] = [step for step in _STEPS if step in wanted]
+    return (*steps, *(column for column in wanted if column not in _STEPS))

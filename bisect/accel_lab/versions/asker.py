@@ -1,0 +1,143 @@
+"""Answers the line search: one release at a time becomes an environment, some runs, and a verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from accel_lab.core.environment import Environment, EnvironmentUnavailable
+from accel_lab.core.errors import LabError
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Tested
+from accel_lab.execution.journal import write_atomic
+from accel_lab.execution.prober import Interrupted
+
+from .bench import Bench, Benches, Pins
+from .decide import Decision, Wanted, decide
+
+#: ``told(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
+Told = Callable[[str, str, str], None]
+
+
+def silent(event: str, version: str, words: str) -> None:
+    """A listener that does nothing."""
+
+
+class ReleaseAsker:
+    """The :class:`accel_lab.search.version_search.Asker` of real environments.
+
+    What is decided lies in ``versions/<release>/tested.json`` for the reader; a run that is resumed asks
+    again and is answered by the journals, so nothing is run twice.
+    """
+
+    def __init__(
+        self, benches: Benches, wanted: Wanted, *, side_by_side: int = 2, told: Told = silent
+    ) -> None:
+        self._benches = benches
+        self._wanted = wanted
+        self._told = told
+        self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
+        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
+
+    def submit(self, version: str) -> Future[Tested]:
+        """Judge a release in the background."""
+        return self._judges.submit(self.judge, version)
+
+    def prefetch(self, version: str) -> None:
+        """Make an environment that may be asked for soon; if it cannot be had, its judge will say so."""
+        self._fetcher.submit(self._fetch, version)
+
+    def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
+        """Judge a release beside companions that are held at other versions than its own."""
+        return self._judges.submit(self.judge, version, tuple(sorted(pins.items())))
+
+    def judge(self, version: str, pins: Pins = ()) -> Tested:
+        """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
+        began = time.monotonic()
+        try:
+            environment = make(self._benches, version, self._told, pins)
+            bench = self._benches.open(version, pins)
+        except EnvironmentUnavailable as error:
+            return self._tell(skipped(version, str(error), began), pins)
+        except Interrupted:
+            raise
+        except LabError as error:
+            return self._tell(skipped(version, str(error), began), pins)
+        try:
+            decision = decide(bench.lab, bench.probe, self._wanted, budget=self._benches.setting.budget)
+            row = tested(bench, decision)
+            write_atomic(bench.folder / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
+        except Interrupted:
+            raise
+        except LabError as error:
+            row = skipped(version, str(error), began, environment)
+        finally:
+            self._benches.shut(bench)
+        return self._tell(row, pins)
+
+    def _tell(self, row: Tested, pins: Pins) -> Tested:
+        beside = " beside " + ", ".join(f"{name} {version}" for name, version in pins) if pins else ""
+        words = row.verdict.value + beside + (f": {row.why}" if row.why else "")
+        self._told("judged", row.torch, words)
+        return row
+
+    def _fetch(self, version: str) -> None:
+        try:
+            make(self._benches, version, self._told)
+        except LabError:
+            return
+
+    def close(self) -> None:
+        """Wait for what is running; forget what has not begun."""
+        self._fetcher.shutdown(wait=True, cancel_futures=True)
+        self._judges.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> ReleaseAsker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if exc[0] is not None:
+            self._benches.interrupt()
+        self.close()
+
+
+def make(benches: Benches, version: str, told: Told, pins: Pins = ()) -> Environment:
+    """The environment of a release, with a word before and after where that takes its time."""
+    told("making", version, "")
+    environment = benches.environment(version, pins)
+    if not environment.cached:
+        told("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
+    return environment
+
+
+def tested(bench: Bench, decision: Decision) -> Tested:
+    """A decision as a row of the version axis."""
+    outcome = decision.outcome
+    return Tested(
+        torch=bench.version,
+        verdict=decision.verdict,
+        status=outcome.status,
+        signature=decision.signature.line if decision.signature is not None else "",
+        why=decision.why,
+        runs=decision.runs,
+        seconds=bench.prober.seconds,
+        environment={**bench.environment.to_json(), "outcome": outcome.folder},
+        error=decision.error,
+    )
+
+
+def skipped(version: str, why: str, began: float, environment: Environment | None = None) -> Tested:
+    """A release that could not be judged at all."""
+    return Tested(
+        torch=version,
+        verdict=Verdict.SKIP,
+        why=why,
+        runs=0,
+        seconds=time.monotonic() - began,
+        environment=environment.to_json() if environment is not None else {},
+    )
+
+
+__all__ = ["ReleaseAsker", "Told", "make", "silent", "skipped", "tested"]

@@ -1,0 +1,194 @@
+"""The whole version axis: every flip of one failure on a line of releases, and what is different there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from accel_lab.core.environment import Environment, EnvironmentUnavailable
+from accel_lab.core.errors import LabError
+from accel_lab.core.stages import Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Flip, Tested, Versions
+from accel_lab.execution.prober import Interrupted
+from accel_lab.search.companions import Blame, FlipSide, blame
+from accel_lab.search.diagnosis import Options
+from accel_lab.search.two_axes import two_axes
+from accel_lab.search.version_noise import chain_length
+from accel_lab.search.version_search import LineSearch
+
+from . import files, sides
+from .asker import ReleaseAsker, Told, silent
+from .bench import Bench, Benches
+from .decide import Wanted
+from .sides import Side
+
+#: What is held and swapped at a flip. The C++ compiler is this machine's (or the image's) on every side.
+COMPANIONS = ("numpy", "setuptools", "sympy", "triton")
+#: Flips that are looked into; the newest ones, which the reader can do something about.
+MOST_FLIPS = 4
+
+
+class VersionAxis:
+    """Searches ``line`` (oldest first) for ``wanted``; ``versions`` is filled as it goes.
+
+    ``reference`` is the release on the line on which the failure was seen, with its ``side``; ``known`` are
+    answers that need not be asked for.
+    """
+
+    def __init__(
+        self,
+        benches: Benches,
+        line: Sequence[str],
+        wanted: Wanted,
+        options: Options,
+        *,
+        reference: str | None = None,
+        side: Side | None = None,
+        known: Iterable[Tested] = (),
+        side_by_side: int = 2,
+        companions: bool = True,
+        told: Told = silent,
+    ) -> None:
+        self._companions = companions
+        self._benches = benches
+        self._line = tuple(line)
+        self._wanted = replace(wanted, verdicts=chain_length(len(self._line)))
+        self._options = options
+        self._reference = reference
+        self._known = tuple(known)
+        self._side_by_side = side_by_side
+        self._told = told
+        self._sides: dict[str, Side] = {side.version: side} if side is not None else {}
+        self.versions = Versions(line=self._line, complete=False, why="not begun")
+
+    def run(self) -> Versions:
+        """The line searched, and the newest flips looked into; an interruption leaves what is known."""
+        self._search()
+        self._study()
+        return self.versions
+
+    def _search(self) -> None:
+        with self._asker() as asker:
+            search = LineSearch(
+                self._line,
+                asker,
+                reference=self._reference,
+                known=self._known,
+                side_by_side=self._side_by_side,
+            )
+            try:
+                search.run()
+            finally:
+                self.versions = search.found
+
+    def _asker(self) -> ReleaseAsker:
+        return ReleaseAsker(self._benches, self._wanted, side_by_side=self._side_by_side, told=self._told)
+
+    # -- what is different around a flip -----------------------------------------------------------
+
+    def _study(self) -> None:
+        flips = list(self.versions.flips)
+        for place in range(max(0, len(flips) - MOST_FLIPS), len(flips)):
+            self._told(
+                "looking", flips[place].at, f"both sides of {flips[place].after} and {flips[place].at}"
+            )
+            flips[place] = self._look_into(flips[place])
+            axes = two_axes(flips, {name: side.laddered for name, side in self._sides.items()})
+            self.versions = replace(
+                self.versions, flips=tuple(flips), tested=self._rows(), axes=axes.to_json()
+            )
+
+    def _rows(self) -> tuple[Tested, ...]:
+        """The tested releases with the culprits that were found on them."""
+        return tuple(
+            replace(row, stage=self._sides[row.torch].stage, component=self._sides[row.torch].component)
+            if row.torch in self._sides
+            else row
+            for row in self.versions.tested
+        )
+
+    def _look_into(self, flip: Flip) -> Flip:
+        """The flip with its details; what cannot be made or read is said in a note."""
+        good_version, bad_version = ends(flip)
+        try:
+            good = self._benches.open(good_version)
+        except EnvironmentUnavailable as error:
+            return replace(flip, notes=(*flip.notes, str(error)))
+        try:
+            bad = self._benches.open(bad_version)
+            try:
+                return self._between(flip, good, bad)
+            finally:
+                self._benches.shut(bad)
+        except Interrupted:
+            raise
+        except LabError as error:
+            return replace(flip, notes=(*flip.notes, str(error)))
+        finally:
+            self._benches.shut(good)
+
+    def _between(self, flip: Flip, good: Bench, bad: Bench) -> Flip:
+        one = self._good_side(good)
+        two = self._bad_side(bad)
+        details: dict[str, Any] = {"good": one.to_json(), "bad": two.to_json()}
+        notes = [*flip.notes, *one.warnings]
+        stage = two.culprit.stage if two.culprit is not None else None
+        if stage is not None and stage not in (Stage.EAGER, Stage.ENVIRONMENT):
+            compared = files.compare(good, bad, stage, two.top)
+            if isinstance(compared, str):
+                notes.append(f"the files of the two builds were not compared: {compared}")
+            else:
+                details["files"] = compared.to_json()
+                notes.append(compared.said)
+        details["code"] = sides.beside(one, two)
+        if self._companions:
+            blamed = self._blame(good, bad)
+            details["companions"] = blamed.to_json()
+            notes.append(f"companions: {blamed.sentence}")
+        return replace(flip, notes=tuple(notes), details={**flip.details, **details})
+
+    def _blame(self, good: Bench, bad: Bench) -> Blame:
+        """Whether it is torch that makes the difference, or a package that came along with it."""
+        one, two = (
+            FlipSide(torch=bench.version, companions=companions_of(bench.environment))
+            for bench in (good, bad)
+        )
+        with self._asker() as asker:
+            return blame(one, two, asker.swapped)
+
+    def _good_side(self, bench: Bench) -> Side:
+        if bench.version not in self._sides:
+            self._sides[bench.version] = sides.good_side(bench, self._wanted, self._options.budget)
+        return self._sides[bench.version]
+
+    def _bad_side(self, bench: Bench) -> Side:
+        if bench.version not in self._sides:
+            self._sides[bench.version] = sides.bad_side(bench, self._options)
+        return self._sides[bench.version]
+
+
+def companions_of(environment: Environment) -> dict[str, str]:
+    """The packages beside torch that a compiled program leans on, with their versions."""
+    packages = environment.provenance.get("packages") or {}
+    return {name: str(packages[name]) for name in COMPANIONS if name in packages}
+
+
+def ends(flip: Flip) -> tuple[str, str]:
+    """``(the release that passes, the release that fails)``."""
+    return (flip.at, flip.after) if flip.kind == "fixed" else (flip.after, flip.at)
+
+
+def good_build(versions: Versions, bad: str | None = None) -> str | None:
+    """The passing release nearest to ``bad`` on the line (or the newest): where a repro must pass."""
+    good = [row.torch for row in versions.tested if row.verdict is Verdict.GOOD]
+    if not good:
+        return None
+    if bad is None or bad not in versions.line:
+        return good[-1]
+    place = versions.line.index(bad)
+    return min(good, key=lambda version: abs(versions.line.index(version) - place))
+
+
+__all__ = ["VersionAxis", "ends", "good_build"]

@@ -1,0 +1,183 @@
+"""The diff that matters: which files of the failing stage changed between the two builds around a flip."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.stages import Stage
+from accel_lab.execution.prober import Interrupted
+from accel_lab.search import frames
+
+from .bench import Bench
+
+#: The diff of a file that the failure goes through is shown up to this many lines, of so many files.
+SHOWN_LINES = 240
+SHOWN_FILES = 3
+#: Files in the list; the others are counted.
+LISTED = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The files of one build: digests by path, where copies of them lie, and the native libraries."""
+
+    files: dict[str, str]
+    native: dict[str, Any]
+    copies: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """One file that differs; ``near``: the failure's traceback goes through it."""
+
+    path: str
+    added: int
+    removed: int
+    how: str = "changed"
+    near: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What the two builds around a flip have in common in the failing stage.
+
+    ``same``: not one of its files differs, so the flip is suspect. ``native_same`` is None where the
+    libraries could not be compared.
+    """
+
+    stage: Stage
+    count: int
+    changed: tuple[Changed, ...] = ()
+    native_same: bool | None = None
+    diffs: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def same(self) -> bool:
+        return not self.changed and self.native_same is not False
+
+    @property
+    def said(self) -> str:
+        """One line."""
+        if not self.changed:
+            rest = {
+                True: "and the native libraries are the same too: the flip is suspect",
+                False: "but the native libraries differ",
+                None: "so the flip is suspect, unless a native library changed",
+            }[self.native_same]
+            return f"none of the {self.count} files of {self.stage} differ between the two, {rest}"
+        lines = sum(c.added + c.removed for c in self.changed)
+        return f"{len(self.changed)} of the {self.count} files of {self.stage} differ, in {lines:,} lines"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "stage": self.stage.value,
+            "files": self.count,
+            "same": self.same,
+            "native_same": self.native_same,
+            "said": self.said,
+            "changed": [c.to_json() for c in self.changed[:LISTED]],
+            "more": max(0, len(self.changed) - LISTED),
+            "diffs": [{"path": path, "text": text} for path, text in self.diffs],
+        }
+
+
+def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
+    """The files of the bench's torch that begin with a prefix; raises :class:`LabError` if it cannot say."""
+    copies = bench.folder / "torch_files"
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir()
+    said = bench.prober.aside("torch_files", ["files", str(copies), *prefixes])
+    try:
+        data = json.loads(said)
+    except ValueError:
+        raise LabError(f"torch {bench.version}: the list of its files cannot be read") from None
+    if "error" in data:
+        raise LabError(f"torch {bench.version}: {data['error']}")
+    return Sources(files=data["files"], native=data["native"], copies=copies)
+
+
+def compare(good: Bench, bad: Bench, stage: Stage, failure: Outcome | None) -> Compared | str:
+    """How the failing stage differs between two builds; a string says why that cannot be told."""
+    prefixes = frames.areas_of(stage)
+    if not prefixes:
+        return f"{stage} has no files of its own"
+    try:
+        one, two = sources(good, prefixes), sources(bad, prefixes)
+        return _compare(one, two, stage, _files_of(failure))
+    except Interrupted:
+        raise
+    except LabError as error:
+        return str(error)
+    finally:
+        for bench in (good, bad):
+            shutil.rmtree(bench.folder / "torch_files", ignore_errors=True)
+
+
+def _compare(good: Sources, bad: Sources, stage: Stage, near: frozenset[str]) -> Compared:
+    changed, diffs = [], []
+    for path in sorted({*good.files, *bad.files}):
+        if good.files.get(path) == bad.files.get(path):
+            continue
+        lines = _diff(good, bad, path)
+        added = sum(1 for line in lines if line.startswith("+") and not line.startswith("+++"))
+        removed = sum(1 for line in lines if line.startswith("-") and not line.startswith("---"))
+        how = "changed"
+        if path not in good.files:
+            how = "only in the failing build"
+        elif path not in bad.files:
+            how = "only in the passing build"
+        changed.append(Changed(path=path, added=added, removed=removed, how=how, near=path in near))
+        if path in near:
+            diffs.append((path, lines))
+    changed.sort(key=lambda c: (not c.near, -(c.added + c.removed), c.path))
+    order = {c.path: place for place, c in enumerate(changed)}
+    diffs.sort(key=lambda pair: order[pair[0]])
+    return Compared(
+        stage=stage,
+        count=len({*good.files, *bad.files}),
+        changed=tuple(changed),
+        native_same=good.native == bad.native if good.native and bad.native else None,
+        diffs=tuple((path, _cut(lines)) for path, lines in diffs[:SHOWN_FILES]),
+    )
+
+
+def _diff(good: Sources, bad: Sources, path: str) -> list[str]:
+    one, two = (_lines(build.copies / path) for build in (good, bad))
+    return list(difflib.unified_diff(one, two, f"{path} (passes)", f"{path} (fails)", lineterm="", n=2))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _cut(lines: Sequence[str]) -> str:
+    if len(lines) > SHOWN_LINES:
+        lines = [*lines[:SHOWN_LINES], f"... {len(lines) - SHOWN_LINES} more lines"]
+    return "\n".join(lines)
+
+
+def _files_of(failure: Outcome | None) -> frozenset[str]:
+    """The files of torch that the traceback of a failure goes through."""
+    raised = failure.raised if failure is not None else None
+    return frozenset(_paths(frame.file for frame in raised.frames)) if raised is not None else frozenset()
+
+
+def _paths(files: Iterable[str]) -> Iterable[str]:
+    return (file for file in files if file.startswith("torch/"))
+
+
+__all__ = ["Changed", "Compared", "Sources", "compare", "sources"]

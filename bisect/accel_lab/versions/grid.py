@@ -1,0 +1,303 @@
+"""Releases by rungs: every rung of the ladder, and other ways down, run on every release of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.errors import LabError
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe, Program
+from accel_lab.core.signature import Signature
+from accel_lab.core.stages import LADDER, Rung
+from accel_lab.core.verdict import Verdict
+from accel_lab.execution.prober import Interrupted
+from accel_lab.search.accelerator import Ask, switches
+from accel_lab.search.adapter_search import switches_of
+from accel_lab.search.baseline import BaselineSearch, values_signature
+from accel_lab.search.climb import Switches
+from accel_lab.search.lab import Difference, Lab
+from accel_lab.search.version_matrix import Cell, Matrix, columns_in_order
+
+from .asker import Told, make, silent
+from .bench import Bench, Benches
+
+SCHEMA = "accel-lab/matrix/1"
+#: The accelerator that the lab brings along; any other name is an adapter's.
+MOCK = "mock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One way to run the script: a rung of the ladder, or an accelerator."""
+
+    name: str
+    rung: Rung
+    switches: Switches = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw:
+    """One run, not judged yet: what it shows depends on the failure that is looked for."""
+
+    outcome: Outcome
+    signature: Signature | None = None
+    differences: Sequence[Difference] = ()
+    why: str = ""
+
+    @property
+    def fails(self) -> bool:
+        return self.signature is not None
+
+    @property
+    def told(self) -> bool:
+        return self.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
+
+
+@dataclass(kw_only=True)
+class Grid:
+    """What was run. ``missing`` are releases without an environment, with the reason."""
+
+    releases: tuple[str, ...]
+    columns: tuple[Column, ...]
+    raw: dict[tuple[str, str], Raw] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    target: Signature | None = None
+    values: Sequence[Difference] = ()
+    seen_on: str = ""
+
+    def judged(self, lab: Lab, root: Path) -> Matrix:
+        """The grid judged against the failure that the newest failing release shows at the highest rung."""
+        self._choose()
+        cells = {place: self._cell(lab, raw, root) for place, raw in self.raw.items()}
+        for release, why in self.missing.items():
+            for column in self.columns:
+                cells[release, column.name] = Cell(verdict=Verdict.SKIP, why=why)
+        return Matrix(
+            releases=self.releases,
+            columns=columns_in_order(column.name for column in self.columns),
+            cells=cells,
+        )
+
+    def _choose(self) -> None:
+        names = columns_in_order(column.name for column in self.columns)
+        ladder = [name for name in names if name in {rung.value for rung in LADDER}]
+        others = [name for name in names if name not in ladder]
+        for column in (*reversed(ladder), *others):
+            for release in reversed(self.releases):
+                raw = self.raw.get((release, column))
+                if raw is not None and raw.fails and not self._eager(release):
+                    self.target, self.values, self.seen_on = raw.signature, raw.differences, release
+                    return
+
+    def _eager(self, release: str) -> bool:
+        """Whether the script fails there with nothing compiled: then nothing above tells anything."""
+        raw = self.raw.get((release, Rung.UNCOMPILED.value))
+        return raw is not None and raw.fails
+
+    def _cell(self, lab: Lab, raw: Raw, root: Path) -> Cell:
+        verdict, why = self._verdict(lab, raw), raw.why
+        if not raw.told:
+            why = "; ".join(raw.outcome.notes) or why
+        errors = [
+            d.comparison.max_abs_error for d in raw.differences if d.comparison.max_abs_error is not None
+        ]
+        return Cell(
+            verdict=verdict,
+            status=raw.outcome.status,
+            signature=raw.signature.line if raw.signature is not None else "",
+            why=why,
+            seconds=raw.outcome.seconds,
+            max_abs_error=max(errors, default=None),
+            folder=relative(raw.outcome.folder, root),
+        )
+
+    def _verdict(self, lab: Lab, raw: Raw) -> Verdict:
+        if not raw.told:
+            return Verdict.SKIP
+        if raw.signature is None:
+            return Verdict.GOOD
+        if self.target is None:
+            return Verdict.DIFFERENT
+        if self.target.kind == "values" and raw.signature.kind == "values":
+            same = lab.same_differences(raw.differences, self.values)
+            return Verdict.BAD if same else Verdict.DIFFERENT
+        return judge(raw.outcome, self.target, raw.signature)
+
+
+class GridRun:
+    """Runs a grid; what is there when it is interrupted stays in ``grid``."""
+
+    def __init__(
+        self,
+        benches: Benches,
+        releases: Sequence[str],
+        columns: Iterable[Column],
+        *,
+        side_by_side: int = 2,
+        told: Told = silent,
+    ) -> None:
+        self._benches = benches
+        self._side_by_side = side_by_side
+        self._told = told
+        self.grid = Grid(releases=tuple(releases), columns=tuple(columns))
+        self._lab: Lab | None = None
+        self._environments: dict[str, Any] = {}
+
+    def run(self) -> Matrix:
+        """All cells, judged."""
+        with ThreadPoolExecutor(max_workers=self._side_by_side, thread_name_prefix="grid") as pool:
+            jobs = [pool.submit(self._release, release) for release in reversed(self.grid.releases)]
+            try:
+                for job in jobs:
+                    job.result()
+            except BaseException:
+                self._benches.interrupt()
+                raise
+        return self.matrix()
+
+    def matrix(self) -> Matrix:
+        """What is known by now; without a single release that could be run, only reasons."""
+        if self._lab is None:
+            empty = {
+                (release, column.name): Cell(verdict=Verdict.SKIP, why=why)
+                for release, why in self.grid.missing.items()
+                for column in self.grid.columns
+            }
+            names = columns_in_order(column.name for column in self.grid.columns)
+            return Matrix(releases=self.grid.releases, columns=names, cells=empty)
+        return self.grid.judged(self._lab, self._benches.setting.folder)
+
+    def to_json(self, program: Program, *, seconds: float, notes: Sequence[str] = ()) -> dict[str, Any]:
+        """The object of ``reporting/matrix.schema.json``."""
+        matrix = self.matrix()
+        target = self.grid.target
+        return {
+            "schema": SCHEMA,
+            "script": program.to_json(),
+            "signature": target.to_json() if target is not None else None,
+            "seen_on": self.grid.seen_on,
+            "matrix": matrix.to_json(),
+            "sentences": matrix.sentences(),
+            "environments": self._environments,
+            "notes": list(notes),
+            "artifacts": str(self._benches.setting.folder),
+            "seconds": {"total": round(seconds, 3), "probes": round(self._benches.seconds, 3)},
+            "probes": self._benches.asked,
+        }
+
+    def _release(self, version: str) -> None:
+        try:
+            made = make(self._benches, version, self._told)
+            self._environments[version] = made.to_json()
+            bench = self._benches.open(version)
+        except Interrupted:
+            raise
+        except (EnvironmentUnavailable, LabError) as error:
+            self.grid.missing[version] = str(error)
+            self._told("judged", version, f"skip: {error}")
+            return
+        try:
+            self._row(bench)
+        except Interrupted:
+            raise
+        except LabError as error:
+            self.grid.missing[version] = str(error)
+        finally:
+            self._benches.shut(bench)
+
+    def _row(self, bench: Bench) -> None:
+        """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
+        lab, probe = bench.lab, bench.probe
+        search = BaselineSearch(lab, probe)
+        base = search.look(meanwhile=lab.warm_up, silent=False)
+        if base.target is not None:
+            search.warm(base)
+        top = base.steps[1].outcome
+        jobs = [
+            (column, lab.submit(replace(probe, rung=column.rung, switches=column.switches)))
+            for column in self.grid.columns
+            if column.rung is not Rung.KERNEL
+        ]
+        found = {column.name: job.result() for column, job in jobs}
+        found.update({c.name: top for c in self.grid.columns if c.rung is Rung.KERNEL})
+        compared = _Compared(lab, probe, found.get(Rung.UNCOMPILED.value))
+        for name, outcome in found.items():
+            self.grid.raw[bench.version, name] = compared.raw(outcome, name)
+        self._lab = self._lab or lab
+        failing = [name for name in found if self.grid.raw[bench.version, name].fails]
+        self._told("judged", bench.version, f"fails at {', '.join(failing)}" if failing else "passes")
+
+
+class _Compared:
+    """Recorded values of one release's runs against its own uncompiled run, and the float64 twin too."""
+
+    def __init__(self, lab: Lab, probe: Probe, uncompiled: Outcome | None) -> None:
+        self._lab = lab
+        self._probe = probe
+        self._uncompiled = uncompiled if uncompiled is not None and uncompiled.status is Status.OK else None
+        self._reference: Outcome | None = None
+        self._asked = False
+
+    def raw(self, outcome: Outcome, name: str) -> Raw:
+        """The run with its failure, be it one of its own or wrong values."""
+        signature = self._lab.signature(outcome)
+        silent = signature is None and outcome.status is Status.OK and name != Rung.UNCOMPILED.value
+        if not silent or self._uncompiled is None:
+            return Raw(outcome=outcome, signature=signature)
+        if not self._lab.differences(outcome, self._uncompiled):
+            return Raw(outcome=outcome)
+        different = self._lab.differences(outcome, self._uncompiled, self._twin())
+        if not different:
+            return Raw(outcome=outcome)
+        if outcome.facts.get("random", True) and self._only_random(outcome, name):
+            return Raw(outcome=outcome, why="draws other random numbers by design")
+        return Raw(outcome=outcome, signature=values_signature(different), differences=different)
+
+    def _twin(self) -> Outcome | None:
+        if not self._asked:
+            self._asked = True
+            twin = self._lab.submit(
+                replace(self._probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))
+            ).result()
+            self._reference = twin if twin.status is Status.OK else None
+        return self._reference
+
+    def _only_random(self, outcome: Outcome, name: str) -> bool:
+        """Whether the values agree once the compiled code draws eager's random numbers."""
+        assert self._uncompiled is not None
+        if name not in {rung.value for rung in LADDER}:
+            return False
+        aligned = self._lab.submit(
+            replace(self._probe, rung=Rung(name), switches=(("inductor", {"fallback_random": True}),))
+        ).result()
+        return aligned.status is Status.OK and not self._lab.differences(
+            aligned, self._uncompiled, self._reference
+        )
+
+
+def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of a grid: rungs of the ladder, then accelerators by name."""
+    found = [Column(name=rung.value, rung=rung) for rung in rungs]
+    for name in accelerators:
+        if name == MOCK:
+            found.append(Column(name=name, rung=Rung.MOCK, switches=switches(Ask.MAIN)))
+        else:
+            found.append(Column(name=name, rung=Rung.ACCELERATOR, switches=switches_of(name)))
+    return tuple(found)
+
+
+def relative(folder: str, root: Path) -> str:
+    """A probe's folder as a link from the run's own folder."""
+    try:
+        return Path(folder).relative_to(root).as_posix()
+    except ValueError:
+        return folder
+
+
+__all__ = ["Column", "Grid", "GridRun", "columns_of"]

@@ -1,0 +1,224 @@
+"""The releases that the user asked for: their provider, the line itself, and all that is asked of it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.environment import Environment, EnvironmentUnavailable, Index, Provider, Release
+from accel_lab.core.errors import UsageError
+from accel_lab.core.findings import Findings
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Tested, Versions
+from accel_lab.environments.line import select
+from accel_lab.environments.options import EnvironmentOptions
+from accel_lab.environments.providers import provider
+from accel_lab.execution import process
+from accel_lab.search.baseline import Baseline
+from accel_lab.search.diagnosis import Options
+
+from .asker import Told, silent
+from .axis import VersionAxis, good_build
+from .bench import Bench, Benches, Setting
+from .decide import wanted_from
+from .metric import MetricAxis
+from .reference import Sought, seek
+from .sides import Side, side_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which releases, and what makes their environments.
+
+    ``own``: the user named an interpreter to begin with. ``companions``: at a flip, packages are swapped too.
+    ``metric``: a number is looked for, not a failure: its name and the factor by which it is worse.
+    """
+
+    spec: str
+    provider: str = "local"
+    options: EnvironmentOptions = field(default_factory=EnvironmentOptions)
+    own: bool = False
+    companions: bool = True
+    metric: tuple[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a resumed run needs to go along the same line."""
+        data: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Asked:
+        return cls(
+            spec=data["spec"],
+            provider=data["provider"],
+            options=_options(data["options"]),
+            own=data["own"],
+            companions=data["companions"],
+            metric=(data["metric"][0], data["metric"][1]) if data["metric"] else None,
+        )
+
+
+_PATHS = ("script", "folder", "builds")
+
+
+def _options(data: dict[str, Any]) -> EnvironmentOptions:
+    """The options as they were: lists become tuples again and names of files become paths."""
+    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    row.update({name: Path(row[name]) for name in _PATHS if row.get(name)})
+    row["with_requirements"] = tuple(Path(name) for name in row["with_requirements"])
+    index: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["index"].items()}
+    row["index"] = Index(**index)
+    return EnvironmentOptions(**row)
+
+
+class ReleaseLine:
+    """Opens the provider, selects the line, and follows one failure along it."""
+
+    def __init__(
+        self, asked: Asked, setting: Setting, *, told: Told = silent, maker: Provider | None = None
+    ) -> None:
+        self._asked = asked
+        self._told = told
+        self._stop = threading.Event()
+        run = functools.partial(process.run, stop=self._stop)
+        self.provider: Provider = maker or provider(asked.provider, asked.options, run=run)
+        self.releases: Sequence[Release] = select(asked.spec, self.provider.releases(pre=asked.options.pre))
+        if not self.releases:
+            self.close()
+            raise UsageError(f"--versions {asked.spec}: no release of torch is among those that can be had")
+        self.benches = Benches(setting, self.provider)
+        self.line = tuple(release.version for release in self.releases)
+        self.axis: VersionAxis | None = None
+        self.sought: Sought | None = None
+        self.metric: MetricAxis | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What the provider has to say once."""
+        return list(getattr(self.provider, "notes", ()))
+
+    def seek(self) -> Sought:
+        """A release that fails, for a user whose own build does not."""
+        self.sought = seek(self.benches, self.line, self._told)
+        return self.sought
+
+    def follow(
+        self,
+        base: Baseline,
+        findings: Findings,
+        options: Options,
+        *,
+        reference: str | None,
+        here: str | None = None,
+    ) -> Versions:
+        """The failure of ``base`` on the whole line.
+
+        ``reference`` is the release that it was diagnosed on, in whatever environment; ``here`` is the same
+        where that was the line's own environment.
+        """
+        eager = bool(findings.ladder) and findings.ladder[0].verdict is Verdict.BAD
+        wanted = wanted_from(base, eager=eager)
+        known = list(self.sought.passing + self.sought.unavailable) if self.sought is not None else []
+        side: Side | None = None
+        if here is not None:
+            known.append(_seen(here, self.benches.environment(here), base))
+            side = side_of(here, findings.ladder, findings.culprit)
+        self.axis = VersionAxis(
+            self.benches,
+            self.line,
+            wanted,
+            options,
+            reference=reference if reference in self.line else None,
+            side=side,
+            known=known,
+            companions=self._asked.companions,
+            side_by_side=2 if self.benches.setting.workers > 1 else 1,
+            told=self._told,
+        )
+        return self.axis.run()
+
+    def measure(self, metric: str, worse_by: float) -> MetricAxis:
+        """Look for releases at which a number becomes worse; no failure is needed for that."""
+        self.metric = MetricAxis(
+            self.benches,
+            self.line,
+            metric,
+            worse_by,
+            side_by_side=2 if self.benches.setting.workers > 1 else 1,
+            told=self._told,
+        )
+        self.metric.run()
+        return self.metric
+
+    @property
+    def found(self) -> Versions | None:
+        """What is known of the line by now."""
+        if self.metric is not None:
+            return self.metric.versions
+        if self.axis is not None:
+            return self.axis.versions
+        if self.sought is None:
+            return None
+        return Versions(
+            line=self.line,
+            tested=tuple(sorted(self.sought.tested, key=lambda row: self.line.index(row.torch))),
+            complete=False,
+            why=f"no release that was tried fails: {len(self.sought.tested)} of {len(self.line)}",
+        )
+
+    def good(self, bad: str | None) -> Bench | None:
+        """A bench of a release that passes, near to the failing one: where a smaller script must pass too."""
+        version = good_build(self.axis.versions, bad) if self.axis is not None else None
+        if version is None:
+            return None
+        try:
+            return self.benches.open(version)
+        except EnvironmentUnavailable:
+            return None
+
+    def same_build(self, python: str) -> str | None:
+        """The release of the line whose environment is this very interpreter."""
+        for version in self.line:
+            spec = self.benches.spec(version)
+            if spec.provider == "local" and spec.python == python:
+                return version
+        return None
+
+    def interrupt(self) -> None:
+        """Stop what is made and what is run."""
+        self._stop.set()
+        self.benches.interrupt()
+
+    def close(self) -> None:
+        shut = getattr(self.provider, "close", None)
+        if shut is not None:
+            shut()
+
+    def __enter__(self) -> ReleaseLine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _seen(version: str, environment: Environment, base: Baseline) -> Tested:
+    """The row of the release that the failure was diagnosed on."""
+    failing = [step for step in base.steps if step.verdict is Verdict.BAD]
+    outcome = (failing or base.steps)[-1].outcome
+    return Tested(
+        torch=version,
+        verdict=Verdict.BAD,
+        status=outcome.status,
+        signature=base.target.line if base.target is not None else "",
+        runs=len(base.steps),
+        seconds=sum(step.outcome.seconds for step in base.steps),
+        environment={**environment.to_json(), "outcome": outcome.folder},
+    )
+
+
+__all__ = ["Asked", "ReleaseLine"]

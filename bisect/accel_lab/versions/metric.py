@@ -1,0 +1,218 @@
+"""A regression that is a number: each release is measured in runs of its own until the search is sure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.errors import LabError
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Flip, Versions
+from accel_lab.execution.prober import Interrupted
+from accel_lab.search.metric_judge import METRICS, Metric
+from accel_lab.search.metric_search import Measured, MetricOptions, MetricSearch
+
+from . import sides
+from .asker import Told, make, silent
+from .axis import MOST_FLIPS, ends
+from .bench import Bench, Benches
+from .sides import Side
+
+#: The numbers that are laid side by side at a flip, whichever of them was looked for.
+NUMBERS = tuple(METRICS)
+
+
+class ReleaseMeasurer:
+    """The :class:`accel_lab.search.metric_search.Measurer` of real environments.
+
+    Every sample is a run in a fresh process, so that no cache of another run helps it.
+    """
+
+    def __init__(
+        self, benches: Benches, metric: Metric, *, side_by_side: int = 1, told: Told = silent
+    ) -> None:
+        self._benches = benches
+        self._metric = metric
+        self._told = told
+        self._taken: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="measure")
+        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
+
+    def submit(self, version: str, count: int) -> Future[Measured]:
+        """Take ``count`` more samples of a release."""
+        with self._lock:
+            first = self._taken.get(version, 0)
+            self._taken[version] = first + count
+        return self._pool.submit(self._measure, version, range(first, first + count))
+
+    def prefetch(self, version: str) -> None:
+        """Make an environment that may be asked for soon, unless that would disturb a clock."""
+        if not self._metric.timed:
+            self._fetcher.submit(self._fetch, version)
+
+    def _fetch(self, version: str) -> None:
+        try:
+            make(self._benches, version, self._told)
+        except LabError:
+            return
+
+    def _measure(self, version: str, attempts: Sequence[int]) -> Measured:
+        try:
+            made = make(self._benches, version, self._told)
+            bench = self._benches.open(version)
+        except EnvironmentUnavailable as error:
+            return Measured(why=str(error))
+        samples: list[float] = []
+        seconds, status = 0.0, None
+        environment: dict[str, Any] = made.to_json()
+        try:
+            for attempt in attempts:
+                outcome = sample(bench, attempt)
+                seconds, status = seconds + outcome.seconds, outcome.status
+                environment["outcome"] = outcome.folder
+                value, why = number(outcome, self._metric.name)
+                if value is None:
+                    return Measured(why=why, status=status, seconds=seconds, environment=environment)
+                samples.append(value)
+        except Interrupted:
+            raise
+        except LabError as error:
+            return Measured(why=str(error), environment=environment)
+        finally:
+            self._benches.shut(bench)
+        shown = ", ".join(f"{value:.4g}" for value in samples)
+        self._told("measured", version, f"{self._metric.words}: {shown} {self._metric.unit}".strip())
+        return Measured(samples=tuple(samples), status=status, seconds=seconds, environment=environment)
+
+    def close(self) -> None:
+        """Wait for what is running; forget what has not begun."""
+        self._fetcher.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> ReleaseMeasurer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if exc[0] is not None:
+            self._benches.interrupt()
+        self.close()
+
+
+def sample(bench: Bench, attempt: int) -> Outcome:
+    """One measured run of a release, in a fresh process."""
+    probe = replace(bench.probe, switches=(("measure", True),), cold=True, attempt=attempt)
+    return bench.lab.submit(probe).result()
+
+
+def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
+    """The number that a run has, or why it has none."""
+    if outcome.status is not Status.OK:
+        said = outcome.raised.message if outcome.raised is not None else "; ".join(outcome.notes)
+        return None, f"the script does not end well on this release ({outcome.status}): {said}"[:300]
+    measures = outcome.facts.get("measures") or {}
+    if not measures.get("calls"):
+        return None, "no compiled region was entered"
+    value = measures.get(name)
+    if isinstance(value, (int, float)):
+        return float(value), ""
+    if name == "latency":
+        return None, "each call of a compiled region compiled something: call it once more in the script"
+    return None, f"this release does not tell its {METRICS[name].words}"
+
+
+class MetricAxis:
+    """Searches a line for releases at which a number becomes worse; ``versions`` is filled as it goes."""
+
+    def __init__(
+        self,
+        benches: Benches,
+        line: Sequence[str],
+        metric: str,
+        worse_by: float,
+        *,
+        side_by_side: int = 2,
+        told: Told = silent,
+    ) -> None:
+        self._benches = benches
+        self._line = tuple(line)
+        self._metric = METRICS[metric]
+        self._options = MetricOptions(worse_by=worse_by)
+        self._side_by_side = 1 if self._metric.timed else side_by_side
+        self._told = told
+        self.versions = Versions(line=self._line, complete=False, why="not begun")
+
+    def run(self) -> Versions:
+        """The line searched, and the newest flips looked into."""
+        with ReleaseMeasurer(
+            self._benches, self._metric, side_by_side=self._side_by_side, told=self._told
+        ) as measurer:
+            search = MetricSearch(
+                self._line, measurer, self._metric, self._options, side_by_side=self._side_by_side
+            )
+            try:
+                search.run()
+            finally:
+                self.versions = replace(search.found, metric=self._about())
+        self._study()
+        return self.versions
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "name": self._metric.name,
+            "words": self._metric.words,
+            "unit": self._metric.unit,
+            "worse_by": self._options.worse_by,
+        }
+
+    def _study(self) -> None:
+        flips = list(self.versions.flips)
+        for place in range(max(0, len(flips) - MOST_FLIPS), len(flips)):
+            try:
+                flips[place] = self._look_into(flips[place])
+            except EnvironmentUnavailable as error:
+                flips[place] = replace(flips[place], notes=(*flips[place].notes, str(error)))
+            self.versions = replace(self.versions, flips=tuple(flips))
+
+    def _look_into(self, flip: Flip) -> Flip:
+        """All numbers and the generated code of both sides."""
+        good, bad = (self._side(version) for version in ends(flip))
+        one, two = (side.top.facts.get("measures") or {} if side.top else {} for side in (good, bad))
+        table = {name: {"good": one.get(name), "bad": two.get(name)} for name in NUMBERS}
+        details = {
+            "good": {"torch": good.version},
+            "bad": {"torch": bad.version},
+            "numbers": table,
+            "code": sides.beside(good, bad),
+        }
+        changed = [
+            f"{METRICS[name].words}: {_short(row['good'])} -> {_short(row['bad'])}"
+            for name, row in table.items()
+            if METRICS[name].exact and row["good"] != row["bad"]
+        ]
+        notes = [*flip.notes, *(["what was counted differs too: " + "; ".join(changed)] if changed else [])]
+        return replace(flip, notes=tuple(notes), details={**flip.details, **details})
+
+    def _side(self, version: str) -> Side:
+        bench = self._benches.open(version)
+        try:
+            return Side(version=version, top=sample(bench, 0))
+        finally:
+            self._benches.shut(bench)
+
+    @property
+    def worse(self) -> bool:
+        """Whether some release is worse by the factor."""
+        return any(row.verdict is Verdict.BAD for row in self.versions.tested)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, (int, float)) else "unknown"
+
+
+__all__ = ["NUMBERS", "MetricAxis", "ReleaseMeasurer", "number", "sample"]
