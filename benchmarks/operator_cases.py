@@ -324,7 +324,8 @@ def _moves() -> dict[str, Case]:
             dtypes=NUMBERS,
         ),
         "sort": Case(
-            function=lambda x: (*x.sort(-1, stable=True), x.sort(0, descending=True).values), dtypes=NUMBERS
+            function=lambda x: (*x.sort(dim=-1, stable=True), x.sort(0, descending=True).values),
+            dtypes=NUMBERS,
         ),
         "topk": Case(function=lambda x: (x.topk(1, -1).values, x.topk(1, 0).values), filled=True),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,16 +13,48 @@ from typing import Any
 FAILED = ("wrong", "error", "refused")
 NO_PART = ("untraced", "no operator", "eager fails", "no samples")
 
-#: ``(operators, dtypes, outcome, reason)``: why a failure is none of the device's, or is a limit that is known.
-KNOWN: tuple[tuple[str, str, str, str], ...] = ()
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """Why a failure is none of the device's, or a limit that is known. All patterns must match."""
+
+    reason: str
+    outcome: str
+    operators: str = ".*"
+    dtypes: str = ".*"
+    detail: str = ""
+
+    def explains(self, name: str, dtype: str, failure: Mapping[str, str]) -> bool:
+        """Whether this is the reason of a failure of an operator in a dtype."""
+        return bool(
+            self.outcome == failure["outcome"]
+            and re.fullmatch(self.operators, name)
+            and re.fullmatch(self.dtypes, dtype)
+            and re.search(self.detail, failure["detail"])
+        )
 
 
-def reason_of(name: str, dtype: str, outcome: str) -> str:
-    """The known reason for an outcome of an operator in a dtype; empty without one."""
-    for operators, dtypes, what, reason in KNOWN:
-        if what == outcome and re.fullmatch(operators, name) and re.fullmatch(dtypes, dtype):
-            return reason
-    return ""
+_RANDOM = (
+    "bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal.*|uniform|rand.*"
+    "|nn\\.functional\\..*dropout.*|nn\\.functional\\.rrelu|svd_lowrank|pca_lowrank"
+)
+KNOWN: tuple[Known, ...] = (
+    Known(
+        outcome="untraced",
+        detail="DataDependent|DynamicOutputShape|data.dependent|Dynamic shape",
+        reason="the size or a number depends on data: torch.compile breaks its graph here",
+    ),
+    Known(
+        outcome="decomposition",
+        operators=_RANDOM,
+        reason="random: torch's decomposition draws its numbers in another order than eager",
+    ),
+)
+
+
+def reason_of(name: str, dtype: str, failure: Mapping[str, str]) -> str:
+    """The known reason for a failure of an operator in a dtype; empty without one."""
+    return next((known.reason for known in KNOWN if known.explains(name, dtype, failure)), "")
 
 
 @dataclass(kw_only=True)
@@ -76,7 +108,7 @@ class Report:
             (cell, failure)
             for cell in self.cells
             for failure in cell.failures
-            if failure["outcome"] in FAILED and not reason_of(cell.name, cell.dtype, failure["outcome"])
+            if failure["outcome"] in FAILED and not reason_of(cell.name, cell.dtype, failure)
         ]
 
     def operators(self) -> dict[str, int]:
@@ -87,10 +119,11 @@ class Report:
         return dict(sorted(counts.items()))
 
     def not_reached(self) -> list[str]:
-        """Lowerings of the mock that no sample was traced to."""
+        """Lowerings of the mock that no sample was traced to, though one could be."""
         reached = set(self.operators())
         packets = {name.rpartition(".")[0] for name in reached}
-        return [name for name in self.about.get("native", []) if name not in reached | packets]
+        away = reached | packets | set(self.about.get("never_traced", []))
+        return [name for name in self.about.get("native", []) if name not in away]
 
     def totals(self, cells: Iterable[Cell]) -> dict[str, Any]:
         """Counts over cells, and the pass rate of those samples that the mock had a part in."""
@@ -135,7 +168,7 @@ class Report:
                 {
                     **cell.__dict__,
                     "failures": [
-                        {**failure, "known": reason_of(cell.name, cell.dtype, failure["outcome"])}
+                        {**failure, "known": reason_of(cell.name, cell.dtype, failure)}
                         for failure in cell.failures
                     ],
                 }
@@ -183,8 +216,8 @@ class Report:
             ratio = cell.mock_ms / cell.eager_ms
             ratios[cell.dtype].append(ratio)
             lines.append(
-                f"{cell.name:32s} {cell.dtype:9s} mock {cell.mock_ms:9.2f} ms  eager {cell.eager_ms:9.2f} ms  "
-                f"ratio {ratio:6.1f}  {cell.kernels} kernels  {' '.join(cell.host)}".rstrip()
+                f"{cell.name:32s} {cell.dtype:9s} mock {cell.mock_ms:8.2f} ms  eager {cell.eager_ms:8.2f} "
+                f"ms  ratio {ratio:6.1f}  {cell.kernels} kernels  {' '.join(cell.host)}".rstrip()
             )
         for dtype, found in ratios.items():
             lines.append(
@@ -227,7 +260,7 @@ def _failure_lines(cells: Iterable[Cell]) -> list[str]:
     for (outcome, name, backward), found in sorted(kinds.items()):
         cell, failure = found[0]
         dtypes = "/".join(dict.fromkeys(c.dtype for c, _ in found))
-        known = reason_of(name, cell.dtype, outcome)
+        known = reason_of(name, cell.dtype, failure)
         shown = known or f"{failure['detail']} [{failure['sample']}]"
         lines.append(f"  {outcome:13s} {name}{' backward' if backward else ''} ({dtypes}): {shown}"[:400])
     return lines

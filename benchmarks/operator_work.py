@@ -5,6 +5,7 @@ As a program it is such a process: it reads one task a line and answers with one
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -134,6 +135,7 @@ def serve() -> None:
         "op_db": len(found),
         "names": names(found),
         "native": sorted(REGISTRY),
+        "never_traced": sorted(filter(never_traced, REGISTRY)),
         "threads": torch.get_num_threads(),
     }
     out.write(json.dumps(about) + "\n")
@@ -143,6 +145,26 @@ def serve() -> None:
         answer = timed_cell(task) if task["speed"] else cell(found, task)
         out.write(json.dumps({**task, **answer}) + "\n")
         out.flush()
+
+
+def never_traced(name: str) -> bool:
+    """Whether AOTAutograd takes an operator apart before a backend sees it: its lowering is for graphs that
+    were made otherwise."""
+    import torch
+
+    from accel_lab.mock import decompositions
+
+    library, _, rest = name.partition(".")
+    packet = getattr(getattr(torch.ops, library), rest.partition(".")[0], None)
+    if packet is None:
+        return True
+    overloads = [rest.partition(".")[2]] if "." in rest else packet.overloads()
+    composite, table = "CompositeImplicitAutograd", decompositions.table()
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return all(
+        (overload := getattr(packet, each)) in table or has_kernel(overload.name(), composite)
+        for each in overloads
+    )
 
 
 def cell(found: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
@@ -175,6 +197,7 @@ def cell(found: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
         failures.append(
             {"sample": "-", "outcome": "no samples", "detail": f"{type(error).__name__}: {error}"}
         )
+    gc.collect()  # compiled graphs stand in cycles, and each holds its arena of the device
     return {"counts": counts, "where": where, "native": native, "host": host, "failures": failures}
 
 

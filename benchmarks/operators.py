@@ -4,8 +4,8 @@
                                    [--speed] [--full] [--json FILE]
 
 Runs in an interpreter that has torch. ``--ops`` takes names of ``op_db`` (``nn.functional.conv2d``), of the
-grid (``grid.softmax``), ``op_db`` or ``grid`` for all of one kind, or an ATen operator (``aten.mm``), which
-stands for what was traced to it. Exit code 1 when a result is wrong, or the lab fails, without a known reason.
+grid (``grid.softmax``), or ``op_db`` or ``grid`` for all of one kind. Exit code 1 when a result is wrong, or
+refused, or the lab fails, for no known reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bisect"))
 
-from operator_table import Cell, Report  # noqa: E402 - the path is set above
+from harness import stop_when_asked  # noqa: E402 - the path is set above
+from operator_table import Cell, Report  # noqa: E402
 from operator_work import Fleet  # noqa: E402
 
 DTYPES = ("float32", "float16", "bfloat16", "int64", "bool")
@@ -47,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit code."""
     given = parser().parse_args(words)
+    stop_when_asked()
     started = time.monotonic()
     report = Report(
         settings={

@@ -46,10 +46,11 @@ def json_file(version: str, uploaded: str, python: str = "cp311", **more: Any) -
 
 @dataclass
 class FakeIndex:
-    """Pages by path; ``asked`` are the requests that came, with their headers."""
+    """Pages and files by path; ``asked`` are the requests that came, with their headers."""
 
     url: str = ""
     pages: dict[str, tuple[str, str]] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     status: int = 200
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
@@ -62,13 +63,17 @@ def serving() -> Iterator[FakeIndex]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             index.asked.append((self.path, dict(self.headers)))
-            page = index.pages.get(self.path)
-            status = index.status if page else 404
-            kind, text = page or ("text/plain", "no such page")
-            self.send_response(status)
+            page, file = index.pages.get(self.path), index.files.get(self.path)
+            kind, text = page or ("application/octet-stream" if file else "text/plain", "no such page")
+            data = file or text.encode()
+            self.send_response(index.status if page or file else 404)
             self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(data)
+
+        def do_HEAD(self) -> None:
+            self.send_error(405)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

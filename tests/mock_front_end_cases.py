@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from accel_lab.mock import decompositions, front_end
 from accel_lab.mock.device import Device
+from accel_lab.mock.host_calls import restrided
 from accel_lab.mock.memory import Memory
 from accel_lab.mock.program import Constant, Enter, HostCall, Kernel, Program, Ref
 from accel_lab.mock.reference_back_end import ReferenceBackEnd
@@ -50,8 +51,10 @@ def run(program: Program, inputs: Sequence[Any], *, device: Device = SMALL, main
         if not isinstance(leaf, Ref):
             return leaf
         if leaf.buffer is not None:
-            return read(leaf.buffer)
-        return host[leaf.host] if leaf.host is not None else inputs[leaf.index or 0]
+            value = read(leaf.buffer)
+        else:
+            value = host[leaf.host] if leaf.host is not None else inputs[leaf.index or 0]
+        return restrided(value, leaf.stride) if isinstance(value, torch.Tensor) else value
 
     for step in program.steps:
         if isinstance(step, Enter):

@@ -102,6 +102,25 @@ def test_no_script_and_a_bad_regex(tmp_path: Path) -> None:
     assert done.returncode == 2 and "--fail-regex" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("bisect", "--metric", "latency"), "--versions"),
+        (("bisect", "--versions", "all", "--accelerator", "mock"), "accel-lab matrix"),
+        (("bisect", "--versions", "all", "--metric", "latency", "--worse-by", "0.5x"), "--worse-by 0.5x"),
+        (("bisect", "--versions", "all", "--pythons", "/no/such/python"), "--pythons"),
+        (("matrix",), "name releases of torch"),
+        (("matrix", "--versions", "all", "--rungs", "attic"), "the rungs are"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_one_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    done = lab(*words, "--out", str(tmp_path / "o"), str(_write(tmp_path / "s.py", "print(1)")))
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
 def test_options_after_the_script_belong_to_it(tmp_path: Path) -> None:
     script = _write(tmp_path / "s.py", "import sys; print(sys.argv)")
     done = lab("bisect", "--python", "/no/such/python", str(script), "--python", "x", "-m", "y")

@@ -93,6 +93,34 @@ def test_a_ladder_that_is_not_monotone_is_not_forced() -> None:
     assert found.culprit is None or found.culprit.confidence is Confidence.INCONCLUSIVE
 
 
+class GapLab(FakeLab):
+    """A rung may be refused."""
+
+    def cannot_tell(self, outcome: Outcome) -> bool:
+        return outcome.status is Status.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("fault", "gap"),
+    [
+        (Rung.LOOPS, Rung.FX),  # it may as well be a pass
+        (Rung.FX, Rung.DECOMP),
+        (Rung.KERNEL, Rung.FX),
+    ],
+)
+def test_what_a_rung_adds_that_could_not_be_run_is_not_ruled_out(fault: Rung, gap: Rung) -> None:
+    lab = GapLab(fault=fault)
+    refused = Outcome(status=Status.REFUSED, notes=("the lab could not prepare this run",))
+    lab.answer = lambda probe: refused if probe.rung is gap else None
+    found = diagnose(lab, components=False)
+    assert found.culprit is not None
+    if fault is Rung.KERNEL:  # the loop IR passes, and it is made after what was not told
+        assert found.culprit.confidence is Confidence.PROVEN
+    else:
+        assert found.culprit.confidence is Confidence.INCONCLUSIVE
+        assert any(f"{gap} told nothing" in line for line in found.culprit.evidence)
+
+
 def test_another_failure_below_is_evidence_but_no_proof() -> None:
     def answer(probe: Probe) -> Outcome | None:
         if probe.rung is Rung.FX and not probe.switches:

@@ -185,6 +185,16 @@ def test_endless_memory_ends(box: Box) -> None:
     assert ended.limit == "memory"
 
 
+def test_traps_in_the_run_s_folder_are_taken_away(box: Box) -> None:
+    ended, out, _ = box.run(
+        "import os\nos.chdir('..')\nprint('said', flush=True)\nos.mkfifo('result.json')\n"
+        "os.unlink('stdout.txt')\nos.symlink('/etc/passwd', 'stdout.txt')\nos.symlink('/', 'records')"
+    )
+    assert (ended.exit_code, out) == (0, "said\n")
+    left = sorted(path.name for path in (box.folder / "run" / "probes" / "1").iterdir())
+    assert left == ["cwd", "stderr.txt", "stdout.txt"]
+
+
 def test_a_file_that_grows_without_end_stops(box: Box) -> None:
     ended, _, err = box.run("open('big', 'wb').write(b'x' * (20 << 20))", file_mb=1)
     assert ended.exit_code == 1
@@ -335,7 +345,7 @@ def test_the_image_shows_its_help(lab: Lab) -> None:
 
 
 def test_the_image_measures_all_workloads(lab: Lab) -> None:
-    code, out, err = lab.run("bench", "--all", "--size", "small", "--json")
+    code, out, err = lab.run("bench", "--all", "--size", "small", "--runs", "3", "--json")
     assert code == 0, err[-3000:]
     assert json.loads(out)["schema"].startswith("accel-lab/bench/")
 
@@ -345,7 +355,8 @@ def test_the_image_bisects_a_script_of_the_user(lab: Lab, tmp_path: Path) -> Non
     for path, mode in ((tmp_path, 0o755), (tmp_path / "repro.py", 0o644)):
         path.chmod(mode)
     volumes = {str(tmp_path): {"bind": "/repro", "mode": "ro"}}
-    code, out, err = lab.run("bisect", "/repro/repro.py", "--json", volumes=volumes)
+    options = ["--json", "--no-minimize"]
+    code, out, err = lab.run("bisect", *options, "/repro/repro.py", volumes=volumes)
     assert code == 1, err[-3000:]
     found = json.loads(out)
     assert found["schema"] == "accel-lab/findings/1"

@@ -264,6 +264,61 @@ def test_what_an_earlier_run_printed_is_gone(run: Run) -> None:
     assert (run.place / "stdout.txt").read_text() == ""
 
 
+def test_what_the_run_put_under_the_name_of_its_output_is_not_followed(
+    run: Run, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_bytes(b"p" * (3 << 20))
+
+    def swap(container: FakeContainer) -> None:
+        out = Path(container.plan["stdout"])
+        _write(container, 3 << 20)
+        out.unlink()
+        out.symlink_to(precious)
+
+    daemon.on_start = swap
+    assert run().limit == "output"
+    assert precious.stat().st_size == 3 << 20
+    out = run.place / "stdout.txt"
+    assert not out.is_symlink()
+    assert out.read_bytes() == b"x" * (1 << 20)
+
+
+def test_output_that_the_run_removed_is_there_again(run: Run, daemon: FakeDaemon) -> None:
+    def remove(container: FakeContainer) -> None:
+        _write(container, 3)
+        for name in ("stdout", "stderr"):
+            Path(container.plan[name]).unlink()
+        Path(container.plan["stderr"]).mkdir()
+
+    daemon.on_start = remove
+    run()
+    assert (run.place / "stdout.txt").read_bytes() == b"xxx"
+    assert (run.place / "stderr.txt").read_bytes() == b""
+
+
+def test_what_is_left_can_be_read_without_harm(run: Run, daemon: FakeDaemon, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    (run.place / "cwd" / "user.bin").symlink_to(tmp_path / "secret.txt")
+
+    def leave(container: FakeContainer) -> None:
+        os.mkfifo(run.place / "result.json")  # whoever reads it would wait for ever
+        (run.place / "artifacts").mkdir()
+        (run.place / "artifacts" / "code.py").symlink_to(tmp_path / "secret.txt")
+        (run.place / "records").symlink_to(tmp_path)
+        (run.place / "kernels.json").write_text("{}")
+        (run.place / "kernels.json").chmod(0o4755)
+
+    daemon.on_start = leave
+    run()
+    assert not (run.place / "result.json").exists()
+    assert list((run.place / "artifacts").iterdir()) == []
+    assert not os.path.lexists(run.place / "records")
+    assert (run.place / "kernels.json").stat().st_mode & 0o7777 == 0o755
+    assert (tmp_path / "secret.txt").read_text() == "secret"
+    assert (run.place / "cwd" / "user.bin").is_symlink()  # the working directory's own links stay
+
+
 # -- what is not the script's doing --------------------------------------------------------------
 
 

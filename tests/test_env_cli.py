@@ -148,6 +148,17 @@ def test_environments_are_built_listed_verified_and_pruned(
     assert json.loads(build(wheels, store, "2.13.0").stdout)["environments"][0]["cached"]
 
 
+def test_an_environment_is_built_for_a_script(run: FakeRun, wheels: Path, tmp_path: Path) -> None:
+    script = tmp_path / "repro.py"
+    script.write_text("# /// script\n# dependencies = ['einops']\n# ///\n")
+    (row,) = json.loads(build(wheels, tmp_path / "store", "2.13.0", "--for", str(script)).stdout)[
+        "environments"
+    ]
+    assert row["spec"]["packages"] == ["einops"]
+    with pytest.raises(UsageError, match="does not exist"):
+        build(wheels, tmp_path / "store", "2.13.0", "--for", str(tmp_path / "none.py"))
+
+
 def test_one_release_that_cannot_be_had_does_not_stop_the_others(
     run: FakeRun, wheels: Path, tmp_path: Path
 ) -> None:

@@ -99,6 +99,20 @@ def test_as_strided_sees_memory_as_torch_does() -> None:
     check(function, torch.randn(7, 5))
 
 
+def test_as_strided_of_a_part_runs_on_the_host_over_all_of_the_memory() -> None:
+    def function(x: Any) -> Any:
+        part, turned = (x + 1)[:, ::2], (x * 2).t()[1:]
+        return (
+            torch.as_strided(part, (3, 4), (10, 1), 1) * 2,
+            torch.as_strided(turned, (3, 4), (10, 1)) * 2,
+            torch.as_strided((x + 2)[2:].double(), (2, 2), (1, 3)),
+        )
+
+    program = check(function, torch.randn(6, 10))
+    reasons = {call.node: call.reason for call in program.fallbacks}
+    assert "part of a tensor" in reasons["as_strided"] and "part of a tensor" in reasons["as_strided_1"]
+
+
 def test_integers_and_indices() -> None:
     weight, index = torch.randn(11, 65), torch.randint(0, 11, (4, 6))
 
@@ -213,6 +227,20 @@ def test_each_fault_shows_or_is_refused(name: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(faults.VARIABLE, name)
     with pytest.raises((AssertionError, IndexError)):
         check(function, *inputs, device=no_cache, tolerance={"rtol": 1e-3, "atol": 1e-3})
+
+
+def test_overlapping_locals_give_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verifier sees it: the spec is a valid one, of another function."""
+
+    def gate(x: Any) -> Any:
+        y = x + 1
+        return torch.sigmoid(y) * torch.tanh(y)
+
+    x = torch.randn(3, 65)
+    monkeypatch.setenv(faults.VARIABLE, "scratchpad_overlap")
+    for function in (two_readers, gate):
+        (got,) = run(lowered(function, x), (x,))
+        assert (got - function(x)).abs().max() > 0.01
 
 
 def test_the_downcast_fault_overflows(monkeypatch: pytest.MonkeyPatch) -> None:

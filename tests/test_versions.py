@@ -21,6 +21,7 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested as Row
 from accel_lab.environments.options import EnvironmentOptions
+from accel_lab.execution.prober import Interrupted
 from accel_lab.execution.programs import read_program
 from accel_lab.reporting import since
 from accel_lab.reporting.schema import findings_json, load_schema
@@ -380,3 +381,45 @@ def test_the_report_of_a_line_is_written_again_without_a_line(
         issue = bundle.read("ISSUE.md").decode()
     assert "Over releases of torch: introduced in 2.6.0" in issue
     assert "2.7.0 fails" in issue
+
+
+def test_where_packages_cannot_be_held_what_differs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = FakeProvider(
+        behave=broken_between("2.6.0", None, NAMES),
+        names=NAMES,
+        packages={name: {"numpy": "1.26" if name < "2.6" else "2.1"} for name in NAMES},
+        pinnable=False,
+    )
+    data = Lab(tmp_path, monkeypatch, provider).run()
+    (flip,) = data["versions"]["flips"]
+    assert "companions" not in flip["details"]
+    assert any("numpy 1.26 and 2.1" in note and "cannot be held" in note for note in flip["notes"])
+
+
+def test_a_search_that_is_stopped_keeps_what_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab: Lab
+    inner = broken_between("2.6.0", None, NAMES)
+
+    def behave(release: str, rung: str, job: Mapping[str, Any]) -> Deed:
+        if release == "2.5.0":
+            assert session.line is not None
+            session.line.interrupt()
+        return inner(release, rung, job)
+
+    provider = FakeProvider(behave=behave, names=NAMES)
+    lab = Lab(tmp_path, monkeypatch, provider)
+    session = Session(lab.request, lab.folder)
+    with pytest.raises(Interrupted):
+        session.run()
+    assert session.findings is not None
+    kept = session.findings.versions
+    assert kept is not None and not kept["complete"]
+    assert {row["torch"]: row["verdict"] for row in kept["tested"]}["2.9.0"] == "bad"
+    # Gone on with, it ends as it would have.
+    provider.behave = inner
+    data = lab.run(load_request(lab.folder))
+    assert [(f["after"], f["at"]) for f in data["versions"]["flips"]] == [("2.5.0", "2.6.0")]

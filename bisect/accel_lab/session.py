@@ -34,8 +34,7 @@ from accel_lab.search.accelerator_search import AcceleratorDiagnosis
 from accel_lab.search.adapter_search import AdapterDiagnosis
 from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.searching import Searching
-from accel_lab.versions.asker import Told, silent
-from accel_lab.versions.bench import Bench, Setting
+from accel_lab.versions.bench import Bench, Setting, Told, silent
 from accel_lab.versions.ground import Ground, keep_ground, kept_ground, on_bench
 from accel_lab.versions.line import Asked, ReleaseLine
 
@@ -159,6 +158,7 @@ class Session:
         self._told = told
         self.replay = replay
         self._ground: Ground | None = None
+        self.line: ReleaseLine | None = None
         self.findings: Findings | None = None
 
     def run(self) -> Findings:
@@ -169,9 +169,10 @@ class Session:
             write_atomic(self.folder / "request.json", json.dumps(request.to_json(), indent=1))
         cold = "you asked for cold runs" if request.cold else must_run_cold(request.program)
         with ExitStack() as stack:
-            asked, line = request.versions, None
+            asked = request.versions
             if asked is not None:
-                line = stack.enter_context(ReleaseLine(asked, self._setting(cold), told=self._told))
+                self.line = stack.enter_context(ReleaseLine(asked, self._setting(cold), told=self._told))
+            line = self.line
             metric = asked.metric if asked is not None else None
             ground = None
             if metric is None:

@@ -86,11 +86,14 @@ def list_command(store: str | None, as_json: bool) -> int:
 
 @command.command(name="build", help=f"Make the environments of VERSIONS ahead of a search: {HELP}.")
 @click.argument("versions")
+@click.option("--for", "script", metavar="SCRIPT", help="The script whose PEP 723 block says what it needs.")
 @environment_options
 @json_option
-def build_command(versions: str, as_json: bool, **words: Any) -> int:
+def build_command(versions: str, script: str | None, as_json: bool, **words: Any) -> int:
     """Exit code 3 if one of them cannot be had; the others are made all the same."""
-    name, options = read_options(words)
+    if script is not None and not Path(script).is_file():
+        raise UsageError(f"{script} does not exist: --for takes the script that the environments are for")
+    name, options = read_options({**words, "build_images": True}, Path(script) if script else None)
     rows: list[dict[str, Any]] = []
     with provider(name, options, run=process.run) as maker:
         line = select(versions, maker.releases(pre=options.pre))

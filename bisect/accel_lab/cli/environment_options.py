@@ -39,6 +39,7 @@ WORDS = (
     "slim",
     "store",
     "image",
+    "build_images",
     "docker_host",
 )
 
@@ -99,6 +100,9 @@ def environment_options(command: F) -> F:
                 help="For docker: the images' name, {version} in it is the release.",
             ),
             click.option(
+                "--build-images", is_flag=True, help="For docker: build the images that are missing."
+            ),
+            click.option(
                 "--docker-host", metavar="URL", help="For docker: the daemon. [default: DOCKER_HOST]"
             ),
         )
@@ -141,6 +145,7 @@ def read_options(
         folder=Path(store).expanduser().resolve() if store else default_folder(),
         pythons=pythons,
         image=words["image"] or config.text("image"),
+        build_images=words["build_images"],
         docker_host=words["docker_host"] or "",
     )
 

@@ -116,7 +116,7 @@ def _run(
             line.benches,
             line.line,
             columns_of(rungs, accelerators),
-            side_by_side=2 if request.workers > 1 else 1,
+            side_by_side=line.side_by_side,
             told=progress.release,
         )
         stopped = False

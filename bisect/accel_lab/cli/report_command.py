@@ -24,6 +24,8 @@ def find_run(name: str) -> Path:
 
 def again(folder: Path) -> Findings:
     """The findings of a finished run, from the answers in its journal."""
+    if (folder / "matrix.json").is_file():
+        raise UsageError(f"that run is a matrix: its page is {folder / 'matrix.html'}")
     if not (folder / "report.json").is_file():
         raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))

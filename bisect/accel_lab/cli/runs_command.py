@@ -53,6 +53,9 @@ def is_benchmark(folder: Path) -> bool:
 
 
 def _bisection(folder: Path) -> dict[str, Any]:
+    grid = _read(folder / "matrix.json")
+    if grid:
+        return {"kind": "matrix", "verdict": "; ".join(grid.get("sentences", ())), "stage": ""}
     report = _read(folder / "report.json")
     culprit = report.get("culprit") or {}
     return {

@@ -29,6 +29,7 @@ from .docker_client import Connect, daemon_errors, one_line
 from .docker_confine import creation, environment
 from .docker_leftovers import labels, remove_leftovers
 from .docker_mounts import User, Views, shown, user_for
+from .docker_outputs import Outputs, make_safe
 
 QUICK_S = 0.02
 SLOW_S = 0.25
@@ -95,22 +96,44 @@ class DockerRunner:
         """Run a command to its end, or to its limits. When this returns, no container of it is left."""
         if stop is not None and stop.is_set():
             return Ended(limit="interrupted")
-        try:
-            for path in (stdout, stderr):
-                path.write_bytes(b"")
-        except OSError as error:
-            raise LabError(f"cannot open {error.filename}: {error.strerror}") from error
-        token = f"accel-lab-{uuid.uuid4().hex}"
-        plan = {
-            "command": list(command),
-            "stdin": "" if stdin is None else str(stdin),
-            "stdout": str(stdout),
-            "stderr": str(stderr),
-            "token": token,
-        }
-        read = shown([*self._read, *([] if stdin is None else [stdin]), *_programs(command)])
+        with Outputs((stdout, stderr)) as outputs:
+            try:
+                return self._run(
+                    {
+                        "command": list(command),
+                        "stdin": "" if stdin is None else str(stdin),
+                        "stdout": str(stdout),
+                        "stderr": str(stderr),
+                        "token": f"accel-lab-{uuid.uuid4().hex}",
+                    },
+                    read=shown([*self._read, *([] if stdin is None else [stdin]), *_programs(command)]),
+                    write=stdout.parent,
+                    cwd=cwd,
+                    env=env,
+                    limits=limits,
+                    marker=marker,
+                    outputs=outputs,
+                    stop=stop,
+                )
+            finally:
+                make_safe(stdout.parent, cwd)
+                outputs.restore()
+
+    def _run(
+        self,
+        plan: Mapping[str, Any],
+        *,
+        read: Sequence[Path],
+        write: Path,
+        cwd: Path,
+        env: Mapping[str, str],
+        limits: Limits,
+        marker: str,
+        outputs: Outputs,
+        stop: threading.Event | None,
+    ) -> Ended:
         with self._lock:  # views are made once, for all runs of this workspace
-            mounts = self._views.mounts(read, stdout.parent)
+            mounts = self._views.mounts(read, write)
         client = self._connect()
         try:
             with daemon_errors(f"cannot create a container of {self._image}"):
@@ -132,18 +155,18 @@ class DockerRunner:
             try:
                 with daemon_errors(f"cannot start a container of {self._image}"):
                     container.start()
-                watch = _Watch(client, container.id, limits, {stdout, stderr})
+                watch = _Watch(client, container.id, limits, outputs)
                 with daemon_errors("a container was lost"):
                     limit = watch.attend(stop)
                     if limit is not None:
                         watch.end(limit)
-                    return self._answer(watch, token, limit, {stdout, stderr})
+                    return self._answer(watch, str(plan["token"]), limit)
             finally:
                 _remove(container)
         finally:
             client.close()
 
-    def _answer(self, watch: _Watch, token: str, limit: str | None, outputs: set[Path]) -> Ended:
+    def _answer(self, watch: _Watch, token: str, limit: str | None) -> Ended:
         state, seconds = watch.state(), watch.seconds
         log = watch.log() if limit is None else ""
         report = _report(log, token) or {}
@@ -152,7 +175,7 @@ class DockerRunner:
         peak_mb = max(watch.peak_mb, float(report.get("peak_mb", 0.0)))
         code = report.get("exit_code")
         number = report.get("signal")
-        if watch.cut(outputs):
+        if watch.cut():
             limit = limit or "output"
         if limit is None and (state.get("OOMKilled") or watch.was_full(number, peak_mb)):
             limit = "memory"
@@ -177,7 +200,7 @@ class DockerRunner:
 class _Watch:
     """Looks after one container until it has ended or must be ended."""
 
-    def __init__(self, client: Any, key: str, limits: Limits, outputs: set[Path]) -> None:
+    def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs) -> None:
         self.peak_mb = 0.0
         self._client = client
         self._key = key
@@ -206,7 +229,7 @@ class _Watch:
                 return "interrupted"
             if self.seconds > self._limits.timeout_s:
                 return "timeout"
-            if self._output_bytes() > self._limits.output_mb << 20:
+            if self._outputs.size > self._limits.output_mb << 20:
                 return "output"
             if self.seconds >= stats_at:
                 self._measure()
@@ -242,29 +265,14 @@ class _Watch:
         """Whether a kill that nobody admits to came from the kernel: the daemon may hear of it too late."""
         return number == signal.SIGKILL and peak_mb > 0.9 * self._limits.memory_mb
 
-    def cut(self, outputs: set[Path]) -> bool:
+    def cut(self) -> bool:
         """Cut output files to their limit; whether they were longer."""
-        allowed = self._limits.output_mb << 20
-        if self._output_bytes() <= allowed:
-            return False
-        for path in outputs:
-            if path.exists() and path.stat().st_size > allowed:
-                os.truncate(path, allowed)
-        return True
+        return self._outputs.cut(self._limits.output_mb << 20)
 
     def log(self) -> str:
         """The end of the container's own log."""
         data: bytes = self._client.api.logs(self._key, stdout=True, stderr=True, tail=50)
         return data.decode("utf-8", "replace")
-
-    def _output_bytes(self) -> int:
-        total = 0
-        for path in self._outputs:
-            try:
-                total += path.stat().st_size
-            except OSError:
-                continue  # the run removed it
-        return total
 
     def _measure(self) -> None:
         if not self._has_stats:

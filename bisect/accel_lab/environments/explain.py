@@ -8,7 +8,7 @@ _ROOM = re.compile(r"No space left on device|Disk quota exceeded|os error (?:28|
 _NETWORK = re.compile(
     r"dns error|tcp connect error|Connection (?:refused|reset)|client error \(Connect\)|operation timed out"
     r"|error sending request|network (?:is )?unreachable|connection closed before"
-    r"|Network connectivity is disabled",
+    r"|[Nn]etwork (?:connectivity is|was) disabled",
     re.IGNORECASE,
 )
 _CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|certificate verify failed", re.IGNORECASE)

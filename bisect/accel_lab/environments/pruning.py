@@ -12,6 +12,7 @@ from pathlib import Path
 from .store import DAY_S, Store
 
 Inode = tuple[int, int]
+_MOST_NOTE = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,13 +130,30 @@ def _remove_downloads(store: Store, folders: Collection[Path]) -> bool:
     with store.downloads_lock() as lock:
         if not lock.take():
             return False
+        _forget(store, {folder.name.encode() for folder in folders})
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         return True
 
 
+def _forget(store: Store, names: Collection[bytes]) -> None:
+    """Remove uv's notes that name these downloads: it would look there, and fail, rather than fetch anew."""
+    for note in store.cache.glob("uv/wheels-v*/**/*"):
+        try:
+            if note.is_symlink():
+                text = os.fsencode(os.readlink(note))
+            elif note.is_file() and note.stat().st_size <= _MOST_NOTE:
+                text = note.read_bytes()
+            else:
+                continue
+        except OSError:
+            continue  # gone meanwhile
+        if any(name in text for name in names):
+            note.unlink(missing_ok=True)
+
+
 def download_folders(store: Store) -> list[Path]:
-    """Where uv keeps what it has unpacked, a folder for each wheel; it unpacks anew what is not there."""
+    """Where uv keeps what it has unpacked, a folder for each wheel."""
     return sorted(store.cache.glob("uv/archive-v*/*"))
 
 

@@ -15,22 +15,16 @@ from typing import Any
 from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
 
 from .checking import ask_interpreter
+from .choosing import Chooser, has_gpu
 from .commands import Commands
 from .eras import era_of
-from .index import Listing, list_wheels, without_secrets
+from .index import without_secrets
 from .interpreters import find_interpreters
 from .locks import Lock
 from .options import EnvironmentOptions, Run
-from .releases import (
-    choose_wheel,
-    local_part,
-    order,
-    public,
-    python_tag,
-    releases_of,
-)
+from .releases import local_part, public
 from .requirements import exact_version, gather, name_of
-from .slim import add_stubs, find_compiler, is_left_out
+from .slim import add_stubs, is_left_out
 from .store import Store, changed_files, new_bytes
 from .uv_tool import Resolution, UvTool
 
@@ -41,11 +35,6 @@ _WAIT_S = 7200.0  # for another lab that makes the same environment
 _UNPACKED, _CUDA_BYTES, _SPARE_BYTES = 2.2, 5 << 30, 300 << 20
 
 
-def has_gpu() -> bool:
-    """Whether an NVIDIA driver is loaded; asked of the system, since the lab has no torch."""
-    return any(Path(name).exists() for name in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
-
-
 class UvProvider:
     """Makes, keeps and finds virtual environments in a store that several labs may share."""
 
@@ -54,13 +43,12 @@ class UvProvider:
     def __init__(self, options: EnvironmentOptions, run: Run, *, gpu: bool | None = None) -> None:
         self.notes: list[str] = []
         self._options = options
-        self._gpu = has_gpu() if gpu is None else gpu
         self._commands = Commands(run, options.build_timeout_s)
         self._store = Store(options.folder)
         self._needs = gather(options.with_packages, options.with_requirements, options.script)
         self.notes += self._needs.notes
-        self._interpreters = find_interpreters()
-        self._listing: Listing | None = None
+        gpu = has_gpu() if gpu is None else gpu
+        self._chooser = Chooser(options, self._store.memory, find_interpreters(), self.notes, gpu=gpu)
         self._lock = threading.Lock()
         self._held: list[Lock] = []
         self._made: dict[str, Environment] = {}
@@ -70,35 +58,19 @@ class UvProvider:
 
     def releases(self, *, pre: bool = False) -> list[Release]:
         """The releases that a Python of this machine can run, oldest first."""
-        wheels = self._wheels().wheels
-        tags = {python_tag(version) for version in self._pythons()}
-        found = releases_of(wheels, self.line_python(), gpu=self._gpu)
-        return [
-            release
-            for release in found
-            if (pre or self._options.pre or not release.prerelease) and tags.intersection(release.pythons)
-        ]
+        return self._chooser.releases(pre=pre or self._options.pre)
 
     def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
         """What the environment of a release is made from: its wheel, its Python, its era."""
-        wheels = [w for w in self._wheels().wheels if order(public(w.version)) == order(public(version))]
-        if local_part(version):
-            wheels = [w for w in wheels if local_part(w.version) == local_part(version)]
-        if not wheels:
-            raise EnvironmentUnavailable(self._unknown(version))
-        python = self._python_for(version, {tag for w in wheels if w.fits_machine for tag in w.pythons})
-        wheel = choose_wheel(wheels, python, gpu=self._gpu)
-        if wheel is None:
-            raise EnvironmentUnavailable(f"torch {version} has no wheel for Python {python} on this machine")
-        (release,) = releases_of(wheels, python, gpu=self._gpu)
+        chosen = self._chooser.choose(version)
         return EnvironmentSpec(
             provider=self.name,
-            torch=wheel.version,
-            python=python,
+            torch=chosen.wheel.version,
+            python=chosen.python,
             packages=self._needs.lines,
             pins=tuple(sorted(pins)),
-            exclude_newer=era_of(release),
-            slim=self._wants_slim(wheel.version),
+            exclude_newer=era_of(chosen.release),
+            slim=self._chooser.wants_slim(chosen.wheel.version),
             index=without_secrets(self._options.index),
         )
 
@@ -194,7 +166,7 @@ class UvProvider:
     def _build(self, spec: EnvironmentSpec) -> Environment:
         """Make it beside its place and move it there when it works; half of one is never seen."""
         began = time.monotonic()
-        program = self._interpreters.get(spec.python)
+        program = self._chooser.interpreters.get(spec.python)
         if program is None:
             raise EnvironmentUnavailable(f"there is no Python {spec.python} on this machine: install it")
         self._store.sweep()
@@ -281,67 +253,9 @@ class UvProvider:
             work=building,
         )
 
-    # -- choosing ------------------------------------------------------------------------------
-
-    def _wheels(self) -> Listing:
-        with self._lock:
-            if self._listing is None:
-                index, nightly = self._options.index, self._options.pre
-                self._listing = list_wheels(index, "torch", nightly=nightly, memory=self._store.memory)
-                self.notes += self._listing.notes
-            listing = self._listing
-        if not listing.wheels:
-            why = listing.notes[0] if listing.notes else "no index that was asked has it"
-            raise EnvironmentUnavailable(f"no release of torch is known: {why}")
-        return listing
-
-    def _pythons(self) -> list[str]:
-        return [self._options.python] if self._options.python else list(self._interpreters)
-
-    def line_python(self) -> str:
-        """The one Python for the whole line: the one that most releases have a wheel for."""
-        if self._options.python:
-            return self._options.python
-        found = releases_of(self._wheels().wheels)
-        counts = {
-            version: sum(python_tag(version) in release.pythons for release in found)
-            for version in self._interpreters
-        }
-        return max(counts, key=lambda version: counts[version])  # the lab's own comes first, so wins ties
-
-    def _python_for(self, version: str, tags: set[str]) -> str:
-        """The line's Python, or another one that is here where the release has no wheel for it."""
-        usual = self.line_python()
-        if python_tag(usual) in tags or "py3" in tags:
-            return usual
-        has = ", ".join(sorted(tag.removeprefix("cp3") for tag in tags if tag.startswith("cp3")))
-        if not self._options.python:
-            for other in sorted(self._interpreters, key=order, reverse=True):
-                if python_tag(other) in tags:
-                    return other
-        raise EnvironmentUnavailable(f"torch {version} has no wheel for Python {usual} (only for 3.{has})")
-
-    def _wants_slim(self, version: str) -> bool:
-        """Without the CUDA libraries: where there is no GPU and no build for the CPU, or as it was asked."""
-        if self._options.slim != "auto":
-            return self._options.slim == "yes"
-        if local_part(version).startswith("cpu") or self._gpu or not sys.platform.startswith("linux"):
-            return False
-        if find_compiler() is None:
-            note = "no C compiler (gcc) is here, so the CUDA libraries are installed too: gigabytes a release"
-            self.notes += [note] if note not in self.notes else []
-            return False
-        return True
-
-    def _unknown(self, version: str) -> str:
-        notes = self._wheels().notes
-        return f"the index has no torch {version}" + (f" ({notes[0]})" if notes else "")
-
     def _check_room(self, spec: EnvironmentSpec) -> None:
         """Fail before a download that the disk cannot hold."""
-        wheels = [w for w in self._wheels().wheels if w.version == spec.torch]
-        wheel = choose_wheel(wheels, spec.python, gpu=self._gpu)
-        need = _SPARE_BYTES + int(_UNPACKED * (wheel.size_bytes if wheel else 0))
+        need = _SPARE_BYTES + int(_UNPACKED * self._chooser.size_of(spec.torch, spec.python))
         if not spec.slim and not local_part(spec.torch).startswith("cpu"):
             need += _CUDA_BYTES if sys.platform.startswith("linux") and os.uname().machine == "x86_64" else 0
         free = shutil.disk_usage(self._store.folder).free

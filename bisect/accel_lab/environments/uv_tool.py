@@ -16,7 +16,14 @@ from .explain import explain
 from .pip_settings import NO_INDEX
 
 #: Of uv's own variables only those that say how to reach the network; the others would change the answer.
-_KEPT = ("UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_INSECURE_HOST")
+_KEPT = (
+    "UV_HTTP_TIMEOUT",
+    "UV_HTTP_RETRIES",
+    "UV_OFFLINE",
+    "UV_SYSTEM_CERTS",
+    "UV_NATIVE_TLS",
+    "UV_INSECURE_HOST",
+)
 _KEPT_PREFIXES = ("UV_CONCURRENT_", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DIR")
 
 

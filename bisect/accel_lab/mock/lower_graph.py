@@ -270,8 +270,8 @@ class GraphLowering:
         lies between them. Raises LoweringError where the owner cannot be told.
         """
         source = node.args[0]
-        size, stride, offset, *_ = (*node.args[1:], None)
-        offset = node.kwargs.get("storage_offset", offset)
+        size, stride = node.args[1:3]
+        offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
         assert isinstance(source, torch.fx.Node)
         seen = self.fakes.get(source)
         if not isinstance(seen, torch.Tensor) or not shapes.is_concrete(seen):

@@ -181,7 +181,8 @@ def _index_put(a: Attributes, size: tuple[int, ...], source: torch.Tensor, *rest
     key = _index_key(a, source, rest[:-1])
     if a.get("accumulate"):
         places = [None if isinstance(entry, slice) else entry for entry in key]
-        return result.index_put_(places, rest[-1], accumulate=True)
+        # The method takes no dimension without an index, the operator does.
+        return torch.ops.aten.index_put.default(result, places, rest[-1], True)
     result[key] = rest[-1]
     return result
 

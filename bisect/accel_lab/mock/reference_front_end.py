@@ -192,7 +192,8 @@ class _Lowering:
 
     def _on_host(self, node: torch.fx.Node, reason: str) -> Any:
         """Call an operator on the host; its results also go to the device where that can hold them."""
-        args, kwargs = tree_map(self._reference, (node.args, node.kwargs), is_leaf=_is_node)
+        given = _from_the_base(node) or (node.args, node.kwargs)
+        args, kwargs = tree_map(self._reference, given, is_leaf=_is_node)
         out = node.meta.get("val")
         results = [] if out is None else _listed(out)
         several = isinstance(out, (tuple, list))
@@ -269,6 +270,32 @@ def _traced(leaf: Any) -> Any:
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _from_the_base(node: torch.fx.Node) -> tuple[Any, Any] | None:
+    """The arguments of a host's ``as_strided`` over the tensor that the operand is a view of.
+
+    None for other operators, and where the operand is no view.
+    """
+    if str(node.target) != "aten.as_strided.default":
+        return None
+    arguments = bind(node.target, node.args, node.kwargs)
+    operand = base = arguments["self"]
+    traced = operand.meta["val"]
+    while base.op == "call_function" and base.args and _is_node(base.args[0]):
+        before = base.args[0].meta.get("val")
+        if not isinstance(before, torch.Tensor) or not _shares(before, traced):
+            break
+        base = base.args[0]
+    if base is operand:
+        return None
+    offset = arguments["storage_offset"]
+    offset = traced.storage_offset() if offset is None else offset
+    return (base, arguments["size"], arguments["stride"], offset), {}
+
+
+def _shares(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 def _plain(traced: torch.Tensor) -> bool:

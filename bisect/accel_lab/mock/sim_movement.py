@@ -74,12 +74,29 @@ def _select(a: Attributes) -> Move:
 
 def _slice_scatter(a: Attributes) -> Move:
     dim, start, end, step = a.get("dim", 0), a.get("start"), a.get("end"), a.get("step", 1)
-    return lambda x, source: torch.slice_scatter(x, source, dim, start, end, step)
+
+    def move(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        result = _own(x)
+        torch.ops.aten.slice.Tensor(result, dim, start, end, step).copy_(source)
+        return result
+
+    return move
 
 
 def _select_scatter(a: Attributes) -> Move:
     dim, index = a["dim"], a["index"]
-    return lambda x, source: torch.select_scatter(x, source, dim, index)
+
+    def move(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        result = _own(x)
+        result.select(dim, index).copy_(source)
+        return result
+
+    return move
+
+
+def _own(x: torch.Tensor) -> torch.Tensor:
+    """A copy. torch's own ``slice_scatter`` copies all of the storage: here that is the device's memory."""
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _repeat(a: Attributes) -> Move:
@@ -104,7 +121,12 @@ def _unfold(a: Attributes) -> Move:
 
 def _as_strided(a: Attributes) -> Move:
     size, strides, offset = list(a["size"]), list(a["stride"]), a.get("offset") or 0
-    return lambda x: x.contiguous().as_strided(size, strides, offset)
+
+    def move(x: torch.Tensor) -> torch.Tensor:
+        dense = x.contiguous()  # maybe a view of the device's memory, whose offset counts from its start
+        return dense.as_strided(size, strides, dense.storage_offset() + offset)
+
+    return move
 
 
 def _tril(a: Attributes) -> Move:

@@ -264,6 +264,31 @@ class Diagnosis(Searching):
             confidence=Confidence.PROVEN if sure else culprit.confidence,
             evidence=(*culprit.evidence, told),
         )
+        self._gap(answer, good.rung, bad.rung)
+
+    @staticmethod
+    def _gap(answer: Answer, good: Rung, bad: Rung) -> None:
+        """A rung between the two that told nothing: what it adds may be at fault as well as what is named.
+
+        Where the component alone was left out, and that cured, the pair of runs says it without the rung.
+        """
+        culprit = answer.culprit
+        untold = [
+            step.rung
+            for step in answer.ladder
+            if step.verdict is Verdict.SKIP
+            and step.rung in LADDER
+            and _index(good) < _index(step.rung) < _index(bad)
+        ]
+        if not untold or culprit is None:
+            return
+        if culprit.component is not None and culprit.component.confidence is Confidence.PROVEN:
+            return
+        told = f"{', '.join(map(str, untold))} told nothing, so what is added there is not ruled out"
+        answer.warnings.append(told)
+        answer.culprit = replace(
+            culprit, confidence=Confidence.INCONCLUSIVE, evidence=(*culprit.evidence, told)
+        )
 
     def _reconsider(self, climber: Climber, answer: Answer) -> None:
         """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""

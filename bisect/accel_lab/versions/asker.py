@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
@@ -14,15 +15,8 @@ from accel_lab.core.versions import Tested
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 
-from .bench import Bench, Benches, Pins
+from .bench import Bench, Benches, Pins, Told, describe, silent
 from .decide import Decision, Wanted, decide
-
-#: ``told(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
-Told = Callable[[str, str, str], None]
-
-
-def silent(event: str, version: str, words: str) -> None:
-    """A listener that does nothing."""
 
 
 class ReleaseAsker:
@@ -39,7 +33,6 @@ class ReleaseAsker:
         self._wanted = wanted
         self._told = told
         self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
-        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
 
     def submit(self, version: str) -> Future[Tested]:
         """Judge a release in the background."""
@@ -47,7 +40,7 @@ class ReleaseAsker:
 
     def prefetch(self, version: str) -> None:
         """Make an environment that may be asked for soon; if it cannot be had, its judge will say so."""
-        self._fetcher.submit(self._fetch, version)
+        self._benches.fetch(version, self._told)
 
     def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
         """Judge a release beside companions that are held at other versions than its own."""
@@ -57,7 +50,7 @@ class ReleaseAsker:
         """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
         began = time.monotonic()
         try:
-            environment = make(self._benches, version, self._told, pins)
+            environment = self._benches.made(version, pins, self._told)
             bench = self._benches.open(version, pins)
         except EnvironmentUnavailable as error:
             return self._tell(skipped(version, str(error), began), pins)
@@ -67,7 +60,7 @@ class ReleaseAsker:
             return self._tell(skipped(version, str(error), began), pins)
         try:
             decision = decide(bench.lab, bench.probe, self._wanted, budget=self._benches.setting.budget)
-            row = tested(bench, decision)
+            row = tested(bench, decision, self._benches.setting.folder)
             write_atomic(bench.folder / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
         except Interrupted:
             raise
@@ -83,15 +76,8 @@ class ReleaseAsker:
         self._told("judged", row.torch, words)
         return row
 
-    def _fetch(self, version: str) -> None:
-        try:
-            make(self._benches, version, self._told)
-        except LabError:
-            return
-
     def close(self) -> None:
         """Wait for what is running; forget what has not begun."""
-        self._fetcher.shutdown(wait=True, cancel_futures=True)
         self._judges.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> ReleaseAsker:
@@ -103,16 +89,7 @@ class ReleaseAsker:
         self.close()
 
 
-def make(benches: Benches, version: str, told: Told, pins: Pins = ()) -> Environment:
-    """The environment of a release, with a word before and after where that takes its time."""
-    told("making", version, "")
-    environment = benches.environment(version, pins)
-    if not environment.cached:
-        told("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
-    return environment
-
-
-def tested(bench: Bench, decision: Decision) -> Tested:
+def tested(bench: Bench, decision: Decision, root: Path) -> Tested:
     """A decision as a row of the version axis."""
     outcome = decision.outcome
     return Tested(
@@ -123,7 +100,7 @@ def tested(bench: Bench, decision: Decision) -> Tested:
         why=decision.why,
         runs=decision.runs,
         seconds=bench.prober.seconds,
-        environment={**bench.environment.to_json(), "outcome": outcome.folder},
+        environment=describe(bench.environment, outcome, root),
         error=decision.error,
     )
 
@@ -136,8 +113,8 @@ def skipped(version: str, why: str, began: float, environment: Environment | Non
         why=why,
         runs=0,
         seconds=time.monotonic() - began,
-        environment=environment.to_json() if environment is not None else {},
+        environment=describe(environment) if environment is not None else {},
     )
 
 
-__all__ = ["ReleaseAsker", "Told", "make", "silent", "skipped", "tested"]
+__all__ = ["ReleaseAsker", "skipped", "tested"]

@@ -12,15 +12,15 @@ from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, Tested, Versions
 from accel_lab.execution.prober import Interrupted
-from accel_lab.search.companions import Blame, FlipSide, blame
+from accel_lab.search.companions import Blame, FlipSide, blame, differing
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.two_axes import two_axes
 from accel_lab.search.version_noise import chain_length
 from accel_lab.search.version_search import LineSearch
 
 from . import files, sides
-from .asker import ReleaseAsker, Told, silent
-from .bench import Bench, Benches
+from .asker import ReleaseAsker
+from .bench import Bench, Benches, Told, silent
 from .decide import Wanted
 from .sides import Side
 
@@ -145,16 +145,29 @@ class VersionAxis:
         details["code"] = sides.beside(one, two)
         if self._companions:
             blamed = self._blame(good, bad)
-            details["companions"] = blamed.to_json()
-            notes.append(f"companions: {blamed.sentence}")
+            if isinstance(blamed, str):
+                notes.append(blamed)
+            else:
+                details["companions"] = blamed.to_json()
+                notes.append(f"companions: {blamed.sentence}")
         return replace(flip, notes=tuple(notes), details={**flip.details, **details})
 
-    def _blame(self, good: Bench, bad: Bench) -> Blame:
-        """Whether it is torch that makes the difference, or a package that came along with it."""
+    def _blame(self, good: Bench, bad: Bench) -> Blame | str:
+        """Whether it is torch that makes the difference, or a package that came along with it.
+
+        A string says what else is different where packages cannot be held.
+        """
         one, two = (
             FlipSide(torch=bench.version, companions=companions_of(bench.environment))
             for bench in (good, bad)
         )
+        names = differing(one, two)
+        try:
+            if names:
+                self._benches.spec(two.torch, tuple((name, one.companions[name]) for name in names))
+        except EnvironmentUnavailable as error:
+            pairs = ", ".join(f"{name} {one.companions[name]} and {two.companions[name]}" for name in names)
+            return f"not told from torch are its companions, which differ too ({pairs}): {error}"
         with self._asker() as asker:
             return blame(one, two, asker.swapped)
 

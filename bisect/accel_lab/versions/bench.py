@@ -7,11 +7,14 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Provider
+from accel_lab.core.errors import LabError
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution import process
 from accel_lab.execution.prober import Interrupted, Listener, Prober, Runner
@@ -20,6 +23,17 @@ from accel_lab.lab import LocalLab, Oracle
 
 #: Companions that are held at a version: ``(("numpy", "1.26.4"),)``.
 Pins = tuple[tuple[str, str], ...]
+
+#: ``told(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
+Told = Callable[[str, str, str], None]
+
+
+def silent(event: str, version: str, words: str) -> None:
+    """A listener that does nothing."""
+
+
+#: Of what an environment is made of, this much is told in findings.
+_TOLD = ("python", "torch", "packages", "era", "slim", "notes", "digest")
 
 #: The folder below the run's that holds one folder a release.
 FOLDER = "versions"
@@ -81,6 +95,7 @@ class Benches:
         self._making: dict[str, threading.Lock] = {}
         self._made: dict[str, Environment | EnvironmentUnavailable] = {}
         self._open: set[Prober] = set()
+        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
         self._stop = threading.Event()
         self.asked = 0
         self.seconds = 0.0
@@ -108,6 +123,29 @@ class Benches:
         if isinstance(known, EnvironmentUnavailable):
             raise known
         return known
+
+    def fetch(self, version: str, told: Told = silent) -> None:
+        """Make an environment in the background; if it cannot be had, whoever asks for it is told so."""
+
+        def quietly() -> None:
+            try:
+                self.made(version, told=told)
+            except LabError:
+                return
+
+        self._fetcher.submit(quietly)
+
+    def made(self, version: str, pins: Pins = (), told: Told = silent) -> Environment:
+        """The environment of a release, with a word before and after where making it takes its time."""
+        told("making", version, "")
+        environment = self.environment(version, pins)
+        if not environment.cached:
+            told("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
+        return environment
+
+    def close(self) -> None:
+        """Forget what was to be fetched, and wait for what is being made."""
+        self._fetcher.shutdown(wait=True, cancel_futures=True)
 
     # -- benches -------------------------------------------------------------------------------
 
@@ -215,9 +253,38 @@ def _inside(path: Path, place: Path) -> bool:
         return False
 
 
+def describe(
+    environment: Environment, outcome: Outcome | None = None, root: Path | None = None
+) -> dict[str, Any]:
+    """The environment as findings tell it: without the places that packages came from, which are private.
+
+    ``outcome`` is the run that decided; its folder is told as seen from ``root``, the run's own.
+    """
+    row = environment.to_json()
+    row["spec"].pop("index", None)
+    row["provenance"] = {name: row["provenance"][name] for name in _TOLD if name in row["provenance"]}
+    if outcome is not None:
+        folder = Path(outcome.folder)
+        inside = root is not None and folder.is_relative_to(root)
+        row["outcome"] = folder.relative_to(root).as_posix() if inside and root is not None else str(folder)
+    return row
+
+
 def folder_name(text: str) -> str:
     """A name that every file system takes."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "release"
 
 
-__all__ = ["FOLDER", "Bench", "Benches", "Pins", "Setting", "clean_environment", "folder_name", "gated"]
+__all__ = [
+    "FOLDER",
+    "Bench",
+    "Benches",
+    "Pins",
+    "Setting",
+    "Told",
+    "clean_environment",
+    "describe",
+    "folder_name",
+    "gated",
+    "silent",
+]

@@ -24,8 +24,7 @@ from accel_lab.search.climb import Switches
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.version_matrix import Cell, Matrix, columns_in_order
 
-from .asker import Told, make, silent
-from .bench import Bench, Benches
+from .bench import Bench, Benches, Told, describe, silent
 
 SCHEMA = "accel-lab/matrix/1"
 #: The accelerator that the lab brings along; any other name is an adapter's.
@@ -193,8 +192,8 @@ class GridRun:
 
     def _release(self, version: str) -> None:
         try:
-            made = make(self._benches, version, self._told)
-            self._environments[version] = made.to_json()
+            made = self._benches.made(version, told=self._told)
+            self._environments[version] = describe(made)
             bench = self._benches.open(version)
         except Interrupted:
             raise

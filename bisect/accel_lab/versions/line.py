@@ -22,9 +22,8 @@ from accel_lab.execution import process
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.diagnosis import Options
 
-from .asker import Told, silent
 from .axis import VersionAxis, good_build
-from .bench import Bench, Benches, Setting
+from .bench import Bench, Benches, Setting, Told, describe, silent
 from .decide import wanted_from
 from .metric import MetricAxis
 from .reference import Sought, seek
@@ -63,6 +62,8 @@ class Asked:
         )
 
 
+#: Two releases side by side, each with two runs and perhaps a warm server.
+ROOM_MB = 6_000
 _PATHS = ("script", "folder", "builds")
 
 
@@ -88,14 +89,20 @@ class ReleaseLine:
         run = functools.partial(process.run, stop=self._stop)
         self.provider: Provider = maker or provider(asked.provider, asked.options, run=run)
         self.releases: Sequence[Release] = select(asked.spec, self.provider.releases(pre=asked.options.pre))
+        self.benches = Benches(setting, self.provider)
         if not self.releases:
             self.close()
             raise UsageError(f"--versions {asked.spec}: no release of torch is among those that can be had")
-        self.benches = Benches(setting, self.provider)
         self.line = tuple(release.version for release in self.releases)
         self.axis: VersionAxis | None = None
         self.sought: Sought | None = None
         self.metric: MetricAxis | None = None
+
+    @property
+    def side_by_side(self) -> int:
+        """How many releases are asked at once: two, if that is wanted and there is room for their runs."""
+        room = available_mb()
+        return 2 if self.benches.setting.workers > 1 and (room is None or room >= ROOM_MB) else 1
 
     @property
     def notes(self) -> list[str]:
@@ -126,7 +133,7 @@ class ReleaseLine:
         known = list(self.sought.passing + self.sought.unavailable) if self.sought is not None else []
         side: Side | None = None
         if here is not None:
-            known.append(_seen(here, self.benches.environment(here), base))
+            known.append(_seen(here, self.benches.environment(here), base, self.benches.setting.folder))
             side = side_of(here, findings.ladder, findings.culprit)
         self.axis = VersionAxis(
             self.benches,
@@ -137,7 +144,7 @@ class ReleaseLine:
             side=side,
             known=known,
             companions=self._asked.companions,
-            side_by_side=2 if self.benches.setting.workers > 1 else 1,
+            side_by_side=self.side_by_side,
             told=self._told,
         )
         return self.axis.run()
@@ -149,7 +156,7 @@ class ReleaseLine:
             self.line,
             metric,
             worse_by,
-            side_by_side=2 if self.benches.setting.workers > 1 else 1,
+            side_by_side=self.side_by_side,
             told=self._told,
         )
         self.metric.run()
@@ -195,6 +202,9 @@ class ReleaseLine:
         self.benches.interrupt()
 
     def close(self) -> None:
+        """Stop what is still being made ahead, and give up the environments."""
+        self._stop.set()
+        self.benches.close()
         shut = getattr(self.provider, "close", None)
         if shut is not None:
             shut()
@@ -206,7 +216,18 @@ class ReleaseLine:
         self.close()
 
 
-def _seen(version: str, environment: Environment, base: Baseline) -> Tested:
+def available_mb() -> float | None:
+    """The memory that is free for more processes; None where the machine does not say."""
+    try:
+        for row in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if row.startswith("MemAvailable:"):
+                return int(row.split()[1]) / 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+def _seen(version: str, environment: Environment, base: Baseline, root: Path) -> Tested:
     """The row of the release that the failure was diagnosed on."""
     failing = [step for step in base.steps if step.verdict is Verdict.BAD]
     outcome = (failing or base.steps)[-1].outcome
@@ -217,7 +238,7 @@ def _seen(version: str, environment: Environment, base: Baseline) -> Tested:
         signature=base.target.line if base.target is not None else "",
         runs=len(base.steps),
         seconds=sum(step.outcome.seconds for step in base.steps),
-        environment={**environment.to_json(), "outcome": outcome.folder},
+        environment=describe(environment, outcome, root),
     )
 
 

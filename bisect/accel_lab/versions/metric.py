@@ -18,9 +18,8 @@ from accel_lab.search.metric_judge import METRICS, Metric
 from accel_lab.search.metric_search import Measured, MetricOptions, MetricSearch
 
 from . import sides
-from .asker import Told, make, silent
 from .axis import MOST_FLIPS, ends
-from .bench import Bench, Benches
+from .bench import Bench, Benches, Told, describe, silent
 from .sides import Side
 
 #: The numbers that are laid side by side at a flip, whichever of them was looked for.
@@ -42,7 +41,6 @@ class ReleaseMeasurer:
         self._taken: dict[str, int] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="measure")
-        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
 
     def submit(self, version: str, count: int) -> Future[Measured]:
         """Take ``count`` more samples of a release."""
@@ -54,28 +52,22 @@ class ReleaseMeasurer:
     def prefetch(self, version: str) -> None:
         """Make an environment that may be asked for soon, unless that would disturb a clock."""
         if not self._metric.timed:
-            self._fetcher.submit(self._fetch, version)
-
-    def _fetch(self, version: str) -> None:
-        try:
-            make(self._benches, version, self._told)
-        except LabError:
-            return
+            self._benches.fetch(version, self._told)
 
     def _measure(self, version: str, attempts: Sequence[int]) -> Measured:
         try:
-            made = make(self._benches, version, self._told)
+            made = self._benches.made(version, told=self._told)
             bench = self._benches.open(version)
         except EnvironmentUnavailable as error:
             return Measured(why=str(error))
         samples: list[float] = []
         seconds, status = 0.0, None
-        environment: dict[str, Any] = made.to_json()
+        environment: dict[str, Any] = describe(made)
         try:
             for attempt in attempts:
                 outcome = sample(bench, attempt)
                 seconds, status = seconds + outcome.seconds, outcome.status
-                environment["outcome"] = outcome.folder
+                environment = describe(made, outcome, self._benches.setting.folder)
                 value, why = number(outcome, self._metric.name)
                 if value is None:
                     return Measured(why=why, status=status, seconds=seconds, environment=environment)
@@ -92,7 +84,6 @@ class ReleaseMeasurer:
 
     def close(self) -> None:
         """Wait for what is running; forget what has not begun."""
-        self._fetcher.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> ReleaseMeasurer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
@@ -16,8 +17,8 @@ from accel_lab.execution.prober import Interrupted
 from accel_lab.search.baseline import Baseline, BaselineSearch
 from accel_lab.search.lab import Lab
 
-from .asker import Told, make, silent, skipped, tested
-from .bench import Bench, Benches
+from .asker import skipped, tested
+from .bench import Bench, Benches, Told, silent
 from .decide import Decision
 
 #: Releases that are tried before the line is said to pass: its ends and what halves it again and again.
@@ -54,7 +55,7 @@ def seek(benches: Benches, line: Sequence[str], told: Told = silent, most: int =
             break
         began = time.monotonic()
         try:
-            make(benches, version, told)
+            benches.made(version, told=told)
             bench = benches.open(version, root=benches.setting.folder)
         except Interrupted:
             raise
@@ -64,7 +65,7 @@ def seek(benches: Benches, line: Sequence[str], told: Told = silent, most: int =
             continue
         asked += 1
         try:
-            row = _first_look(bench)
+            row = _first_look(bench, benches.setting.folder)
         finally:
             benches.shut(bench)
         rows.append(row)
@@ -93,7 +94,7 @@ def order(line: Sequence[str]) -> Iterator[str]:
             gaps += [(middle, high), (low, middle)]
 
 
-def _first_look(bench: Bench) -> Tested:
+def _first_look(bench: Bench, root: Path) -> Tested:
     """Any failure counts, but one that comes with nothing compiled too: that is not torch.compile's."""
     found = BaselineSearch(bench.lab, bench.probe).look()
     outcome = found.steps[1].outcome
@@ -110,7 +111,7 @@ def _first_look(bench: Bench) -> Tested:
             runs=3,
             failures=1,
         )
-    return tested(bench, decision)
+    return tested(bench, decision, root)
 
 
 def _uncompiled(lab: Lab, probe: Probe, found: Baseline) -> str:

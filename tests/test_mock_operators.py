@@ -1,0 +1,136 @@
+"""The operator benchmark on a few operators: what it counts, and the mock on torch's own samples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import operator_samples  # noqa: E402
+from accel_lab.mock import faults  # noqa: E402
+from operator_cases import CASES  # noqa: E402
+from operator_run import EagerFails, Sample, run  # noqa: E402
+from operator_table import Cell, Known, Report  # noqa: E402
+from operator_work import cell  # noqa: E402
+from operators import chosen  # noqa: E402
+
+pytestmark = pytest.mark.torch
+OF_OP_DB = ("add", "nn.functional.conv2d", "softmax", "argmax", "index_add", "cumsum")
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(faults.VARIABLE, raising=False)
+
+
+@pytest.fixture(scope="module")
+def op_db() -> dict[str, Any]:
+    found = operator_samples.op_db()
+    if not found:
+        pytest.skip("this build of torch ships no op_db")
+    return found
+
+
+def task(name: str, dtype: str = "float32", *, backward: bool = False) -> dict[str, Any]:
+    return {"name": name, "dtype": dtype, "backward": backward, "limit": 3, "speed": False}
+
+
+@pytest.mark.parametrize("name", OF_OP_DB)
+def test_torchs_samples_run_on_the_device(name: str, op_db: dict[str, Any]) -> None:
+    found = Cell.from_json({**task(name), **cell(op_db, task(name))})
+    assert found.native and not found.bad, found.failures
+    assert found.good == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "mm", "as_strided", "index_put", "sort", "casts", "slice_scatter"]
+)
+def test_the_grid_runs_on_the_device(name: str) -> None:
+    asked = {**task("grid." + name), "limit": 5}
+    found = Cell.from_json({**asked, **cell({}, asked)})
+    assert found.native and not found.bad, found.failures
+
+
+def test_gradients_are_compared_too(op_db: dict[str, Any]) -> None:
+    found = cell(op_db, task("nn.functional.gelu", backward=True))
+    assert found["counts"] == {"right": 3}
+    assert not cell(op_db, task("argmax", backward=True))["counts"]
+
+
+def test_a_fault_makes_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(faults.VARIABLE, "tail_stick_dropped")
+    answer = run(Sample(lambda x: x + 1, (torch.randn(3, 65),), {}, backward=False))
+    assert answer.outcome == "wrong" and answer.detail
+
+
+def test_what_ran_where_is_read_off_the_graph() -> None:
+    def function(x: Any) -> Any:
+        return torch.special.i0(x) * 2
+
+    answer = run(Sample(function, (torch.randn(3, 5),), {}, backward=False))
+    assert answer.outcome == "right" and answer.where == "mixed"
+    assert answer.native == ["aten.mul.Tensor"] and list(answer.host) == ["aten.i0.default"]
+
+
+def test_what_eager_refuses_is_no_result() -> None:
+    with pytest.raises(EagerFails):
+        run(Sample(torch.mm, (torch.randn(3, 5), torch.randn(3, 5)), {}, backward=False))
+
+
+def test_samples_keep_strides_and_offsets() -> None:
+    x = torch.randn(7, 9)[1:4, ::2]
+    copied = Sample(torch.neg, (x,), {}, backward=False).tensors()[0]
+    assert (copied.stride(), copied.storage_offset()) == (x.stride(), x.storage_offset())
+    assert copied.data_ptr() != x.data_ptr() and torch.equal(copied, x)
+    for layout, strides in (("transposed", (1, 3)), ("expanded", (0, 1)), ("offset", (16, 1))):
+        assert operator_samples.laid_out((3, 5), torch.float32, layout).stride() == strides
+
+
+def test_the_report_counts_and_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {"sample": "s", "outcome": "wrong", "detail": "1 of 2 differ"}
+    cells = [
+        Cell(name="a", dtype="float32", backward=False, counts={"right": 3}, native={"aten.a.default": 3}),
+        Cell(
+            name="b",
+            dtype="float16",
+            backward=False,
+            counts={"right": 1, "wrong": 1, "untraced": 2},
+            native={"aten.b.default": 2},
+            failures=[wrong],
+        ),
+        Cell(name="c", dtype="float32", backward=False, counts={"right": 5}, host={"aten.c.default": "none"}),
+    ]
+    report = Report(settings={}, about={"torch": "2", "native": ["aten.a", "aten.z"]}, cells=cells)
+    total = report.to_json()["totals"]["op_db, native"]
+    assert (total["operators"], total["samples"], total["pass_rate"]) == (2, 5, 0.8)
+    assert report.not_reached() == ["aten.z"]
+    assert [cell.name for cell, _ in report.unexplained()] == ["b"]
+    assert "1 of 2 differ" in report.text(full=False)
+    known = Known(operators="b", dtypes="float16", outcome="wrong", detail="differ", reason="broken ties")
+    monkeypatch.setattr("operator_table.KNOWN", (known,))
+    assert not report.unexplained() and "broken ties" in report.text(full=True)
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_operators_are_chosen_by_name() -> None:
+    names = ["add", "linalg.norm", "linalg.svd", "grid.mm"]
+    assert chosen([], names, speed=False) == names
+    assert chosen(["linalg"], names, speed=False) == ["linalg.norm", "linalg.svd"]
+    assert chosen(["op_db", "grid.mm"], names, speed=False) == names
+    assert chosen([], names, speed=True) == ["grid.mm"]
+    with pytest.raises(SystemExit):
+        chosen(["nothing"], names, speed=False)
+
+
+def test_every_case_of_the_grid_is_a_function_of_one_tensor() -> None:
+    for name, case in CASES.items():
+        results = case.function(operator_samples.laid_out((3, 65), getattr(torch, case.dtypes[0]), "offset"))
+        assert any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(results)), name
