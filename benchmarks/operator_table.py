@@ -45,6 +45,11 @@ KNOWN: tuple[Known, ...] = (
         reason="the size or a number depends on data: torch.compile breaks its graph here",
     ),
     Known(
+        outcome="untraced",
+        detail="sparse|crow_indices",
+        reason="sparse tensors: AOTAutograd traces none",
+    ),
+    Known(
         outcome="decomposition",
         operators=_RANDOM,
         reason="random: torch's decomposition draws its numbers in another order than eager",

@@ -38,6 +38,8 @@ class FakeProvider:
     name: str = "uv"
     #: The numbers that a measured run has: ``numbers(release, attempt)``.
     numbers: Callable[[str, int], Mapping[str, Any]] = lambda release, attempt: {}
+    #: Interpreters of releases that are there already, as the local provider has them.
+    pythons: Mapping[str, str] = field(default_factory=dict)
     made: list[str] = field(default_factory=list)
     runs: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -49,7 +51,8 @@ class FakeProvider:
     def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
         if pins and not self.pinnable:
             raise EnvironmentUnavailable("packages cannot be held here")
-        return EnvironmentSpec(provider=self.name, torch=version, python="3.11", pins=tuple(pins))
+        python = self.pythons.get(version, "3.11")
+        return EnvironmentSpec(provider=self.name, torch=version, python=python, pins=tuple(pins))
 
     def make(self, spec: EnvironmentSpec) -> Environment:
         if spec.torch in self.missing:
@@ -94,9 +97,8 @@ class FakeProvider:
         raised = None
         if isinstance(deed, tuple):
             raised = {"type": deed[0], "message": deed[1], "frames": [], "text": "", "links": []}
-            stderr.write_text(
-                f'Traceback (most recent call last):\n  File "s.py", line 1, in <module>\n{deed[0]}: {deed[1]}\n'
-            )
+            head = 'Traceback (most recent call last):\n  File "s.py", line 1, in <module>\n'
+            stderr.write_text(f"{head}{deed[0]}: {deed[1]}\n")
         if job:
             reached = not (isinstance(deed, tuple) and deed[0] == "AttributeError")
             result: dict[str, Any] = {

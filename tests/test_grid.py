@@ -16,8 +16,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import grid_page, grid_plot, grid_table, grid_words
 from accel_lab.versions.bench import Benches, Setting
 from accel_lab.versions.grid import GridRun, columns_of
-
-from .fakes_releases import Deed, FakeProvider, broken_between
+from fakes_releases import Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
 SCHEMA = Path(grid_page.__file__).with_name("matrix.schema.json")

@@ -14,8 +14,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import since
 from accel_lab.versions.bench import Benches, Setting
 from accel_lab.versions.metric import MetricAxis, number
-
-from .fakes_releases import Deed, FakeProvider
+from fakes_releases import Deed, FakeProvider
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
 CALLS = {"calls": 3, "graph_breaks": 0, "recompiles": 0, "kernels": 2, "peak_memory": 10.0}

@@ -65,6 +65,23 @@ def test_gradients_are_compared_too(op_db: dict[str, Any]) -> None:
     assert not cell(op_db, task("argmax", backward=True))["counts"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("causal", "masked"), [(False, False), (True, False), (False, True)])
+def test_attention_in_a_training_step(dtype: torch.dtype, causal: bool, masked: bool) -> None:
+    """The backward takes the forward's logsumexp: torch's decomposition gives the weights in its place."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 9, 3, 16, dtype=dtype).transpose(1, 2) for _ in range(3))
+    attention = torch.nn.functional.scaled_dot_product_attention
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        mask = torch.ones(9, 9, dtype=torch.bool).tril(3) if masked else None
+        return attention(q, k, v, is_causal=causal, attn_mask=mask)
+
+    answer = run(Sample(function, (q, k, v), {}, backward=True))
+    assert answer.outcome == "right", answer.detail
+    assert not answer.host
+
+
 def test_a_fault_makes_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(faults.VARIABLE, "tail_stick_dropped")
     answer = run(Sample(lambda x: x + 1, (torch.randn(3, 65),), {}, backward=False))

@@ -12,8 +12,7 @@ from accel_lab.reporting.page import render_html
 from accel_lab.reporting.telling import Teller, keep
 from accel_lab.reporting.terminal import versions_block
 from accel_lab.reporting.versions_view import versions_view
-
-from .fakes_run import FakeRun
+from fakes_run import FakeRun
 
 
 def ladder(*verdicts: str) -> list[dict[str, Any]]:
@@ -170,3 +169,13 @@ def test_a_strange_axis_breaks_no_page(tmp_path: Path, broken: dict[str, Any]) -
     run.findings.versions = broken
     assert "</html>" in render_html(run.findings, run.run_dir)
     versions_block(run.findings)
+
+
+def test_another_release_is_recommended_where_one_passes() -> None:
+    fixed = {"kind": "fixed", "after": "2.8.0", "at": "2.9.0"}
+    assert since.advice(versions()) == ["Until it is fixed: torch 2.4.1 does not have it"]
+    assert since.advice(versions(flips=[*versions()["flips"], fixed])) == [
+        "Use torch 2.9.0 or newer: the failure is gone there"
+    ]
+    assert since.advice(versions(flips=[])) == since.advice(None) == []
+    assert since.advice(versions(metric={"name": "latency"})) == []

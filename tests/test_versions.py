@@ -7,12 +7,14 @@ import venv
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from accel_lab import session as session_module
 from accel_lab.cli.finish import write_files
 from accel_lab.cli.report_command import again
 from accel_lab.core.errors import UsageError
@@ -21,7 +23,8 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested as Row
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.builds import Build
+from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import read_program
 from accel_lab.reporting import since
 from accel_lab.reporting.schema import findings_json, load_schema
@@ -34,8 +37,7 @@ from accel_lab.versions.bench import Benches, Setting, clean_environment
 from accel_lab.versions.decide import Wanted
 from accel_lab.versions.line import Asked
 from accel_lab.versions.reference import order, seek
-
-from .fakes_releases import Behave, Deed, FakeProvider, broken_between
+from fakes_releases import Behave, Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0"]
 BOOM = Wanted(signature=Signature(kind="exception", type="ValueError", message="boom"))
@@ -423,3 +425,31 @@ def test_a_search_that_is_stopped_keeps_what_it_knows(
     provider.behave = inner
     data = lab.run(load_request(lab.folder))
     assert [(f["after"], f["at"]) for f in data["versions"]["flips"]] == [("2.5.0", "2.6.0")]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_users_own_build_on_the_line_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """It is the newest of the line. Failing, it is diagnosed there; passing, an older one is."""
+    behave = broken_between("2.8.0" if fails else "2.5.0", None if fails else "2.9.0", NAMES)
+    provider = FakeProvider(behave=behave, names=NAMES, name="local")
+    lab = Lab(tmp_path, monkeypatch, provider)
+    provider.pythons = {"2.9.0": lab.request.python}
+    newest = provider.make(provider.spec("2.9.0"))
+    own = partial(Prober, runner=provider.runner(newest, None))
+    monkeypatch.setattr(session_module, "Prober", own)
+    build = Build(python=lab.request.python, torch="2.9.0", facts={"torch": "2.9.0"})
+    monkeypatch.setattr(session_module, "inspect_build", lambda python, folder: build)
+    data = lab.run(replace(lab.request, cold=True))
+    assert provider.runs.count(("2.9.0", "plain")) == 1
+    flips = [(f["kind"], f["after"], f["at"]) for f in data["versions"]["flips"]]
+    rows = {row["torch"]: row for row in data["versions"]["tested"]}
+    if fails:
+        assert flips == [("introduced", "2.7.0", "2.8.0")]
+        assert rows["2.9.0"]["stage"] == "fx_passes"
+        assert data["environment"]["torch"] == "2.9.0"
+    else:
+        assert flips[-1] == ("fixed", "2.8.0", "2.9.0")
+        assert any("does not fail on your own build" in line for line in data["warnings"])
+        assert rows["2.9.0"]["environment"]["outcome"].startswith("probes/")

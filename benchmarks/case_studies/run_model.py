@@ -14,6 +14,7 @@ import torch
 words = sys.argv[1:] or ["bert"]
 path = Path(__file__).resolve().parents[2] / "bisect" / "accel_lab" / "workloads" / f"{words[0]}.py"
 spec = importlib.util.spec_from_file_location("workload", path)
+assert spec is not None and spec.loader is not None
 workload = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(workload)
 

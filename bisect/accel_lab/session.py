@@ -226,10 +226,14 @@ class Session:
         """The stage on the user's own build, the releases, and the smallest script, as far as asked for."""
         diagnosis = self._diagnose(ground) if ground is not None else None
         here: Bench | None = None
+        own = line.same_build(ground.build.python) if line is not None and ground is not None else None
+        if line is not None and ground is not None and own is not None:
+            # The user's own build stands on the line: what it answered here is its answer there.
+            line.benches.home[own] = ground.probe.environment
         if line is not None and (diagnosis is None or self._passes()):
             sought = line.seek()
             if sought.version is not None:
-                here = line.benches.open(sought.version, root=self.folder)
+                here = line.benches.open(sought.version, home=True)
                 stack.callback(line.benches.shut, here)
                 ground = on_bench(here)
                 before = self.findings
@@ -242,9 +246,8 @@ class Session:
         assert ground is not None
         elsewhere: Elsewhere | None = None
         if line is not None and base is not None and base.target is not None and worth_following(found):
-            own = None if here is not None else line.same_build(ground.build.python)
-            reference = here.version if here is not None else own or public_version(ground.build.torch)
             lines_own = here.version if here is not None else own
+            reference = lines_own or public_version(ground.build.torch)
             line.follow(base, found, self.request.options, reference=reference, here=lines_own)
             elsewhere = self._elsewhere(stack, line, reference)
         if line is not None and line.found is not None:

@@ -81,7 +81,6 @@ def creation(
         "mem_limit": memory,
         "memswap_limit": memory,  # no swap beyond it
         "nano_cpus": int(cpus * 1e9),
-        "cpu_shares": 512,  # half of what others on this machine get when all want it
         "shm_size": min(SHM_BYTES, memory),
         # Only such that are lowered: what the daemon has less of itself it cannot give, and would not start.
         "ulimits": [

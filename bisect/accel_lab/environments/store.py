@@ -198,18 +198,20 @@ def new_bytes(folder: Path) -> int:
 
 def _listed(folder: Path) -> Iterator[tuple[str, str]]:
     """Path and state of every file that must not change: byte code may be written anew at any time."""
-    for path, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(names):
-            full = os.path.join(path, name)
-            relative = os.path.relpath(full, folder)
-            if relative in (MANIFEST, FILES, USED):
-                continue
-            if os.path.islink(full):
-                yield relative, f"-> {os.readlink(full)}"
-            else:
-                stat = os.stat(full)
-                yield relative, f"{stat.st_size} {stat.st_mtime_ns}"
+    stack = [""]
+    while stack:
+        inner = stack.pop()
+        with os.scandir(os.path.join(folder, inner)) as entries:
+            for entry in entries:
+                path = f"{inner}{entry.name}"
+                if entry.is_symlink():
+                    yield path, f"-> {os.readlink(entry.path)}"
+                elif entry.is_dir():
+                    if entry.name != "__pycache__":
+                        stack.append(f"{path}/")
+                elif path not in (MANIFEST, FILES, USED):
+                    stat = entry.stat()
+                    yield path, f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 def write_file_list(folder: Path) -> None:

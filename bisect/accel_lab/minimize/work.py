@@ -326,8 +326,8 @@ class Minimizer:
         proof.elsewhere = f"{other.name}: {answer.bad.value}"
         if answer.bad is Verdict.BAD:
             self.result.notes.append(
-                f"the reduced {product.kind} fails on {other.name} too, where the script itself passes: it shows "
-                "another fault, so it is not offered"
+                f"the reduced {product.kind} fails on {other.name} too, where the script itself passes: "
+                "it shows another fault, so it is not offered"
             )
             return False
         said = "passes" if answer.bad is Verdict.GOOD else "does not show the failure, nor pass,"

@@ -18,10 +18,8 @@ from .constraint_checks import (
     DtypeConstraint,
     LayoutConstraint,
     OperatorConstraint,
-    ScratchpadConstraint,
-    SpanConstraint,
-    TensorMemoryConstraint,
 )
+from .constraint_limits import ScratchpadConstraint, SpanConstraint, TensorMemoryConstraint
 from .constraint_liveness import PeakMemoryConstraint
 from .constraint_ops import named
 from .constraint_values import words

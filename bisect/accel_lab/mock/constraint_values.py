@@ -6,7 +6,7 @@ import linecache
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -131,3 +131,8 @@ def attribute(root: Any, path: str) -> Any:
     for part in path.split("."):
         root = getattr(root, part, None)
     return root
+
+
+def elements(size: Iterable[int]) -> int:
+    """The number of elements of a size."""
+    return math.prod(size)

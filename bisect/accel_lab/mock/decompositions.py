@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
+from . import attention
+
 #: Beyond core ATen; a build of torch that lacks one of them, or its decomposition, goes without.
 _FURTHER = [
     "native_layer_norm",
@@ -81,7 +83,6 @@ _FURTHER = [
     "reflection_pad2d",
     "replication_pad2d",
     "_fused_rms_norm",
-    "_scaled_dot_product_flash_attention_for_cpu",
 ]
 #: Units of the device do these as they are.
 _NATIVE = [
@@ -119,6 +120,7 @@ def _table() -> dict[Any, Any]:
             found.update(get_decompositions([packet]))
         except Exception:  # a packet whose overloads this build does not decompose
             continue
+    found.update(attention.table())
     native = {overload for packet in _packets(_NATIVE) for overload in _overloads(packet)}
     return {operator: function for operator, function in found.items() if operator not in native}
 

@@ -14,6 +14,7 @@ from .emit_specs import Emitter
 from .fusion import fuse
 from .layouts_choice import choose_layouts
 from .loop_ir import HostNest, LoopProgram, Result
+from .loop_text import program_text
 from .lower_graph import HostArg, lower_graph
 from .planning import Plan, plan
 from .program import Buffer, Constant, Enter, HostCall, Kernel, Output, Program, Ref, Step
@@ -40,13 +41,13 @@ def lower(
     """
     texts = {"graph.txt": _graph_text(graph_module)}
     program = lower_graph(graph_module, example_inputs, name, native)
-    texts["loop_ir.txt"] = program.to_text()
+    texts["loop_ir.txt"] = program_text(program)
     fuse(program)
-    texts["fused.txt"] = program.to_text()
+    texts["fused.txt"] = program_text(program)
     choose_layouts(program)
     program.without_dead()
     tile(program, device)
-    texts["tiled.txt"] = program.to_text()
+    texts["tiled.txt"] = program_text(program)
     resident = _resident(program, graph_module.meta.get(STATIC_INPUTS, ()))
     planned = plan(program, resident)
     texts["memory_plan.txt"] = planned.text

@@ -9,11 +9,8 @@ first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-
-import torch
 
 from . import faults
 from .access import LANE_COUNTS, Space, carrier, same_bytes, strides
@@ -21,6 +18,7 @@ from .device import FORMATS
 from .layout import Layout
 from .layout_places import PlaceKeeper
 from .loop_ir import HostNest, Line, LoopProgram, Nest, Place, View, elements, whole
+from .neutral import NEUTRAL, neutral_number
 
 #: Movements whose result takes the order of dimensions of what they move.
 _KEEP_ORDER = [
@@ -37,16 +35,6 @@ _KEEP_ORDER = [
     "triu",
     "expand",
 ]
-NEUTRAL = {
-    "sum": "zero",
-    "any": "zero",
-    "prod": "one",
-    "all": "one",
-    "amax": "lowest",
-    "argmax": "lowest",
-    "amin": "highest",
-    "argmin": "highest",
-}
 _MOVE_COST = 2.0
 _WASTE_COST = 0.25
 
@@ -333,19 +321,6 @@ def written_view(nest: Nest, place: Place) -> View:
     """How the loops walk a result: the reduced ones not at all."""
     dims = tuple(None if axis in nest.reduced else axis for axis in range(len(nest.loops)))
     return View(place=place.name, dims=dims, size=nest.loops)
-
-
-def neutral_number(neutral: str, format_name: str) -> float | int | bool:
-    """The number that a padding state stands for in a format."""
-    dtype = FORMATS[format_name].torch_dtype
-    if neutral in ("zero", "one"):
-        return int(neutral == "one")
-    if dtype.is_floating_point:
-        return -math.inf if neutral == "lowest" else math.inf
-    if dtype == torch.bool:
-        return neutral == "highest"
-    limits = torch.iinfo(dtype)
-    return int(limits.min if neutral == "lowest" else limits.max)
 
 
 def choose_layouts(program: LoopProgram) -> None:

@@ -1,4 +1,4 @@
-"""The loop IR: a graph as nests of loops over tensors in places, before and after fusion, with its text form.
+"""The loop IR: a graph as nests of loops over tensors in places, before and after fusion.
 
 A place is a tensor in memory. A view says how axes walk a place: axis number n moves along dimension
 ``dims[n]`` of the
@@ -273,90 +273,7 @@ class LoopProgram:
             if isinstance(nest, Nest) and nest.unit == "pointwise":
                 nest.writes = {name: place for name, place in nest.writes.items() if place in needed}
 
-    def to_text(self) -> str:
-        """The whole program as readable text."""
-        lines = [f"program {self.name}"]
-        for place in self.places.values():
-            if place.kind in ("input", "constant"):
-                lines.append(f"  {place.kind} {_declared(place)}")
-        for nest in self.nests:
-            lines.append("")
-            lines.extend(_host_text(nest) if isinstance(nest, HostNest) else _nest_text(nest, self.places))
-        lines.append("")
-        for number, result in enumerate(self.results):
-            lines.append(f"  output {number} = {_result_text(result)}")
-        return "\n".join(lines) + "\n"
-
 
 def elements(size: Iterable[int]) -> int:
     """The number of elements of a size."""
     return math.prod(size)
-
-
-def _declared(place: Place) -> str:
-    where = (
-        ""
-        if place.order is None
-        else f" order {list(place.order)} on device {list(place.layout.device_size)}"
-    )
-    shared = f" shares {place.alias_of}" if place.alias_of else ""
-    known = "" if place.padding == "undefined" else f" padding {place.padding}"
-    return f"{place.name}: {place.format}{list(place.size)}{where}{known}{shared}"
-
-
-def _view_text(view: View, places: dict[str, Place], local: bool) -> str:
-    if local:
-        return view.place
-    walked = {dim: f"i{axis}" for axis, dim in enumerate(view.dims) if dim is not None}
-    inside = ", ".join(walked.get(dim, "0") for dim in range(len(places[view.place].size)))
-    return f"{view.place}[{inside}]"
-
-
-def _by_layout_text(view: View) -> str:
-    axes = ", ".join("*" if dim is None else f"d{dim}" for dim in view.dims)
-    return view.place if view.plain else f"{view.place}({axes})"
-
-
-def _nest_text(nest: Nest, places: dict[str, Place]) -> list[str]:
-    stick = f" sticks along i{nest.order[-1]} of {nest.lanes} lanes" if nest.lanes and nest.order else ""
-    loops = ", ".join(
-        f"i{axis} in {extent}{' reduced' if axis in nest.reduced else ''}"
-        for axis, extent in enumerate(nest.loops)
-    )
-    lines = [f"  {nest.name} ({nest.unit} {nest.op}) for {loops or 'one element'}{stick}:"]
-    if nest.cores:
-        lines.append(f"    cores {list(nest.cores)} steps {list(nest.steps)}")
-    if nest.source:
-        lines.append(f"    # {nest.source}")
-    inside = {line.output for line in nest.body}
-    for line in nest.body:
-        shown = ", ".join(
-            _view_text(entry, places, entry.place in inside) if isinstance(entry, View) else repr(entry)
-            for entry in line.inputs
-        )
-        extra = "".join(f", {key}={value!r}" for key, value in line.attributes.items())
-        stored = "" if line.output in nest.writes.values() else "local "
-        if line.output in nest.scratch:
-            stored = f"scratchpad {nest.scratch[line.output]} "
-        lines.append(f"    {stored}{_declared(places[line.output])} = {line.op}({shown}{extra})")
-    if not nest.strided:
-        shown = ", ".join(f"{name}={_by_layout_text(view)}" for name, view in nest.reads.items())
-        extra = "".join(f", {key}={value!r}" for key, value in nest.attributes.items())
-        made = ", ".join(_declared(places[name]) for name in nest.writes.values())
-        lines.append(f"    {made} = {nest.op}({shown}{extra})")
-    return lines
-
-
-def _host_text(nest: HostNest) -> list[str]:
-    shown = ", ".join(f"{name}={_by_layout_text(view)}" for name, view in nest.reads.items())
-    return [f"  host {', '.join(nest.names)} = {nest.target}({shown})  # {nest.reason or 'numbers only'}"]
-
-
-def _result_text(result: Result) -> str:
-    if result.view is not None:
-        return _by_layout_text(result.view)
-    if result.host is not None:
-        return f"host {result.host}"
-    if result.index is not None:
-        return f"input {result.index}"
-    return repr(result.value)

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from . import faults
-from .device import FORMATS, format_of
+from .device import format_of
 from .loop_ir import Line, LoopProgram, Nest, Place, View, whole
+from .lower_numbers import FORMATS_BY_DTYPE, NEUTRAL_OF_EMPTY, Number, fits_one_kernel, number_for
 
-Number = bool | int | float
 Handler = Callable[..., Any]
 
 #: ATen overload packet ("aten.add") or overload ("aten.add.Tensor") to what lowers it.
@@ -347,21 +347,3 @@ class Builder:
             return View(place=view.place, dims=view.dims, size=tuple(size))
         attributes = {"dim": dim, "start": start, "end": end, "step": step}
         return self.unit("movement", "slice", {"input": view}, size, self.dtype(view), attributes)
-
-
-FORMATS_BY_DTYPE = {entry.torch_dtype: name for name, entry in FORMATS.items()}
-NEUTRAL_OF_EMPTY: dict[str, Number] = {"sum": 0, "prod": 1, "any": False, "all": True}
-
-
-def number_for(value: Number, dtype: torch.dtype) -> Number:
-    """A number as a tensor of ``dtype`` would hold it, as far as Python's types go."""
-    if dtype == torch.bool:
-        return bool(value)
-    if dtype.is_floating_point:
-        return float(value)
-    return int(value)
-
-
-def fits_one_kernel(one: torch.dtype, other: torch.dtype) -> bool:
-    """Whether tensors of both dtypes may stand in one strided kernel: not 8-byte integers with floats."""
-    return not any(a.itemsize == 8 and b.is_floating_point for a, b in ((one, other), (other, one)))

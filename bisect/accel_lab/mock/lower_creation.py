@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from .loop_ir import View
-from .lower import Builder, Number, lowers, number_for
+from .lower import Builder, lowers
+from .lower_numbers import Number, number_for
 
 
 @lowers("aten.full")

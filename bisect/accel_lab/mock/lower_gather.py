@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from .loop_ir import View
-from .lower import Builder, Number, Unsupported, lowers
+from .lower import Builder, Unsupported, lowers
+from .lower_numbers import Number
 
 
 def _index(build: Builder, view: View) -> View:

@@ -23,7 +23,8 @@ from . import (  # noqa: F401 - the families register themselves
 )
 from .device import format_of
 from .loop_ir import HostNest, LoopProgram, Place, Result, View, whole
-from .lower import FORMATS_BY_DTYPE, Builder, Unsupported, handler_of
+from .lower import Builder, Unsupported, handler_of
+from .lower_numbers import FORMATS_BY_DTYPE
 from .program import Ref
 
 RANDOM = "random numbers are drawn on the host"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from .loop_ir import View
-from .lower import Builder, Number, Unsupported, lowers
+from .lower import Builder, Unsupported, lowers
+from .lower_numbers import Number
 
 
 def matmul(build: Builder, left: View, right: View) -> View:

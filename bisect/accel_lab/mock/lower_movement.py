@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .loop_ir import View
-from .lower import Builder, Number, Unsupported, lowers, number_for
+from .lower import Builder, Unsupported, lowers
+from .lower_numbers import Number, number_for
 
 Ints = Sequence[int]
 

@@ -8,7 +8,8 @@ import torch
 
 from .device import format_of
 from .loop_ir import View
-from .lower import Builder, Number, Unsupported, lowers
+from .lower import Builder, Unsupported, lowers
+from .lower_numbers import Number
 
 Input = View | Number
 

@@ -9,7 +9,8 @@ import torch
 
 from . import faults
 from .loop_ir import View
-from .lower import Builder, Number, Unsupported, lowers
+from .lower import Builder, Unsupported, lowers
+from .lower_numbers import Number
 
 Dims = Sequence[int] | int | None
 _HALVES = (torch.float16, torch.bfloat16)

@@ -68,6 +68,19 @@ def notes_of(versions: Mapping[str, Any]) -> list[str]:
     return [line for line in dict.fromkeys(lines) if line and line != told]
 
 
+def advice(versions: Mapping[str, Any] | None) -> list[str]:
+    """What the reader can do about it by taking another release."""
+    if not versions or versions.get("metric"):
+        return []
+    flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
+    if not flips:
+        return []
+    last = flips[-1]
+    if last.get("kind") == "fixed":
+        return [f"Use torch {last.get('at')} or newer: the failure is gone there"]
+    return [f"Until it is fixed: torch {last.get('after')} does not have it"]
+
+
 def rows_of(versions: Mapping[str, Any]) -> list[Row]:
     """Every release of the line, oldest first; those that were not asked too."""
     tested = {
@@ -129,4 +142,4 @@ def _list(value: object) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-__all__ = ["UNASKED", "Row", "environment_line", "flip_line", "headline", "notes_of", "rows_of"]
+__all__ = ["UNASKED", "Row", "advice", "environment_line", "flip_line", "headline", "notes_of", "rows_of"]

@@ -161,7 +161,7 @@ def next_steps(findings: Findings) -> list[str]:
         ]
     if culprit.stage is Stage.ENVIRONMENT:
         return ["Mend the environment as the evidence says, then run the script again"]
-    steps = []
+    steps = since.advice(findings.versions)
     if culprit.stage is Stage.EAGER:
         steps.append("Look at the script itself, or report the operator: it fails without torch.compile")
     elif workaround := _workaround(findings):

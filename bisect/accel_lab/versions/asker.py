@@ -61,7 +61,9 @@ class ReleaseAsker:
         try:
             decision = decide(bench.lab, bench.probe, self._wanted, budget=self._benches.setting.budget)
             row = tested(bench, decision, self._benches.setting.folder)
-            write_atomic(bench.folder / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
+            place = self._benches.place(version, pins)
+            place.mkdir(parents=True, exist_ok=True)
+            write_atomic(place / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
         except Interrupted:
             raise
         except LabError as error:

@@ -94,6 +94,9 @@ class Benches:
         self._lock = threading.Lock()
         self._making: dict[str, threading.Lock] = {}
         self._made: dict[str, Environment | EnvironmentUnavailable] = {}
+        #: Releases that were run in the run's own folder, with what their probes call the environment where
+        #: that is not its usual name: opened there again, they are answered from its journal.
+        self.home: dict[str, str] = {}
         self._open: set[Prober] = set()
         self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
         self._stop = threading.Event()
@@ -153,12 +156,17 @@ class Benches:
         self,
         version: str,
         pins: Pins = (),
-        root: Path | None = None,
+        home: bool = False,
     ) -> Bench:
-        """A bench of the release (with companions held at ``pins``), in ``root`` or a folder of its own."""
+        """A bench of the release (with companions held at ``pins``), in a folder of its own.
+
+        ``home``: in the run's own folder instead, from now on.
+        """
         made = self.environment(version, pins)
-        name = "+".join([version, *(f"{package}-{held}" for package, held in pins)])
-        root = root or self.setting.folder / FOLDER / folder_name(name)
+        if home:
+            self.home.setdefault(version, "")
+        at_home = not pins and version in self.home
+        root = self.setting.folder if at_home else self.place(version, pins)
         root.mkdir(parents=True, exist_ok=True)
         workspace = Workspace(root, Path.cwd())
         runner = self._runner(made, workspace)
@@ -187,10 +195,16 @@ class Benches:
             cold=cold,
             probe=Probe(
                 program=self.setting.program,
-                environment=f"torch {version} {made.spec.provider} {made.spec.key}",
+                environment=(self.home.get(version, "") if at_home else "")
+                or f"torch {version} {made.spec.provider} {made.spec.key}",
                 limits=self.setting.limits,
             ),
         )
+
+    def place(self, version: str, pins: Pins = ()) -> Path:
+        """The folder of a release, below the run's own."""
+        name = "+".join([version, *(f"{package}-{held}" for package, held in pins)])
+        return self.setting.folder / FOLDER / folder_name(name)
 
     def _runner(self, made: Environment, workspace: Workspace) -> Runner | None:
         """What runs commands inside the environment, where that is not this machine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from accel_lab.core.stages import Stage
 from accel_lab.execution.prober import Interrupted
 from accel_lab.search import frames
 
-from .bench import Bench
+from .bench import Bench, folder_name
 
 #: The diff of a file that the failure goes through is shown up to this many lines, of so many files.
 SHOWN_LINES = 240
@@ -94,7 +94,7 @@ class Compared:
 
 def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
     """The files of the bench's torch that begin with a prefix; raises :class:`LabError` if it cannot say."""
-    copies = bench.folder / "torch_files"
+    copies = _copies(bench)
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
     said = bench.prober.aside("torch_files", ["files", str(copies), *prefixes])
@@ -105,6 +105,10 @@ def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
     if "error" in data:
         raise LabError(f"torch {bench.version}: {data['error']}")
     return Sources(files=data["files"], native=data["native"], copies=copies)
+
+
+def _copies(bench: Bench) -> Path:
+    return bench.folder / f"torch_files-{folder_name(bench.version)}"
 
 
 def compare(good: Bench, bad: Bench, stage: Stage, failure: Outcome | None) -> Compared | str:
@@ -121,10 +125,10 @@ def compare(good: Bench, bad: Bench, stage: Stage, failure: Outcome | None) -> C
         return str(error)
     finally:
         for bench in (good, bad):
-            shutil.rmtree(bench.folder / "torch_files", ignore_errors=True)
+            shutil.rmtree(_copies(bench), ignore_errors=True)
 
 
-def _compare(good: Sources, bad: Sources, stage: Stage, near: frozenset[str]) -> Compared:
+def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int]) -> Compared:
     changed, diffs = [], []
     for path in sorted({*good.files, *bad.files}):
         if good.files.get(path) == bad.files.get(path):
@@ -140,7 +144,8 @@ def _compare(good: Sources, bad: Sources, stage: Stage, near: frozenset[str]) ->
         changed.append(Changed(path=path, added=added, removed=removed, how=how, near=path in near))
         if path in near:
             diffs.append((path, lines))
-    changed.sort(key=lambda c: (not c.near, -(c.added + c.removed), c.path))
+    far = len(near)
+    changed.sort(key=lambda c: (near.get(c.path, far), -(c.added + c.removed), c.path))
     order = {c.path: place for place, c in enumerate(changed)}
     diffs.sort(key=lambda pair: order[pair[0]])
     return Compared(
@@ -170,14 +175,13 @@ def _cut(lines: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _files_of(failure: Outcome | None) -> frozenset[str]:
-    """The files of torch that the traceback of a failure goes through."""
+def _files_of(failure: Outcome | None) -> dict[str, int]:
+    """The files of torch that the traceback of a failure goes through, the innermost first."""
     raised = failure.raised if failure is not None else None
-    return frozenset(_paths(frame.file for frame in raised.frames)) if raised is not None else frozenset()
-
-
-def _paths(files: Iterable[str]) -> Iterable[str]:
-    return (file for file in files if file.startswith("torch/"))
+    files = [frame.file for frame in reversed(raised.frames)] if raised is not None else []
+    return {
+        file: place for place, file in enumerate(dict.fromkeys(f for f in files if f.startswith("torch/")))
+    }
 
 
 __all__ = ["Changed", "Compared", "Sources", "compare", "sources"]

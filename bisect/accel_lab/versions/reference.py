@@ -56,7 +56,7 @@ def seek(benches: Benches, line: Sequence[str], told: Told = silent, most: int =
         began = time.monotonic()
         try:
             benches.made(version, told=told)
-            bench = benches.open(version, root=benches.setting.folder)
+            bench = benches.open(version, home=True)
         except Interrupted:
             raise
         except (EnvironmentUnavailable, LabError) as error:
