@@ -11,6 +11,7 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ class Fleet:
             worker.ask(task)
             return worker.answer(self.timeout_s)
         except (queue.Empty, EOFError, OSError) as error:
-            why = "out of time" if isinstance(error, queue.Empty) else "the process died"
+            why = "out of time" if isinstance(error, queue.Empty) else str(error)
             worker.end()
             self.workers[number] = fresh = Worker(self.threads)
             fresh.answer(self.timeout_s)
@@ -81,11 +82,12 @@ class Worker:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         paths = (str(ROOT / "bisect"), os.environ.get("PYTHONPATH", ""))
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.errors,
             env=environment,
             text=True,
         )
@@ -108,13 +110,16 @@ class Worker:
         """The next answer. Raises queue.Empty when it does not come in time, EOFError at the end."""
         line = self._lines.get(timeout=timeout_s)
         if not line:
-            raise EOFError
+            self.errors.seek(0)
+            said = self.errors.read().decode(errors="replace").strip().splitlines()
+            raise EOFError(f"the process died: {said[-1] if said else 'it said nothing'}")
         return json.loads(line)  # type: ignore[no-any-return]
 
     def end(self) -> None:
         """Stop the process."""
         self.process.kill()
         self.process.wait()
+        self.errors.close()
 
 
 def serve() -> None:
@@ -161,10 +166,8 @@ def never_traced(name: str) -> bool:
     overloads = [rest.partition(".")[2]] if "." in rest else packet.overloads()
     composite, table = "CompositeImplicitAutograd", decompositions.table()
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return all(
-        (overload := getattr(packet, each)) in table or has_kernel(overload.name(), composite)
-        for each in overloads
-    )
+    there = [found for each in overloads if (found := getattr(packet, each, None)) is not None]
+    return all(each in table or has_kernel(each.name(), composite) for each in there)
 
 
 def cell(found: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:

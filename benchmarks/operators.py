@@ -1,7 +1,7 @@
 """The mock accelerator's operators against eager and float64, on torch's own samples and on a grid of sizes.
 
     python benchmarks/operators.py [--ops NAME ...] [--samples N] [--dtypes NAME ...] [--backward] [--jobs N]
-                                   [--speed] [--full] [--json FILE]
+                                   [--speed] [--full] [--resume FILE] [--json FILE]
 
 Runs in an interpreter that has torch. ``--ops`` takes names of ``op_db`` (``nn.functional.conv2d``), of the
 grid (``grid.softmax``), or ``op_db`` or ``grid`` for all of one kind. Exit code 1 when a result is wrong, or
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bisect"))
@@ -41,6 +42,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--threads", type=int, default=1, help="torch's threads in each of them")
     made.add_argument("--timeout", type=float, default=300.0, help="seconds for one operator in one dtype")
     made.add_argument("--full", action="store_true", help="a row for every operator, right ones too")
+    made.add_argument(
+        "--resume", type=Path, help="keep what this JSON has, but for failures, which run again"
+    )
     made.add_argument("--json", type=Path, help="also write everything as JSON")
     return made
 
@@ -59,6 +63,8 @@ def main(words: Sequence[str] | None = None) -> int:
             "mock": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("MOCK_")},
         }
     )
+    if given.resume is not None:
+        report.cells = kept(json.loads(given.resume.read_text("utf-8")))
     with Fleet(jobs=given.jobs, threads=given.threads, timeout_s=given.timeout) as fleet:
         report.about = fleet.about
         wanted = chosen(given.ops, fleet.about["names"], speed=given.speed)
@@ -75,6 +81,8 @@ def main(words: Sequence[str] | None = None) -> int:
             for dtype in given.dtypes
             if not (backward and (dtype in ("int64", "bool") or name.startswith("grid.")))
         ]
+        done = {(cell.name, cell.dtype, cell.backward) for cell in report.cells}
+        tasks = [task for task in tasks if (task["name"], task["dtype"], task["backward"]) not in done]
         for number, answer in enumerate(fleet.work(tasks)):
             cell = Cell.from_json(answer)
             report.cells.append(cell)
@@ -106,6 +114,11 @@ def chosen(words: Sequence[str], names: Sequence[str], *, speed: bool) -> list[s
             raise SystemExit(f"no operator is called {word}: see torch's op_db, or the grid's cases")
         found += some
     return list(dict.fromkeys(found))
+
+
+def kept(found: dict[str, Any]) -> list[Cell]:
+    """The cells of an earlier run without failures that are the mock's."""
+    return [cell for entry in found["cells"] if not (cell := Cell.from_json(entry)).bad]
 
 
 def _write(path: Path, report: Report, started: float) -> None:

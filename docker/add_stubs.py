@@ -1,7 +1,8 @@
-"""Puts stubs in the place of the CUDA libraries that this interpreter's torch wants: for the slim image."""
+"""Makes stubs for the CUDA libraries that this interpreter's torch wants: for the slim image."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import sysconfig
 from pathlib import Path
@@ -12,15 +13,18 @@ from accel_lab.environments.slim import add_stubs
 from accel_lab.execution import process
 
 
-def main() -> int:
+def main(target: str) -> int:
+    packages = Path(sysconfig.get_path("platlib"))
     try:
-        made = add_stubs(Path(sysconfig.get_path("platlib")), Commands(process.run, timeout_s=600.0))
+        made = add_stubs(packages, Commands(process.run, timeout_s=600.0))
     except LabError as error:
         print(f"docker/add_stubs.py: {error}", file=sys.stderr)
         return error.exit_code
+    for library in made.libraries:
+        shutil.copy2(packages / "torch" / "lib" / library, target)
     print(f"{len(made.libraries)} stubs with {made.symbols} symbols, {made.size_bytes} bytes")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

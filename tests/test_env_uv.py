@@ -40,6 +40,7 @@ def wheels(tmp_path: Path) -> Path:
     for version in ("2.0.0", "2.1.0", "2.2.0", "2.13.0+cpu", "2.14.0rc1"):
         (folder / wheel_name(version)).touch()
     (folder / wheel_name("2.0.1", "cp38")).touch()
+    (folder / wheel_name("2.0.0", "cp38")).touch()
     return folder
 
 
@@ -81,12 +82,33 @@ def test_one_python_for_the_line_and_another_where_it_must_be(
 ) -> None:
     assert maker.spec("2.1.0").python == "3.11"
     assert maker.spec("2.0.1").python == "3.8"
+    assert maker.spec("2.0.0").python == "3.8"  # its wheel for 3.11 does not compile there
     named = UvProvider(changed(options, python="3.11"), run, gpu=False)
+    assert named.spec("2.0.0").python == "3.11"
     assert [r.version for r in named.releases()] == ["2.0.0", "2.1.0", "2.2.0", "2.13.0"]
     with pytest.raises(
         EnvironmentUnavailable, match=r"torch 2.0.1 has no wheel for Python 3.11 \(only for 3.8\)"
     ):
         named.spec("2.0.1")
+
+
+@pytest.mark.parametrize(("own", "line"), [("3.12", "3.12"), ("3.13", "3.10"), ("3.9", "3.10")])
+def test_the_labs_own_python_serves_unless_another_serves_many_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: FakeRun, own: str, line: str
+) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for version in ("2.0.0", "2.4.0", "2.5.0", "2.6.0"):
+        for python in ("cp310", "cp312", "cp313"):
+            (folder / wheel_name(version, python)).touch()
+    interpreters = {own: "/py/own", "3.10": "/py/3.10"}
+    monkeypatch.setattr(uv_module, "find_interpreters", lambda: interpreters)
+    options = EnvironmentOptions(
+        index=Index(url="none", find_links=(str(folder),)), folder=tmp_path / "store"
+    )
+    maker = UvProvider(options, run, gpu=False)
+    assert maker.spec("2.6.0").python == line
+    assert maker.spec("2.0.0").python == "3.10"
 
 
 def test_a_spec_names_the_exact_wheel_and_the_script_needs(options: EnvironmentOptions, run: FakeRun) -> None:

@@ -20,7 +20,7 @@ from operator_cases import CASES  # noqa: E402
 from operator_run import EagerFails, Sample, run  # noqa: E402
 from operator_table import Cell, Known, Report  # noqa: E402
 from operator_work import cell  # noqa: E402
-from operators import chosen  # noqa: E402
+from operators import chosen, kept  # noqa: E402
 
 pytestmark = pytest.mark.torch
 OF_OP_DB = ("add", "nn.functional.conv2d", "softmax", "argmax", "index_add", "cumsum")
@@ -134,7 +134,8 @@ def test_the_report_counts_and_explains(monkeypatch: pytest.MonkeyPatch) -> None
     known = Known(operators="b", dtypes="float16", outcome="wrong", detail="differ", reason="broken ties")
     monkeypatch.setattr("operator_table.KNOWN", (known,))
     assert not report.unexplained() and "broken ties" in report.text(full=True)
-    json.dumps(report.to_json(), allow_nan=False)
+    told = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert [cell.name for cell in kept(told)] == ["a", "c"]
 
 
 def test_operators_are_chosen_by_name() -> None:

@@ -31,7 +31,7 @@ def counts():
 torch.compile(counts)()
 """
 
-pytestmark = [pytest.mark.torch, pytest.mark.builds]
+pytestmark = [pytest.mark.torch, pytest.mark.builds, pytest.mark.slow]
 
 
 @functools.cache

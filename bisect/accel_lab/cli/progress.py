@@ -93,6 +93,7 @@ class Progress:
 
 #: What is said of a release, by the event.
 _RELEASE = {
+    "making": ("…", "its environment is being made"),
     "made": ("+", "environment made:"),
     "judged": ("=", ""),
     "measured": ("=", ""),

@@ -44,7 +44,7 @@ except BaseException as error:
     said["error"] = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[-1][:300])
 print("\n" + json.dumps(said))
 """
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 
 def ask_interpreter(

@@ -12,13 +12,25 @@ from accel_lab.core.environment import EnvironmentUnavailable, Release
 
 from .index import Listing, list_wheels
 from .options import EnvironmentOptions
-from .releases import Wheel, choose_wheel, local_part, order, public, python_tag, releases_of
+from .releases import (
+    Wheel,
+    choose_wheel,
+    compiles_on,
+    local_part,
+    order,
+    public,
+    python_tag,
+    releases_of,
+)
 from .slim import find_compiler
 
 
 def has_gpu() -> bool:
     """Whether an NVIDIA driver is loaded; asked of the system, since the lab has no torch."""
     return any(Path(name).exists() for name in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
+
+
+_ENOUGH = 0.75  # of the releases that the most capable Python serves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +100,18 @@ class Chooser:
         return True
 
     def line_python(self) -> str:
-        """The one Python for the whole line: the one that most releases have a wheel for."""
+        """The one Python for the whole line: the lab's own, unless another one serves many more releases."""
         if self._options.python:
             return self._options.python
         found = releases_of(self._wheels())
         counts = {
-            version: sum(python_tag(version) in release.pythons for release in found)
-            for version in self.interpreters
+            python: sum(python_tag(python) in r.pythons and compiles_on(r.version, python) for r in found)
+            for python in self.interpreters
         }
-        return max(counts, key=lambda version: counts[version])  # the lab's own comes first, so wins ties
+        own, best = next(iter(counts)), max(counts.values())
+        if counts[own] >= _ENOUGH * best:
+            return own
+        return next(python for python, count in counts.items() if count == best)
 
     def size_of(self, version: str, python: str) -> int:
         """Bytes of the wheel of an exact version; 0 where the index does not tell."""
@@ -117,14 +132,12 @@ class Chooser:
         return listing.wheels
 
     def _python_for(self, version: str, tags: set[str]) -> str:
-        """The line's Python, or another one that is here where the release has no wheel for it."""
+        """The line's Python, or another one that is here where the release cannot run on that."""
         usual = self.line_python()
-        if python_tag(usual) in tags or "py3" in tags:
-            return usual
-        if not self._options.python:
-            for other in sorted(self.interpreters, key=order, reverse=True):
-                if python_tag(other) in tags:
-                    return other
+        others = [] if self._options.python else sorted(self.interpreters, key=order, reverse=True)
+        able = [python for python in (usual, *others) if tags.intersection((python_tag(python), "py3"))]
+        for python in [python for python in able if compiles_on(version, python)] or able:
+            return python
         minors = sorted(int(tag[3:]) for tag in tags if tag.startswith("cp3") and tag[3:].isdigit())
         has = ", ".join(f"3.{minor}" for minor in minors) or "none"
         raise EnvironmentUnavailable(f"torch {version} has no wheel for Python {usual} (only for {has})")

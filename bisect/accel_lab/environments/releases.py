@@ -12,6 +12,9 @@ from accel_lab.core.environment import Release
 
 #: torch.compile came with it: the line starts there.
 FIRST = "2.0"
+#: Minor version of Python to the first torch whose compiler runs on it. Wheels came earlier: torch 2.0 has
+#: one for Python 3.11, where torch.compile raises (check_if_dynamo_supported in torch/_dynamo/eval_frame.py).
+_COMPILES_SINCE = {11: (2, 1), 12: (2, 4), 13: (2, 6), 14: (2, 10)}
 
 _VERSION = re.compile(
     r"v?(?P<release>\d+(?:\.\d+)*)(?:[-_.]?(?P<pre>a|b|rc|alpha|beta|c)[-_.]?(?P<pre_n>\d*))?"
@@ -137,6 +140,11 @@ def fits(tag: str, system: str = sys.platform, machine: str = "") -> bool:
 def python_tag(version: str) -> str:
     """``cp311`` of ``3.11`` or ``3.11.7``."""
     return "cp" + "".join(version.split(".")[:2])
+
+
+def compiles_on(version: str, python: str) -> bool:
+    """Whether torch.compile of that release runs on a Python (``3.11``) that it has a wheel for."""
+    return parts(version)[:2] >= _COMPILES_SINCE.get(parts(python)[1], (0, 0))
 
 
 def choose_wheel(wheels: Iterable[Wheel], python: str, *, gpu: bool) -> Wheel | None:

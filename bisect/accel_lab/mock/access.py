@@ -147,20 +147,22 @@ def same_bytes(layout: Layout, size: tuple[int, ...]) -> Layout | None:
         return None
     owners = _owners(size, factors)
     lane = next((n for n, (_, narrow) in enumerate(old) if narrow), None)
-    if not size:
-        order: list[int] = []
-    else:
+    orders: list[list[int]] = [[]]
+    if size:
         weight: dict[int, int] = {}
         for number, owner in enumerate(owners):
             weight.setdefault(owner, old[number][0])
         stick = owners[lane] if lane is not None else len(size) - 1
         rest = [dim for dim in range(len(size)) if dim != stick]
         ones = [dim for dim in rest if size[dim] == 1]
-        order = [*ones, *sorted((d for d in rest if size[d] != 1), key=lambda d: -weight[d]), stick]
-    found = Layout(size=size, order=tuple(order), format=layout.format)
-    if found.bytes != layout.bytes or _factor_strides(found, factors) != old:
-        return None
-    return found
+        moving = sorted((dim for dim in rest if size[dim] != 1), key=lambda dim: -weight[dim])
+        # The number of sticks stands before the second last dimension: it matters whether that is a one.
+        orders = [[*ones, *moving, stick], [*moving, *ones, stick]]
+    for order in orders:
+        found = Layout(size=size, order=tuple(order), format=layout.format)
+        if found.bytes == layout.bytes and _factor_strides(found, factors) == old:
+            return found
+    return None
 
 
 def _common_factors(one: tuple[int, ...], other: tuple[int, ...]) -> list[int] | None:

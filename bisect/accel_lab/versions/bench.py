@@ -35,6 +35,8 @@ def silent(event: str, version: str, words: str) -> None:
 #: Of what an environment is made of, this much is told in findings.
 _TOLD = ("python", "torch", "packages", "era", "slim", "notes", "digest")
 
+#: A word is said of an environment that takes longer to make than this.
+QUIET_S = 3.0
 #: The folder below the run's that holds one folder a release.
 FOLDER = "versions"
 
@@ -140,8 +142,13 @@ class Benches:
 
     def made(self, version: str, pins: Pins = (), told: Told = silent) -> Environment:
         """The environment of a release, with a word before and after where making it takes its time."""
-        told("making", version, "")
-        environment = self.environment(version, pins)
+        late = threading.Timer(QUIET_S, told, ("making", version, ""))
+        late.daemon = True
+        late.start()
+        try:
+            environment = self.environment(version, pins)
+        finally:
+            late.cancel()
         if not environment.cached:
             told("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
         return environment

@@ -112,7 +112,7 @@ def _loud(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
         )
     if lab.cannot_tell(step.outcome):
         return Decision(verdict=Verdict.SKIP, outcome=step.outcome, why="the check cannot tell (125)", runs=2)
-    if verdict is Verdict.GOOD and not _reached(recorded, wanted):
+    if verdict is Verdict.GOOD and _told(recorded) and not _reached(recorded, wanted):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
     return Decision(
         verdict=verdict,
@@ -125,7 +125,7 @@ def _loud(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
 
 
 def _judged_plain(plain: Step, wanted: Wanted) -> Verdict:
-    if plain.outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not _told(plain):
         return Verdict.SKIP
     if plain.signature is None:
         return Verdict.GOOD
@@ -136,7 +136,7 @@ def _silent(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
     """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
     recorded = found.steps[1]
     signature, why = found.target, ""
-    if recorded.outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not _told(recorded):
         verdict, why = Verdict.SKIP, "; ".join(recorded.outcome.notes) or "the run cannot be recorded"
     elif signature is not None and signature.kind == "values":
         same = lab.same_differences(found.values, wanted.values)
@@ -163,6 +163,11 @@ def _silent(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
         runs=runs,
         failures=int(verdict is Verdict.BAD),
     )
+
+
+def _told(step: Step) -> bool:
+    """Whether the run could be made at all."""
+    return step.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
 
 
 def _reached(recorded: Step, wanted: Wanted) -> bool:
@@ -230,7 +235,7 @@ def _often(
 
 def _disagree(found: Baseline, told: Decision) -> bool:
     """Whether only one of the plain and the recorded run failed."""
-    if told.verdict is Verdict.SKIP:
+    if told.verdict is Verdict.SKIP or not _told(found.steps[1]):
         return False
     return (found.steps[0].signature is None) is not (found.steps[1].signature is None)
 

@@ -57,8 +57,8 @@ class Asked:
             provider=data["provider"],
             options=_options(data["options"]),
             own=data["own"],
-            companions=data["companions"],
-            metric=(data["metric"][0], data["metric"][1]) if data["metric"] else None,
+            companions=data.get("companions", True),
+            metric=(data["metric"][0], data["metric"][1]) if data.get("metric") else None,
         )
 
 
@@ -88,11 +88,18 @@ class ReleaseLine:
         self._stop = threading.Event()
         run = functools.partial(process.run, stop=self._stop)
         self.provider: Provider = maker or provider(asked.provider, asked.options, run=run)
-        self.releases: Sequence[Release] = select(asked.spec, self.provider.releases(pre=asked.options.pre))
         self.benches = Benches(setting, self.provider)
-        if not self.releases:
+        try:
+            self.releases: Sequence[Release] = select(
+                asked.spec, self.provider.releases(pre=asked.options.pre)
+            )
+            if not self.releases:
+                raise UsageError(
+                    f"--versions {asked.spec}: no release of torch is among those that can be had"
+                )
+        except BaseException:
             self.close()
-            raise UsageError(f"--versions {asked.spec}: no release of torch is among those that can be had")
+            raise
         self.line = tuple(release.version for release in self.releases)
         self.axis: VersionAxis | None = None
         self.sought: Sought | None = None
