@@ -164,10 +164,19 @@ def never_traced(name: str) -> bool:
     if packet is None:
         return True
     overloads = [rest.partition(".")[2]] if "." in rest else packet.overloads()
-    composite, table = "CompositeImplicitAutograd", decompositions.table()
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    table = decompositions.table()
     there = [found for each in overloads if (found := getattr(packet, each, None)) is not None]
-    return all(each in table or has_kernel(each.name(), composite) for each in there)
+    return all(each in table or _composite(each.name()) for each in there)
+
+
+def _composite(name: str) -> bool:
+    """Whether an overload is made of others, or is TorchScript's alone and not known to the dispatcher."""
+    import torch
+
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"))
+    except RuntimeError:
+        return True
 
 
 def cell(found: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:

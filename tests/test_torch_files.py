@@ -97,6 +97,19 @@ def test_changed_files_come_innermost_of_the_traceback_first(tmp_path: Path) -> 
     assert not list(tmp_path.glob("*/torch_files*"))  # the copies are not kept
 
 
+def test_a_file_whose_changed_lines_name_the_culprit_comes_first(tmp_path: Path) -> None:
+    names = [f"torch/_inductor/fx_passes/{n}.py" for n in ("a", "b")]
+    old = {names[0]: "1\n" * 50, names[1]: "def my_pattern(x):\n    return 1\n"}
+    new = {names[0]: "2\n" * 50, names[1]: "def my_pattern(x, y):\n    return 1\n"}
+    one, two = bench(tmp_path, "1.0", new, "x"), bench(tmp_path, "2.0", old, "y")
+    found = compare(one, two, Stage.FX_PASSES, None, "patterns.my_pattern")
+    assert not isinstance(found, str)
+    assert [(c.path, c.names) for c in found.changed] == [(names[1], True), (names[0], False)]
+    assert [path for path, _ in found.diffs] == [names[1]]
+    short = compare(one, two, Stage.FX_PASSES, None, "x")
+    assert not isinstance(short, str) and not any(c.names for c in short.changed)
+
+
 def test_no_difference_is_suspect(tmp_path: Path) -> None:
     files = {"torch/_inductor/scheduler.py": "a\n"}
     one, two, three = (

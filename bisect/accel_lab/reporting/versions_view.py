@@ -162,13 +162,14 @@ def _files(files: Mapping[str, Any], teller: Teller) -> View | None:
     rows = [("file", "lines added", "lines removed", "")]
     for row in changed:
         near = "the failure's traceback goes through it" if row.get("near") else ""
+        names = "lines that differ name the culprit" if row.get("names") else ""
         how = "" if row.get("how") == "changed" else str(row.get("how", ""))
         rows.append(
             (
                 str(row.get("path", "")),
                 str(row.get("added", "")),
                 str(row.get("removed", "")),
-                "; ".join(part for part in (how, near) if part),
+                "; ".join(part for part in (how, names, near) if part),
             )
         )
     more = files.get("more")

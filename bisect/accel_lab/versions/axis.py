@@ -136,7 +136,8 @@ class VersionAxis:
         notes = [*flip.notes, *one.warnings]
         stage = two.culprit.stage if two.culprit is not None else None
         if stage is not None and stage not in (Stage.EAGER, Stage.ENVIRONMENT):
-            compared = files.compare(good, bad, stage, two.top)
+            part = two.culprit.component.name if two.culprit and two.culprit.component else ""
+            compared = files.compare(good, bad, stage, two.top, part)
             if isinstance(compared, str):
                 notes.append(f"the files of the two builds were not compared: {compared}")
             else:

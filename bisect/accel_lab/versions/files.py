@@ -21,6 +21,8 @@ from .bench import Bench, folder_name
 #: The diff of a file that the failure goes through is shown up to this many lines, of so many files.
 SHOWN_LINES = 240
 SHOWN_FILES = 3
+#: A shorter name of a culprit is found in too many lines to mean anything.
+LEAST_WORD = 6
 #: Files in the list; the others are counted.
 LISTED = 60
 
@@ -36,13 +38,17 @@ class Sources:
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """One file that differs; ``near``: the failure's traceback goes through it."""
+    """One file that differs.
+
+    ``near``: the failure's traceback goes through it. ``names``: the lines that differ name the culprit.
+    """
 
     path: str
     added: int
     removed: int
     how: str = "changed"
     near: bool = False
+    names: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -111,14 +117,16 @@ def _copies(bench: Bench) -> Path:
     return bench.folder / f"torch_files-{folder_name(bench.version)}"
 
 
-def compare(good: Bench, bad: Bench, stage: Stage, failure: Outcome | None) -> Compared | str:
+def compare(
+    good: Bench, bad: Bench, stage: Stage, failure: Outcome | None, culprit: str = ""
+) -> Compared | str:
     """How the failing stage differs between two builds; a string says why that cannot be told."""
     prefixes = frames.areas_of(stage)
     if not prefixes:
         return f"{stage} has no files of its own"
     try:
         one, two = sources(good, prefixes), sources(bad, prefixes)
-        return _compare(one, two, stage, _files_of(failure))
+        return _compare(one, two, stage, _files_of(failure), culprit)
     except Interrupted:
         raise
     except LabError as error:
@@ -128,7 +136,8 @@ def compare(good: Bench, bad: Bench, stage: Stage, failure: Outcome | None) -> C
             shutil.rmtree(_copies(bench), ignore_errors=True)
 
 
-def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int]) -> Compared:
+def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int], culprit: str) -> Compared:
+    word = culprit.rsplit(".", 1)[-1] if len(culprit) >= LEAST_WORD else ""
     changed, diffs = [], []
     for path in sorted({*good.files, *bad.files}):
         if good.files.get(path) == bad.files.get(path):
@@ -141,11 +150,14 @@ def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int])
             how = "only in the failing build"
         elif path not in bad.files:
             how = "only in the passing build"
-        changed.append(Changed(path=path, added=added, removed=removed, how=how, near=path in near))
-        if path in near:
+        names = bool(word) and any(word in line for line in lines if line[:1] in "+-")
+        changed.append(
+            Changed(path=path, added=added, removed=removed, how=how, near=path in near, names=names)
+        )
+        if path in near or names:
             diffs.append((path, lines))
     far = len(near)
-    changed.sort(key=lambda c: (near.get(c.path, far), -(c.added + c.removed), c.path))
+    changed.sort(key=lambda c: (not c.names, near.get(c.path, far), -(c.added + c.removed), c.path))
     order = {c.path: place for place, c in enumerate(changed)}
     diffs.sort(key=lambda pair: order[pair[0]])
     return Compared(

@@ -35,6 +35,11 @@ class Side:
     top: Outcome | None = field(default=None, repr=False)
 
     @property
+    def graph(self) -> Outcome | None:
+        """The run that left the graph after all passes."""
+        return next((step.outcome for step in self.ladder if step.rung is Rung.FX), None)
+
+    @property
     def stage(self) -> str:
         return self.culprit.stage.value if self.culprit is not None else ""
 
@@ -107,7 +112,8 @@ def beside(good: Side, bad: Side) -> list[dict[str, Any]]:
     """Graphs and generated code of both sides, ``[{"kind", "good", "bad", "same"}]``, if both have them."""
     found = []
     for kind in SHOWN:
-        one, two = _artifact(good.top, kind), _artifact(bad.top, kind)
+        runs = (good.graph, bad.graph) if kind == "post_grad" else (good.top, bad.top)
+        one, two = (_artifact(run, kind) for run in runs)
         if one and two:
             found.append({"kind": kind, "good": _cut(one), "bad": _cut(two), "same": one == two})
     return found
