@@ -17,6 +17,7 @@ import pytest
 from accel_lab import session as session_module
 from accel_lab.cli.finish import write_files
 from accel_lab.cli.report_command import again
+from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.signature import Signature
@@ -337,6 +338,18 @@ def test_a_request_with_a_line_survives_its_json() -> None:
     )
     asked = Asked(spec="2.4..2.6", provider="uv", options=options, own=True, metric=("latency", 1.3))
     assert Asked.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+
+
+def test_a_password_of_the_index_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = Index(url="https://user:secret@index.example/simple")
+    asked = Asked(spec="all", provider="uv", options=EnvironmentOptions(index=secret))
+    written = json.dumps(asked.to_json())
+    assert "secret" not in written
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/other")
+    assert Asked.from_json(json.loads(written)).options.index.url == "https://index.example/simple"
+    # What pip is configured with has it, so a resumed run gets in again.
+    monkeypatch.setattr("accel_lab.versions.line.pip_index", lambda: secret)
+    assert Asked.from_json(json.loads(written)).options.index == secret
 
 
 def test_a_named_interpreter_without_torch_is_an_error(

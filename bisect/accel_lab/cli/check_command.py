@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import uuid
@@ -21,6 +20,7 @@ from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung
+from accel_lab.core.toml_text import read_toml
 from accel_lab.execution import process
 from accel_lab.execution.workspace import Workspace
 
@@ -119,16 +119,7 @@ def mock_table(folder: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8", errors="replace")
     if "accel-lab" not in text:
         return {}
-    try:
-        tomllib = importlib.import_module("tomllib")
-    except ModuleNotFoundError:  # Python 3.10
-        raise UsageError(
-            f"{path} has settings of accel-lab, which Python 3.10 cannot read: use 3.11, or MOCK_ variables"
-        ) from None
-    try:
-        table = tomllib.loads(text).get("tool", {}).get("accel-lab", {}).get("mock", {})
-    except ValueError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    table = read_toml(text, str(path)).get("tool", {}).get("accel-lab", {}).get("mock", {})
     if not isinstance(table, dict):
         raise UsageError(f"{path}: [tool.accel-lab.mock] is a table, not {table!r}")
     return table

@@ -6,7 +6,7 @@ import functools
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested, Versions
+from accel_lab.environments.index import without_secrets
 from accel_lab.environments.line import select
 from accel_lab.environments.options import EnvironmentOptions
+from accel_lab.environments.pip_settings import pip_index
 from accel_lab.environments.providers import provider
 from accel_lab.execution import process
 from accel_lab.search.baseline import Baseline
@@ -46,8 +48,9 @@ class Asked:
     metric: tuple[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What a resumed run needs to go along the same line."""
-        data: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        """What a resumed run needs to go along the same line; users and passwords of an index are left out."""
+        options = replace(self.options, index=without_secrets(self.options.index))
+        data: dict[str, Any] = json.loads(json.dumps(asdict(replace(self, options=options)), default=str))
         return data
 
     @classmethod
@@ -68,12 +71,16 @@ _PATHS = ("script", "folder", "builds")
 
 
 def _options(data: dict[str, Any]) -> EnvironmentOptions:
-    """The options as they were: lists become tuples again and names of files become paths."""
+    """The options as they were: lists become tuples again and names of files become paths.
+
+    What was left out of the index's addresses is taken from pip's configuration, if it names the same ones.
+    """
     row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     row.update({name: Path(row[name]) for name in _PATHS if row.get(name)})
     row["with_requirements"] = tuple(Path(name) for name in row["with_requirements"])
     index: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["index"].items()}
-    row["index"] = Index(**index)
+    stored, now = Index(**index), pip_index()
+    row["index"] = now if without_secrets(now) == stored else stored
     return EnvironmentOptions(**row)
 
 
