@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
-
-import jinja2
 
 from accel_lab import __version__
 from accel_lab.core.benchmark import SCHEMA, Benchmark
 
 from . import bench_words as words
 from .bench_plots import Plot
+from .page_files import style, style_digest, template
 from .telling import Teller, keep
 
 
@@ -23,11 +19,11 @@ def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple
     """The page as text; ``backends`` are the names and what each of them is."""
     teller = Teller(keep)
     say = teller.say
-    style = _resource("report.css") + _resource("bench.css")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    sheet = style("report.css", "bench.css")
+    digest = style_digest(sheet)
     verdict, mark = words.verdict(benchmark)
-    return _template().render(
-        style=style,
+    return template("bench.html.j2").render(
+        style=sheet,
         csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
         "form-action 'none'",
         verdict=verdict,
@@ -97,16 +93,3 @@ def _model(benchmark: Benchmark, model: str, teller: Teller) -> dict[str, Any]:
 
 def _source(plot: Plot) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(plot.svg.encode()).decode()
-
-
-@cache
-def _resource(name: str) -> str:
-    return "\n" + resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.from_string(_resource("bench.html.j2").lstrip("\n"))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import jinja2
 
 from accel_lab import __version__
 
 from . import grid_words as words
 from . import since
+from .page_files import style, style_digest, template
 from .telling import Redact, Teller, keep
 
 
@@ -24,12 +20,12 @@ def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Red
     """The page as text; ``picture`` is the PNG that is shown under the table."""
     teller = Teller(redact)
     say = teller.say
-    style = _resource("report.css") + _resource("grid.css")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    sheet = style("report.css", "grid.css")
+    digest = style_digest(sheet)
     script = grid.get("script") or {}
     columns = words.columns_of(grid)
-    return _template().render(
-        style=style,
+    return template("grid.html.j2").render(
+        style=sheet,
         csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
         "form-action 'none'",
         mark=words.mark_of(grid),
@@ -78,16 +74,3 @@ def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
     draft = path.with_name(path.name + ".part")
     draft.write_text(render(grid, picture), encoding="utf-8")
     draft.replace(path)
-
-
-@cache
-def _resource(name: str) -> str:
-    return "\n" + resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.from_string(_resource("grid.html.j2").lstrip("\n"))

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
@@ -19,6 +13,7 @@ from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
 from .exhibits import views
+from .page_files import style, style_digest, template
 from .picture import by_height, draw
 from .repro_view import section
 from .run_files import Artifact
@@ -46,7 +41,7 @@ def render_html(
     names: Mapping[str, str] | None = None,
 ) -> str:
     """The report as text; ``names`` says where a reduced script lies, by the path that the run wrote."""
-    return _template().render(**_View(findings, run_dir, redact, names or {}).build())
+    return template("report.html.j2").render(**_View(findings, run_dir, redact, names or {}).build())
 
 
 class _View:
@@ -63,10 +58,10 @@ class _View:
     def build(self) -> dict[str, Any]:
         """Everything that the template names."""
         found, good, bad = self.findings, words.last_good(self.findings), words.first_bad(self.findings)
-        style = _style()
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        sheet = style("report.css")
+        digest = style_digest(sheet)
         return {
-            "style": style,
+            "style": sheet,
             "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
             "form-action 'none'",
             "name": self.say(found.program.name),
@@ -263,18 +258,3 @@ def _deepest(artifacts: list[Artifact]) -> Artifact | None:
 
 def _size(size: int) -> str:
     return f"{size:,} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"
-
-
-@cache
-def _style() -> str:
-    text = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
-    return "\n" + text
-
-
-@cache
-def _template() -> jinja2.Template:
-    text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.from_string(text)

@@ -1,0 +1,34 @@
+"""The files that a page is made of: its template and its style sheets, read from the package once."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+
+import jinja2
+
+
+@cache
+def template(name: str) -> jinja2.Template:
+    """A page's template; text that goes in is escaped, and a name that is missing is an error."""
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(_text(name))
+
+
+@cache
+def style(*names: str) -> str:
+    """The style sheets, one after the other, as they stand in the page."""
+    return "".join("\n" + _text(name) for name in names)
+
+
+def style_digest(text: str) -> str:
+    """What a content security policy says of a style sheet: the base64 of its SHA-256."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
