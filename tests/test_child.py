@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,20 @@ def test_a_mistake_of_the_lab_is_not_taken_for_the_programs_end(
     assert (outcome.status, outcome.warm) == (Status.OK, False)
     assert any("warm server failed: FileNotFoundError" in note for note in outcome.notes)
     assert printed(outcome) == "here\n"
+
+
+def test_what_a_release_lacks_is_not_the_scripts_failure(prober: Prober, tmp_path: Path) -> None:
+    """The child asks torch for what is not there, here because the script takes it away."""
+    lacking = """
+import torch
+import torch.fx
+del torch.fx.Interpreter
+torch.compile(lambda x: x + 1)(torch.ones(3))
+"""
+    probe = script(tmp_path, lacking)
+    outcome = prober.ask(replace(probe, rung=Rung.FX))
+    assert outcome.status is Status.NOT_APPLICABLE
+    assert any("lacks a part that the rung needs" in note for note in outcome.notes), outcome.notes
 
 
 CAUGHT_AT_THE_KERNEL = """

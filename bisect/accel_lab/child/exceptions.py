@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+import types
 from typing import Any
 
 MAX_FRAMES = 120
@@ -40,6 +41,23 @@ def describe(error: Any) -> Any:
         "text": text[-200000:],
         "links": links[:10],
     }
+
+
+def lacking(error: Any) -> str:
+    """What our own code asked of torch that this release does not have; empty for any other exception.
+
+    Such an end says nothing of the script: it must not be taken for a failure that a rung brought.
+    """
+    if isinstance(error, ImportError):
+        owner = error.name or ""
+    else:
+        module = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
+        owner = getattr(module, "__name__", "") if isinstance(module, types.ModuleType) else ""
+    inner = list(traceback.walk_tb(error.__traceback__))[-1:]
+    ours = any(short(frame.f_code.co_filename).startswith("accel_lab_child/") for frame, _ in inner)
+    if not ours or owner.split(".")[0] != "torch":
+        return ""
+    return "this torch lacks a part that the rung needs: %s" % error
 
 
 def type_name(error: Any) -> Any:

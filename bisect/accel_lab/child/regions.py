@@ -102,14 +102,21 @@ def tracing() -> Any:
 
 
 def boxed(gm: Any) -> Any:
-    from torch.fx.graph import _BoxedCodeGen
+    """The graph's own code under the boxed calling convention: one list, which the callee empties."""
+    import torch.fx.graph
 
-    gm.graph.set_codegen(_BoxedCodeGen())
-    gm.recompile()
+    codegen = getattr(torch.fx.graph, "_BoxedCodeGen", None)
+    if codegen is not None:
+        gm.graph.set_codegen(codegen())
+        gm.recompile()
     forward = gm.forward
 
     def run(args: Any) -> Any:
-        return forward(args)
+        if codegen is not None:
+            return forward(args)
+        values = list(args)
+        args.clear()
+        return forward(*values)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 from . import torch_internals
 from .applications import Applications
 from .decompositions import install_decompositions
-from .exceptions import NotApplicable, describe
+from .exceptions import NotApplicable, describe, lacking
 from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
 from .passes import Passes
@@ -439,6 +439,7 @@ class Ladder:
             seen.add(id(error))
             if type(error).__name__ in ("NotApplicable", "NotInterpretable") and not self.not_applicable:
                 self.not_applicable = str(error) or type(error).__name__
+            self.not_applicable = self.not_applicable or lacking(error)
             error = error.__cause__ or error.__context__
 
     def _note_raised(self, region: Any, error: Any) -> None:
