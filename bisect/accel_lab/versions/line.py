@@ -48,7 +48,7 @@ class Asked:
     metric: tuple[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What a resumed run needs to go along the same line; users and passwords of an index are left out."""
+        """What a resumed run needs to go along the same line; passwords of an index are left out."""
         options = replace(self.options, index=without_secrets(self.options.index))
         data: dict[str, Any] = json.loads(json.dumps(asdict(replace(self, options=options)), default=str))
         return data
