@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from accel_lab.mock import faults, front_end  # noqa: E402
 from accel_lab.mock.device import Device  # noqa: E402
-from accel_lab.mock.program import Enter, Kernel  # noqa: E402
+from accel_lab.mock.program import STATIC_INPUTS, Enter, Kernel  # noqa: E402
 from accel_lab.mock.spec_cache import SpecCache  # noqa: E402
 from mock_front_end_cases import SMALL, check, graph, lowered, run  # noqa: E402
 
@@ -161,7 +161,7 @@ def test_only_the_native_operators_that_were_asked_for() -> None:
 def test_parameters_are_resident_and_texts_are_kept() -> None:
     w, x = torch.nn.Parameter(torch.randn(7, 5)), torch.randn(3, 5)
     gm = graph(lambda w, x: x @ w.t(), (w.detach(), x))
-    gm.meta[front_end.STATIC_INPUTS] = (0,)
+    gm.meta[STATIC_INPUTS] = (0,)
     program = front_end.lower(gm, (w, x), SMALL, "test")
     assert {step.index: step.resident for step in program.steps if isinstance(step, Enter)} == {
         0: True,

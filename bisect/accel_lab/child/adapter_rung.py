@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from . import torch_internals
-from .checking import _library
+from .accelerated import Accelerated, library
 from .exceptions import NotApplicable
-from .mock_rung import show_library
 from .regions import boxed
 
 
-class AdapterRung:
+class AdapterRung(Accelerated):
     """One accelerator in one run.
 
     ``given``: ``name`` of the adapter, and ``way``: the name of one of its rungs, "graphs" for its graphs
@@ -19,18 +17,10 @@ class AdapterRung:
     """
 
     def __init__(self, given: Any, folder: str) -> None:
+        super().__init__()
         self._name = given["name"]
         self._way = given.get("way") or ""
         self._adapter: Any = None
-        self._backend: Any = None
-        show_library()
-
-    def compile(self, gm: Any, example_inputs: Any) -> Any:
-        """The region on the accelerator."""
-        if self._backend is None:
-            self._backend = self._prepared()
-        with torch_internals.no_caches():
-            return self._backend(gm, example_inputs)
 
     def facts(self) -> Dict[str, Any]:
         """The adapter's further ways with what each blames, what its usual one adds, breaches."""
@@ -45,7 +35,7 @@ class AdapterRung:
 
     def _prepared(self) -> Any:
         try:
-            with _library():
+            with library():
                 from accel_lab.mock import adapters
                 from accel_lab.mock.discovery import AdapterError
 

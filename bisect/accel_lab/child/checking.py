@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Any, Dict, List
 
 from . import torch_internals
+from .accelerated import library
 from .regions import boxed
 
 
@@ -26,7 +26,7 @@ class Checker:
         self._graphs = 0
         self._not_lowered: List[str] = []
         self._is_mock = not given.get("adapter")
-        with _library():
+        with library():
             from accel_lab.mock import adapters, constraint_choice, settings
 
         table = dict(given.get("table") or {})
@@ -119,14 +119,3 @@ class Checker:
                 default=str,
             )
         os.replace(path + ".part", path)
-
-
-class _library:
-    """Where the copy of the lab's mock is found while it is imported; the script never sees it."""
-
-    def __enter__(self) -> None:
-        self._path = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        sys.path.insert(0, self._path)
-
-    def __exit__(self, *exc: Any) -> None:
-        sys.path.remove(self._path)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import Any, Dict
 
-from . import torch_internals
-from .checking import _library
+from .accelerated import Accelerated, library
 from .exceptions import NotApplicable
 from .mock_steps import Steps
 
@@ -21,7 +19,7 @@ from .mock_steps import Steps
 SETTINGS = ("front_end", "back_end", "cores", "scratchpad", "cache", "poison")
 
 
-class MockRung:
+class MockRung(Accelerated):
     """The accelerator of one run.
 
     ``given``: the settings of ``SETTINGS``; ``transfer`` ("definition", or the names of transfers),
@@ -31,20 +29,12 @@ class MockRung:
     """
 
     def __init__(self, given: Any, folder: str) -> None:
+        super().__init__()
         self._given = given
         self._folder = os.path.join(folder, "mock")
         self._trace: Any = None
         self._steps: Any = None
-        self._backend: Any = None
         _register()
-        show_library()
-
-    def compile(self, gm: Any, example_inputs: Any) -> Any:
-        """The region on the accelerator."""
-        if self._backend is None:
-            self._backend = self._prepared()
-        with torch_internals.no_caches():
-            return self._backend(gm, example_inputs)
 
     def facts(self) -> Dict[str, Any]:
         """What the parent should know: seeded faults, counters, the kernels of a traced run."""
@@ -64,10 +54,10 @@ class MockRung:
         return found
 
     def _prepared(self) -> Any:
-        """The backend with its replacements; only when a region is compiled is all of torch there."""
+        """The backend with its replacements."""
         given = self._given
         try:
-            with _library():
+            with library():
                 from accel_lab.mock import backend
         except (ImportError, SyntaxError) as error:
             raise NotApplicable("the mock accelerator does not run here: %s" % error) from error
@@ -86,7 +76,7 @@ class MockRung:
         return backend.aot_mock_backend(**chosen)
 
     def _traced(self, given: Any) -> Any:
-        with _library():
+        with library():
             from accel_lab.mock.kernel_trace import KernelTrace
 
         trace = KernelTrace(
@@ -96,13 +86,6 @@ class MockRung:
         )
         trace.install()
         return trace
-
-
-def show_library() -> None:
-    """A script that asks for its accelerator by itself finds the lab's, unless it has its own."""
-    library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if library not in sys.path:
-        sys.path.append(library)
 
 
 def _register() -> None:

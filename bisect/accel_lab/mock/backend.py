@@ -21,7 +21,7 @@ from .constraint_watch import Watch
 from .constraints import Constraint, UnsupportedOnDevice
 from .device import Device
 from .output_aliases import alias_groups, share
-from .program import Program
+from .program import STATIC_INPUTS, Program
 from .run_statistics import collected
 from .runtime import Loaded, shared_runtime
 from .settings import Settings, read_settings
@@ -207,7 +207,7 @@ class CompiledGraph:
     def _make(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> _Ready:
         """Lower a concrete graph."""
         settings = self.settings
-        graph.meta["static_inputs"] = self.static
+        graph.meta[STATIC_INPUTS] = self.static
         lower = importlib.import_module(f"{__package__}.{FRONT_ENDS[settings.front_end]}").lower
         # Dynamo compiles under a fake mode: what a front end computes with tensors of its own must be real.
         with collected().timed("lower"), _disable_current_modes():

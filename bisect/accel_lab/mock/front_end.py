@@ -17,12 +17,9 @@ from .loop_ir import HostNest, LoopProgram, Result
 from .loop_text import program_text
 from .lower_graph import HostArg, lower_graph
 from .planning import Plan, plan
-from .program import Buffer, Constant, Enter, HostCall, Kernel, Output, Program, Ref, Step
+from .program import STATIC_INPUTS, Buffer, Constant, Enter, HostCall, Kernel, Output, Program, Ref, Step
 from .spec_cache import CACHE
 from .tiling import tile
-
-#: Where a graph says which of its inputs are parameters or buffers.
-STATIC_INPUTS = "static_inputs"
 
 
 def lower(

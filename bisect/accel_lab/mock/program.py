@@ -15,6 +15,9 @@ import torch
 from .layout import Layout
 from .spec import KernelSpec
 
+#: Where the meta of a graph says which of its inputs are parameters or buffers.
+STATIC_INPUTS = "static_inputs"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Buffer:
