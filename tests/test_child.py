@@ -122,6 +122,30 @@ def test_the_meta_rung_names_an_operator_whose_fake_kernel_is_wrong(prober: Prob
     assert [(m["op"], m["what"]) for m in mismatches] == [("acceltest.flip.default", "stride")]
 
 
+REFUSED = """
+import torch
+
+index, divisor = torch.tensor([7]), torch.zeros(3, dtype=torch.uint8)
+for call in (
+    lambda: torch.compile(lambda x: torch.arange(3.0).index_select(0, x))(index),
+    lambda: torch.compile(lambda x: torch.ones(3, dtype=torch.uint8) % x)(divisor),
+    lambda: torch.compile(torch.linalg.cholesky)(-torch.eye(2)),
+):
+    try:
+        call()
+    except Exception:
+        print("refused")
+"""
+
+
+@pytest.mark.torch
+def test_what_is_refused_for_its_values_is_no_mismatch(prober: Prober, tmp_path: Path) -> None:
+    """No meta kernel sees values: an index out of range, a division by zero, a bad matrix."""
+    outcome = ask(prober, script(tmp_path, REFUSED), Rung.META)
+    assert printed(outcome) == "refused\n" * 3
+    assert outcome.facts["meta_mismatches"] == []
+
+
 @pytest.mark.torch
 def test_a_correct_program_has_no_mismatch(prober: Prober, tmp_path: Path) -> None:
     probe = script(
@@ -247,6 +271,23 @@ torch.compile(lambda x: x + 1)(torch.ones(3))
     outcome = prober.ask(replace(probe, rung=Rung.FX))
     assert outcome.status is Status.NOT_APPLICABLE
     assert any("lacks a part that the rung needs" in note for note in outcome.notes), outcome.notes
+
+
+def test_what_a_release_asks_of_a_stand_in_is_not_the_scripts_failure(prober: Prober, tmp_path: Path) -> None:
+    """Inductor asks the nodes of a scheduler that is not its own, here because the script makes it ask."""
+    asking = """
+import torch
+import torch._inductor.graph as graph
+codegen = graph.GraphLowering.codegen
+def asked(self):
+    made = codegen(self)
+    return [node.of_another_release() for node in self.scheduler.nodes] and made
+graph.GraphLowering.codegen = asked
+torch.compile(lambda x: x + 1)(torch.ones(3))
+"""
+    outcome = prober.ask(replace(script(tmp_path, asking), rung=Rung.LOOPS))
+    assert outcome.status is Status.NOT_APPLICABLE
+    assert any("of_another_release" in note for note in outcome.notes), outcome.notes
 
 
 CAUGHT_AT_THE_KERNEL = """

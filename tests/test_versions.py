@@ -17,7 +17,7 @@ import pytest
 from accel_lab import session as session_module
 from accel_lab.cli.finish import write_files
 from accel_lab.cli.report_command import again
-from accel_lab.core.environment import Index
+from accel_lab.core.environment import Environment, EnvironmentSpec, Index
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.signature import Signature
@@ -174,6 +174,20 @@ def test_a_flaky_failure_needs_many_passes_and_says_how_sure_it_is(tmp_path: Pat
 def test_a_release_that_cannot_be_had_is_a_skip_with_its_line(tmp_path: Path) -> None:
     row = answer(tmp_path, always("ok"), missing={"2.6.0": "no wheel for this Python"})
     assert (row.verdict, row.why, row.runs) == (Verdict.SKIP, "no wheel for this Python", 0)
+
+
+def test_what_no_one_foresaw_at_one_release_does_not_end_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unforeseen(self: FakeProvider, spec: EnvironmentSpec) -> Environment:
+        raise TypeError("neither str nor None")
+
+    monkeypatch.setattr(FakeProvider, "make", unforeseen)
+    row = answer(tmp_path, always("ok"))
+    assert row.verdict is Verdict.SKIP
+    assert row.why.startswith(
+        "a mistake of the lab's own: TypeError: neither str nor None (test_versions.py:"
+    )
 
 
 def test_order_of_the_search_for_a_failing_release() -> None:

@@ -46,13 +46,16 @@ def describe(error: Any) -> Any:
 def lacking(error: Any) -> str:
     """What our own code asked of torch that this release does not have; empty for any other exception.
 
-    Such an end says nothing of the script: it must not be taken for a failure that a rung brought.
+    The other way round too: what this release asked of an object that stands in for one of torch's. Such an
+    end says nothing of the script: it must not be taken for a failure that a rung brought.
     """
     if isinstance(error, ImportError):
         owner = error.name or ""
     else:
-        module = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
-        owner = getattr(module, "__name__", "") if isinstance(module, types.ModuleType) else ""
+        asked = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
+        if type(asked).__module__.split(".")[0] == "accel_lab_child":
+            return "this torch asks more of the rung's parts than they have: %s" % error
+        owner = getattr(asked, "__name__", "") if isinstance(asked, types.ModuleType) else ""
     inner = list(traceback.walk_tb(error.__traceback__))[-1:]
     ours = any(short(frame.f_code.co_filename).startswith("accel_lab_child/") for frame, _ in inner)
     if not ours or owner.split(".")[0] != "torch":

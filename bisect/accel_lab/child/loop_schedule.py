@@ -22,6 +22,14 @@ class _Step:
     def __init__(self, node: Any) -> None:
         self.node = node
 
+    # Older builds sum these up for their metrics after every lowering.
+
+    def get_read_write_buffers_sizes(self) -> int:
+        return 0
+
+    def get_estimated_runtime(self) -> float:
+        return 0.0
+
 
 class InOrder:
     """Stands in for Inductor's Scheduler: every operation by itself, in the order that lowering made."""

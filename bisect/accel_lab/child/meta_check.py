@@ -60,7 +60,7 @@ def checking_mode(log: MismatchLog) -> Any:
             try:
                 result = func(*args, **kwargs)
             except Exception as error:
-                if fake_error is None and not skipped:
+                if fake_error is None and not skipped and _refuses_any_values(func, args, kwargs):
                     log.add(func, "the real kernel raises, the meta kernel accepts", _line(error), "no error")
                 raise
             if skipped:
@@ -152,11 +152,42 @@ def _line(error: Any) -> Any:
     return type(error).__name__ + (": " + text[0][:200] if text else "")
 
 
+#: Zeros are valid indices and bad divisors, ones the other way round.
+_FILLINGS = (0, 1)
+
+
+def _filled(tensor: Any, value: Any, device: Any) -> Any:
+    """A tensor of the same dtype, shape and strides that holds ``value`` everywhere."""
+    import torch
+
+    storage = torch.full((_extent(tensor),), value, dtype=tensor.dtype, device=device)
+    return storage.as_strided(tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _refuses_any_values(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the real kernel raises for what a meta kernel can know, and not for the values it was given."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    for value in _FILLINGS:
+
+        def other(leaf: Any, value: Any = value) -> Any:
+            return _filled(leaf, value, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
+
+        try:
+            other_args, other_kwargs = pytree.tree_map(other, (args, kwargs))
+            func(*other_args, **other_kwargs)
+        except Exception:
+            continue
+        return False
+    return True
+
+
 def correct_meta_kernels(names: Any) -> None:
     """From now on the fake results of the operators ``names`` take their metadata from the real kernel.
 
-    The real kernel is run on zeros of the same shapes and strides. Relies on
-    ``torch/_subclasses/fake_tensor.py: FakeTensorMode.dispatch``; shapes must be static.
+    The real kernel is run on zeros of the same shapes and strides, and where it refuses those, on ones.
+    Relies on ``torch/_subclasses/fake_tensor.py: FakeTensorMode.dispatch``; shapes must be static.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -169,13 +200,26 @@ def correct_meta_kernels(names: Any) -> None:
     def static(tensor: Any) -> Any:
         return all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride()))
 
-    def real_of(value: Any) -> Any:
+    class Symbolic(Exception):
+        pass
+
+    def real_of(value: Any, filling: Any) -> Any:
         if isinstance(value, FakeTensor):
             if not static(value):
-                raise ValueError("symbolic shapes")
-            storage = torch.zeros(_extent(value), dtype=value.dtype, device=value.fake_device)
-            return storage.as_strided(tuple(value.shape), tuple(value.stride()))
+                raise Symbolic
+            return _filled(value, filling, value.fake_device)
         return value
+
+    def real_result(func: Any, args: Any, kwargs: Any) -> Any:
+        """What the real kernel returns; its own error if it refuses all values."""
+        refused = None
+        for filling in _FILLINGS:
+            real_args, real_kwargs = pytree.tree_map(lambda v, f=filling: real_of(v, f), (args, kwargs))
+            try:
+                return func(*real_args, **real_kwargs)
+            except Exception as error:
+                refused = refused or error
+        raise refused  # type: ignore[misc]
 
     def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -183,13 +227,9 @@ def correct_meta_kernels(names: Any) -> None:
             return original(self, func, types, args, kwargs)
         try:
             with _disable_current_modes():
-                real_args, real_kwargs = pytree.tree_map(real_of, (args, kwargs))
-        except ValueError:
+                real = real_result(func, args, kwargs)  # what it refuses, the fake one now refuses too
+        except Symbolic:
             return original(self, func, types, args, kwargs)
-        with _disable_current_modes():
-            real = func(
-                *real_args, **real_kwargs
-            )  # what the real kernel refuses, the fake one now refuses too
 
         def fake_of(tensor: Any) -> Any:
             if not isinstance(tensor, torch.Tensor):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sysconfig
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,17 +54,27 @@ class Resolution:
         return "".join(f"{line.text}\n" for line in self.lines)
 
 
+#: uv looks itself up with sysconfig, which two threads must not set up at once (it answers None for a while).
+_FINDING = threading.Lock()
+
+
 def find_uv() -> str:
     """The uv program: of the package that the lab depends on, else on PATH."""
-    try:
-        from uv import find_uv_bin
-
-        return str(find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
+    with _FINDING:
+        found = _uv_of_the_package() or shutil.which("uv")
     if found is None:
         raise EnvironmentUnavailable("uv is not installed: pip install uv")
     return found
+
+
+def _uv_of_the_package() -> str | None:
+    try:
+        from uv import find_uv_bin
+
+        sysconfig.get_config_vars()
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return None
 
 
 class UvTool:

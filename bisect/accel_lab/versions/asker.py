@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from accel_lab.core.environment import Environment, EnvironmentUnavailable
+from accel_lab.core.environment import Environment
 from accel_lab.core.errors import LabError
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
@@ -52,12 +53,10 @@ class ReleaseAsker:
         try:
             environment = self._benches.made(version, pins, self._told)
             bench = self._benches.open(version, pins)
-        except EnvironmentUnavailable as error:
-            return self._tell(skipped(version, str(error), began), pins)
         except Interrupted:
             raise
-        except LabError as error:
-            return self._tell(skipped(version, str(error), began), pins)
+        except Exception as error:
+            return self._tell(skipped(version, _said(error), began), pins)
         try:
             decision = decide(bench.lab, bench.probe, self._wanted, budget=self._benches.setting.budget)
             row = tested(bench, decision, self._benches.setting.folder)
@@ -66,8 +65,8 @@ class ReleaseAsker:
             write_atomic(place / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
         except Interrupted:
             raise
-        except LabError as error:
-            row = skipped(version, str(error), began, environment)
+        except Exception as error:
+            row = skipped(version, _said(error), began, environment)
         finally:
             self._benches.shut(bench)
         return self._tell(row, pins)
@@ -105,6 +104,15 @@ def tested(bench: Bench, decision: Decision, root: Path) -> Tested:
         environment=describe(bench.environment, outcome, root),
         error=decision.error,
     )
+
+
+def _said(error: Exception) -> str:
+    """Why a release was not judged. What no one foresaw is named as it is; it must not end the line."""
+    if isinstance(error, LabError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"a mistake of the lab's own: {type(error).__name__}: {error} ({where})"
 
 
 def skipped(version: str, why: str, began: float, environment: Environment | None = None) -> Tested:

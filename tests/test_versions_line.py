@@ -1,0 +1,81 @@
+"""The version axis over a line of real releases that have to be fetched: flips that the public fixes tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from accel_lab.environments.store import Store
+from accel_lab.reporting.schema import load_schema
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = os.environ.get("ACCEL_LAB_STORE", "")
+
+#: One patch of each of six minor releases.
+LINE = ("2.5.1", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.13.0")
+
+#: Case: what brought it and what mended it (the kind, the last release before, the release), and the stage.
+FLIPS = {
+    # pytorch#142853: not in 2.5, mended by a pull request between the branches of 2.6 and 2.7
+    "142853-dropout2d-fallback-random": (
+        [("introduced", "2.5.1", "2.6.0"), ("fixed", "2.6.0", "2.7.0")],
+        "decomposition",
+    ),
+    # pytorch#157959: mended in July 2025, after the branch of 2.8
+    "157959-division-by-constant": ([("fixed", "2.8.0", "2.9.0")], "lowering"),
+    # pytorch#140464: 2.5.1 makes two graphs, later builds one for each value
+    "140464-module-int-attribute": ([("introduced", "2.5.1", "2.6.0")], "dynamo"),
+}
+
+
+def missing() -> list[str]:
+    """The releases of the line that the store does not have yet."""
+    if not KEPT:
+        return list(LINE)
+    specs = [entry.manifest.get("spec", {}) for entry in Store(Path(KEPT)).entries()]
+    there = {str(spec.get("torch", "")).split("+")[0] for spec in specs}
+    return [release for release in LINE if release not in there]
+
+
+def bisected(case: str, folder: Path) -> dict[str, Any]:
+    store = ("--store", KEPT or str(folder / "store"))
+    script = ROOT / "repros" / case / "repro.py"
+    words = ("bisect", "--versions", ",".join(LINE), "--provider", "uv", *store, "--json", "--quiet")
+    done = subprocess.run(
+        [sys.executable, "-m", "accel_lab", *words, "--no-minimize", "--no-components", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "bisect")},
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(found, load_schema())
+    return found
+
+
+@pytest.mark.builds
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("case", FLIPS)
+def test_the_flips_are_those_of_the_public_fixes(case: str, tmp_path: Path) -> None:
+    if (lacking := missing()) and not os.environ.get("ACCEL_LAB_DOWNLOADS"):
+        pytest.skip(
+            f"torch {', '.join(lacking)} not in ACCEL_LAB_STORE, ACCEL_LAB_DOWNLOADS allows no download"
+        )
+    flips, stage = FLIPS[case]
+    found = bisected(case, tmp_path)
+    versions = found["versions"]
+    assert [(flip["kind"], flip["after"], flip["at"]) for flip in versions["flips"]] == flips
+    # A range that a skipped release blurred would not be an exact answer.
+    assert [flip["between"] for flip in versions["flips"]] == [[] for _ in flips]
+    assert {flip["details"]["bad"]["stage"] for flip in versions["flips"]} == {stage}
