@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,11 +20,10 @@ from accel_lab.environments.store import Store
 from accel_lab.environments.uv import UvProvider
 from accel_lab.environments.verifying import verify_entry
 from accel_lab.execution import process
+from kept_builds import KEPT, why_not
 
 pytestmark = [pytest.mark.slow]
 
-#: A store that is kept between runs (CI has one), so that a release is downloaded once.
-KEPT = os.environ.get("ACCEL_LAB_STORE", "")
 COMPILE = """
 import torch
 @torch.compile
@@ -81,11 +79,10 @@ def test_an_environment_from_a_folder_of_wheels_works(options: EnvironmentOption
         assert again.make(made.spec).cached
 
 
-@pytest.mark.skipif(
-    not os.environ.get("ACCEL_LAB_DOWNLOADS"), reason="ACCEL_LAB_DOWNLOADS allows no download"
-)
 @pytest.mark.parametrize("version", ["2.1.2", "2.6.0"])
 def test_a_slim_install_compiles(options: EnvironmentOptions, tmp_path: Path, version: str) -> None:
+    if why := why_not([version]):
+        pytest.skip(why)
     if find_compiler() is None:
         pytest.skip("no C compiler to make the stub libraries")
     with UvProvider(replace(options, slim="yes"), process.run, gpu=False) as maker:

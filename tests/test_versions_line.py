@@ -12,11 +12,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from accel_lab.environments.store import Store
 from accel_lab.reporting.schema import load_schema
+from kept_builds import KEPT, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = os.environ.get("ACCEL_LAB_STORE", "")
 
 #: One patch of each of six minor releases.
 LINE = ("2.5.1", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.13.0")
@@ -33,15 +32,6 @@ FLIPS = {
     # pytorch#140464: 2.5.1 makes two graphs, later builds one for each value
     "140464-module-int-attribute": ([("introduced", "2.5.1", "2.6.0")], "dynamo"),
 }
-
-
-def missing() -> list[str]:
-    """The releases of the line that the store does not have yet."""
-    if not KEPT:
-        return list(LINE)
-    specs = [entry.manifest.get("spec", {}) for entry in Store(Path(KEPT)).entries()]
-    there = {str(spec.get("torch", "")).split("+")[0] for spec in specs}
-    return [release for release in LINE if release not in there]
 
 
 def bisected(case: str, folder: Path) -> dict[str, Any]:
@@ -68,10 +58,8 @@ def bisected(case: str, folder: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FLIPS)
 def test_the_flips_are_those_of_the_public_fixes(case: str, tmp_path: Path) -> None:
-    if (lacking := missing()) and not os.environ.get("ACCEL_LAB_DOWNLOADS"):
-        pytest.skip(
-            f"torch {', '.join(lacking)} not in ACCEL_LAB_STORE, ACCEL_LAB_DOWNLOADS allows no download"
-        )
+    if why := why_not(LINE):
+        pytest.skip(why)
     flips, stage = FLIPS[case]
     found = bisected(case, tmp_path)
     versions = found["versions"]
