@@ -29,8 +29,8 @@ FLIPS = {
     ),
     # pytorch#157959: mended in July 2025, after the branch of 2.8
     "157959-division-by-constant": ([("fixed", "2.8.0", "2.9.0")], "lowering"),
-    # pytorch#140464: 2.5.1 makes two graphs, later builds one for each value
-    "140464-module-int-attribute": ([("introduced", "2.5.1", "2.6.0")], "dynamo"),
+    # pytorch#143555: mended by a pull request between the branches of 2.6 and 2.7
+    "143555-right-shift-64": ([("fixed", "2.6.0", "2.7.0")], "codegen"),
 }
 
 
