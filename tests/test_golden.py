@@ -19,11 +19,8 @@ BUILDS = [path for path in os.environ.get("ACCEL_LAB_PYTHONS", "").split(os.path
 ENOUGH_S = 1500.0
 #: What the core shows on another build; tests/test_versions_builds.py and test_loops.py go through the other
 #: stages there.
-ELSEWHERE = {"aot_autograd", "fx_passes", "scheduler", "codegen"}
-
-
-def on_another_build(case):
-    return bool(case.issue) and not ELSEWHERE.isdisjoint(case.stages)
+SHOWN = {"aot_autograd", "fx_passes", "scheduler", "codegen"}
+ELSEWHERE = [case for case in CORE if case.issue and not SHOWN.isdisjoint(case.stages)]
 
 
 def bisect_and_compare(case, python, tmp_path):
@@ -76,7 +73,7 @@ def test_case(case, torch_python, tmp_path):
 @pytest.mark.builds
 @pytest.mark.slow
 @pytest.mark.parametrize("python", BUILDS)
-@pytest.mark.parametrize("case", [c for c in CORE if on_another_build(c)], ids=lambda case: case.slug)
+@pytest.mark.parametrize("case", ELSEWHERE, ids=lambda case: case.slug)
 def test_real_core_case_on_another_build(case, python, torch_python, tmp_path):
     if python == torch_python:
         pytest.skip("the default build: test_core_case has it")
@@ -87,7 +84,7 @@ def test_real_core_case_on_another_build(case, python, torch_python, tmp_path):
 @pytest.mark.builds
 @pytest.mark.slow
 @pytest.mark.parametrize("python", BUILDS)
-@pytest.mark.parametrize("case", [c for c in CASES if not (c.core and on_another_build(c))], ids=lambda case: case.slug)
+@pytest.mark.parametrize("case", [c for c in CASES if c not in ELSEWHERE], ids=lambda case: case.slug)
 def test_case_on_another_build(case, python, torch_python, tmp_path):
     if python == torch_python:
         pytest.skip("the default build: test_case and test_core_case have it")

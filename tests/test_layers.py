@@ -32,12 +32,14 @@ ARROWS: dict[str, frozenset[str]] = {
     "config": frozenset({"core"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
     # questions with real probes, `minimize` joins the reducer to them, `versions` asks them of many builds of
-    # torch, `session` is one bisection from options to findings.
+    # torch, `request` is what a bisection is asked for, `session` is one from options to findings.
     "lab": frozenset({"core", "execution", "environments", "numerics", "search"}),
     "minimize": frozenset({"core", "execution", "search", "reduction"}),
     "versions": frozenset({"core", "execution", "environments", "numerics", "search", "lab"}),
+    "request": frozenset({"core", "execution", "search", "lab", "versions"}),
     "session": frozenset(
         {
+            "request",
             "core",
             "execution",
             "environments",

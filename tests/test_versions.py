@@ -29,9 +29,10 @@ from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import read_program
 from accel_lab.reporting import since
 from accel_lab.reporting.schema import findings_json, load_schema
+from accel_lab.request import Request, load_request
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.flaky import Tally
-from accel_lab.session import Request, Session, load_request
+from accel_lab.session import Session
 from accel_lab.versions import line as line_module
 from accel_lab.versions.asker import ReleaseAsker
 from accel_lab.versions.bench import Benches, Setting, clean_environment

@@ -19,7 +19,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.isolated import Isolated
 from accel_lab.execution.journal import write_atomic
-from accel_lab.session import state_folder
+from accel_lab.request import state_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
 

@@ -12,9 +12,9 @@ from accel_lab.cli.environment_options import environment_options
 from accel_lab.cli.job import Given, read_line, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.request import new_run_folder
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.metric_judge import METRICS, parse_worse_by
-from accel_lab.session import new_run_folder
 
 
 @click.command(name="bisect", cls=ProgramCommand)

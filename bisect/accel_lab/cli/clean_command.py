@@ -11,7 +11,7 @@ import click
 from accel_lab.cli.report_command import find_run
 from accel_lab.cli.runs_command import all_runs, is_benchmark
 from accel_lab.core.errors import UsageError
-from accel_lab.session import state_folder
+from accel_lab.request import state_folder
 
 
 @click.command(name="clean")

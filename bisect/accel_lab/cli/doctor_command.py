@@ -15,7 +15,7 @@ from accel_lab.execution.builds import inspect_build
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
-from accel_lab.session import state_folder
+from accel_lab.request import state_folder
 
 
 @click.command(name="doctor")

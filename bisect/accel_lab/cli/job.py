@@ -22,7 +22,8 @@ from accel_lab.execution.programs import read_program
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
-from accel_lab.session import Request, Session, load_request, new_run_folder
+from accel_lab.request import Request, load_request, new_run_folder
+from accel_lab.session import Session
 from accel_lab.versions.line import Asked
 
 

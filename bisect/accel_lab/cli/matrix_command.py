@@ -23,7 +23,7 @@ from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 from accel_lab.execution.programs import must_run_cold
-from accel_lab.session import Request, new_run_folder
+from accel_lab.request import Request, new_run_folder
 from accel_lab.versions.bench import Setting
 from accel_lab.versions.grid import GridRun, columns_of
 from accel_lab.versions.line import Asked, ReleaseLine

@@ -13,8 +13,8 @@ from accel_lab.cli.job import Given, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import UsageError
 from accel_lab.minimize.graphs import script_of_graph
+from accel_lab.request import new_run_folder, state_folder
 from accel_lab.search.diagnosis import Options
-from accel_lab.session import new_run_folder, state_folder
 
 
 @click.command(name="minimize", cls=ProgramCommand)

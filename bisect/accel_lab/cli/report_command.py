@@ -11,7 +11,8 @@ import click
 from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
-from accel_lab.session import Session, load_request, state_folder
+from accel_lab.request import load_request, state_folder
+from accel_lab.session import Session
 
 
 def find_run(name: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from accel_lab.session import state_folder
+from accel_lab.request import state_folder
 
 #: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.
 KINDS = ("runs", "bench")
