@@ -12,10 +12,24 @@ from accel_lab.environments.store import Store
 KEPT = os.environ.get("ACCEL_LAB_STORE", "")
 
 
+def _entries() -> list[tuple[str, Path]]:
+    """Release and folder of the builds of the store that have the companions of their own time."""
+    entries = Store(Path(KEPT)).entries() if KEPT else []
+    specs = [(entry.manifest.get("spec", {}), entry.folder) for entry in entries]
+    return [
+        (str(spec.get("torch", "")).split("+")[0], folder) for spec, folder in specs if not spec.get("pins")
+    ]
+
+
+def interpreter(release: str) -> str | None:
+    """The interpreter of a release that is in the store."""
+    found = [folder / "venv" / "bin" / "python" for name, folder in _entries() if name == release]
+    return next((str(python) for python in found if python.exists()), None)
+
+
 def why_not(releases: Sequence[str]) -> str:
     """Why builds of these releases cannot be used; empty if they are there or may be fetched."""
-    specs = [entry.manifest.get("spec", {}) for entry in Store(Path(KEPT)).entries()] if KEPT else []
-    there = {str(spec.get("torch", "")).split("+")[0] for spec in specs if not spec.get("pins")}
+    there = {name for name, _ in _entries()}
     missing = [release for release in releases if release not in there]
     if not missing or os.environ.get("ACCEL_LAB_DOWNLOADS"):
         return ""

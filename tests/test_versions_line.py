@@ -13,13 +13,17 @@ import jsonschema
 import pytest
 
 from accel_lab.reporting.schema import load_schema
-from kept_builds import KEPT, why_not
+from kept_builds import KEPT, interpreter, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
 
 #: One patch of each of six minor releases.
 LINE = ("2.5.1", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.13.0")
+#: All the cases fail there; where it is in the store already, it is the user's own build.
+OWN = "2.6.0"
 
+#: Swapping packages takes as long as all the rest, so one case does it.
+WITH_COMPANIONS = "157959-division-by-constant"
 #: Case: what brought it and what mended it (the kind, the last release before, the release), and the stage.
 FLIPS = {
     # pytorch#142853: not in 2.5, mended by a pull request between the branches of 2.6 and 2.7
@@ -37,7 +41,19 @@ FLIPS = {
 def bisected(case: str, folder: Path) -> dict[str, Any]:
     store = ("--store", KEPT or str(folder / "store"))
     script = ROOT / "repros" / case / "repro.py"
-    words = ("bisect", "--versions", ",".join(LINE), "--provider", "uv", *store, "--json", "--quiet")
+    own = interpreter(OWN)
+    words: tuple[str, ...] = (
+        "bisect",
+        "--versions",
+        ",".join(LINE),
+        "--provider",
+        "uv",
+        *store,
+        "--json",
+        "--quiet",
+    )
+    words += ("--python", own) if own else ()
+    words += () if case == WITH_COMPANIONS else ("--no-companions",)
     done = subprocess.run(
         [sys.executable, "-m", "accel_lab", *words, "--no-minimize", "--no-components", str(script)],
         capture_output=True,
@@ -67,3 +83,5 @@ def test_the_flips_are_those_of_the_public_fixes(case: str, tmp_path: Path) -> N
     # A range that a skipped release blurred would not be an exact answer.
     assert [flip["between"] for flip in versions["flips"]] == [[] for _ in flips]
     assert {flip["details"]["bad"]["stage"] for flip in versions["flips"]} == {stage}
+    for flip in versions["flips"]:
+        assert any(row["added"] and row["removed"] for row in flip["details"]["files"]["changed"])
