@@ -39,23 +39,14 @@ FLIPS = {
 
 
 def bisected(case: str, folder: Path) -> dict[str, Any]:
-    store = ("--store", KEPT or str(folder / "store"))
+    python = interpreter(OWN)
+    line = ("--versions", ",".join(LINE), "--provider", "uv", "--store", KEPT or str(folder / "store"))
+    quick = ("--json", "--quiet", "--no-minimize", "--no-components")
+    own = ("--python", python) if python else ()
+    companions = () if case == WITH_COMPANIONS else ("--no-companions",)
     script = ROOT / "repros" / case / "repro.py"
-    own = interpreter(OWN)
-    words: tuple[str, ...] = (
-        "bisect",
-        "--versions",
-        ",".join(LINE),
-        "--provider",
-        "uv",
-        *store,
-        "--json",
-        "--quiet",
-    )
-    words += ("--python", own) if own else ()
-    words += () if case == WITH_COMPANIONS else ("--no-companions",)
     done = subprocess.run(
-        [sys.executable, "-m", "accel_lab", *words, "--no-minimize", "--no-components", str(script)],
+        [sys.executable, "-m", "accel_lab", "bisect", *line, *quick, *own, *companions, str(script)],
         capture_output=True,
         text=True,
         timeout=1500,
