@@ -11,7 +11,7 @@ from unittest import mock
 
 from . import loop_ops
 from .loop_kernel import Kernel, call_of
-from .loop_trace import NotInterpretable, Program, trace
+from .loop_trace import NotInterpretable, Program, same_positions, trace
 
 OnGraph = Callable[[str, str], None]
 
@@ -177,7 +177,12 @@ def interpreting_backend(backend: Any, on_graph: Optional[OnGraph]) -> Any:
 def _scheduled_program(node: Any) -> Program:
     """The loop nest of a scheduler node after its loops were reordered, merged and simplified."""
     iteration, reduction = (list(sizes) for sizes in node._sizes)
-    return _body_program(lambda *index: node.codegen(index), iteration, reduction)
+    program = _body_program(lambda *index: node.codegen(index), iteration, reduction)
+    if program.takes_positions() and not same_positions(_program(node.node), program):
+        raise NotInterpretable(
+            "the loops of an argmax or argmin were reordered: only generated code says what it returns"
+        )
+    return program
 
 
 def _body_program(body: Callable[..., Any], outer: List[Any], inner: List[Any]) -> Program:

@@ -78,6 +78,19 @@ class Program:
         """Names of the buffers that the body writes."""
         return {i.args[0] for i in _walk(self.instructions) if i.name in ("store", "store_reduction")}
 
+    def takes_positions(self) -> bool:
+        """Whether a reduction tells a point's place in the order of its loops, given no other place."""
+        found = [i.args[2:4] for i in _walk(self.instructions) if i.name == "reduction"]
+        return any(kind.startswith("arg") and not isinstance(value, tuple) for kind, value in found)
+
+    def walks(self) -> List[Optional[List[Tuple[int, int]]]]:
+        """How each load goes through memory along the reduction: sizes and strides, as few as say it.
+
+        None for a load whose index is no affine function of the loops.
+        """
+        loops = self.loops[self.iteration_loops :]
+        return [_walk_of(i.args[1], loops) for i in _walk(self.instructions) if i.name == "load"]
+
     def text(self) -> str:
         """The program as a reader wants it, one instruction per line."""
         lines = []
@@ -86,6 +99,29 @@ class Program:
             lines.append("%s %s in range(%s)" % (kind, symbol, size))
         lines.extend(_text(self.instructions, "  "))
         return "\n".join(lines)
+
+
+def _walk_of(index: Any, loops: Sequence[Tuple[Any, Any]]) -> Optional[List[Tuple[int, int]]]:
+    expanded = sympy.expand(index)
+    merged: List[Tuple[int, int]] = []
+    for symbol, size in loops:
+        stride = expanded.coeff(symbol)
+        if not (sympy.sympify(size).is_Integer and stride.is_Integer):
+            return None
+        if merged and merged[-1][1] == int(size) * int(stride):
+            merged[-1] = (merged[-1][0] * int(size), int(stride))
+        elif size != 1:
+            merged.append((int(size), int(stride)))
+    rest = expanded - sum(expanded.coeff(symbol) * symbol for symbol, _ in loops)
+    return None if rest.free_symbols & {symbol for symbol, _ in loops} else merged
+
+
+def same_positions(one: Program, two: Program) -> bool:
+    """Whether two forms of one loop nest number the points of their reduction alike, as far as loads tell."""
+    if all(sum(size != 1 for _, size in p.loops[p.iteration_loops :]) <= 1 for p in (one, two)):
+        return True
+    before, after = one.walks(), two.walks()
+    return before == after and None not in before
 
 
 def trace(
