@@ -86,6 +86,8 @@ ENV PATH=/opt/accel-lab/bin:$PATH \
     PYTHONUNBUFFERED=1
 USER lab
 WORKDIR /work
+# The lab is process 1 here, to which a TERM without a handler means nothing; Ctrl-C's signal ends it in order.
+STOPSIGNAL SIGINT
 HEALTHCHECK --interval=5m --timeout=60s CMD ["accel-lab", "--help"]
 ENTRYPOINT ["accel-lab"]
 CMD ["--help"]

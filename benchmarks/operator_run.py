@@ -107,7 +107,7 @@ def run(sample: Sample, settings: Settings | None = None, *, timed: int = 0) -> 
             _told(answer, graphs)
             return answer
         _told(answer, graphs)
-        if answer.outcome == "right":
+        if answer.outcome in ("right", "no operator"):
             answer.detail = _difference(got, want, lambda: _reference(sample))
             if answer.detail:
                 answer.outcome = "wrong"

@@ -37,6 +37,7 @@ class Known:
 _RANDOM = (
     "bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal.*|uniform|rand.*"
     "|nn\\.functional\\..*dropout.*|nn\\.functional\\.rrelu|svd_lowrank|pca_lowrank"
+    "|nn\\.functional\\.multi_head_attention_forward"
 )
 KNOWN: tuple[Known, ...] = (
     Known(
@@ -53,6 +54,19 @@ KNOWN: tuple[Known, ...] = (
         outcome="decomposition",
         operators=_RANDOM,
         reason="random: torch's decomposition draws its numbers in another order than eager",
+    ),
+    Known(
+        outcome="decomposition",
+        operators=".*empty.*",
+        reason="uninitialised memory: eager's own values are whatever lay there",
+    ),
+    Known(
+        outcome="wrong",
+        operators="grid\\.addmm",
+        dtypes="float16|bfloat16",
+        detail=r"result \d: [1-9] of \d+ differ",
+        reason="the device rounds a product of halves before the bias is added, eager after it: a sum that "
+        "cancels shows it",
     ),
 )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -83,16 +84,19 @@ def main(words: Sequence[str] | None = None) -> int:
         ]
         done = {(cell.name, cell.dtype, cell.backward) for cell in report.cells}
         tasks = [task for task in tasks if (task["name"], task["dtype"], task["backward"]) not in done]
-        for number, answer in enumerate(fleet.work(tasks)):
-            cell = Cell.from_json(answer)
-            report.cells.append(cell)
-            if given.json is not None and number % 50 == 0:
-                _write(given.json, report, started)
-            if sys.stderr.isatty() or number % 200 == 0:
-                sys.stderr.write(f"{number + 1} of {len(tasks)}: {cell.name} {cell.dtype}\n")
-    report.seconds = time.monotonic() - started
-    if given.json is not None:
-        _write(given.json, report, started)
+        try:
+            for number, answer in enumerate(fleet.work(tasks)):
+                cell = Cell.from_json(answer)
+                report.cells.append(cell)
+                if given.json is not None and number % 50 == 0:
+                    _write(given.json, report, time.monotonic() - started)
+                if sys.stderr.isatty() or number % 200 == 0:
+                    sys.stderr.write(f"{number + 1} of {len(tasks)}: {cell.name} {cell.dtype}\n")
+        finally:  # a run that is stopped can be resumed; whoever stops it may ask twice, as timeout does
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            report.seconds = time.monotonic() - started
+            if given.json is not None:
+                _write(given.json, report, report.seconds)
     sys.stdout.write(report.speed_text() if given.speed else report.text(full=given.full))
     return int(bool(report.unexplained()))
 
@@ -121,8 +125,8 @@ def kept(found: dict[str, Any]) -> list[Cell]:
     return [cell for entry in found["cells"] if not (cell := Cell.from_json(entry)).bad]
 
 
-def _write(path: Path, report: Report, started: float) -> None:
-    report.seconds = time.monotonic() - started
+def _write(path: Path, report: Report, seconds: float) -> None:
+    report.seconds = seconds
     path.write_text(json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n", "utf-8")
 
 

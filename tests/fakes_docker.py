@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,10 +64,13 @@ class FakeImage:
         self, name: str, labels: dict[str, str] | None = None, torch: str = "", size: int = 1000
     ) -> None:
         self.tags = [name]
-        self.id = f"sha256:{name}"
+        self.id = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
         self.labels = labels or {}
         self.torch = torch
         self.attrs = {"Size": size, "RepoDigests": []}
+        self.made = 1.6e9
+        # Its steps, the oldest first: what was done, and the bytes that it added.
+        self.steps: list[tuple[str, int]] = [(f"COPY {name}", size), ("LABEL", 0)]
 
 
 class FakeDaemon:
@@ -135,12 +139,20 @@ class _Images:
 
     def get(self, name: str) -> FakeImage:
         for image in self._daemon.there.values():
-            if name in (image.tags[0], image.id):
+            if name in (*image.tags, image.id):
                 return image
         raise docker.errors.ImageNotFound(f"No such image: {name}")
 
     def list(self) -> list[FakeImage]:
         return list(self._daemon.there.values())
+
+    def remove(self, name: str) -> None:
+        image = self.get(name)
+        if any(row["ImageID"] == image.id for row in self._daemon.api.containers(all=True)):
+            raise api_error("conflict: a container is using it", 409)
+        image.tags = [tag for tag in image.tags if name not in (tag, image.id)]
+        if not image.tags:
+            del self._daemon.there[next(key for key, one in self._daemon.there.items() if one is image)]
 
     def build(
         self, *, path: str, tag: str, labels: dict[str, str], **settings: Any
@@ -149,8 +161,12 @@ class _Images:
         if self._daemon.on_build is not None:
             self._daemon.on_build(Path(path), asked)
         self._daemon.builds.append(asked)
-        self._daemon.there[tag] = FakeImage(tag, labels)
-        return self._daemon.there[tag], iter(())
+        if before := self._daemon.there.pop(tag, None):  # it stays, without its name
+            before.tags.remove(tag)
+            self._daemon.there[before.id] = before
+        self._daemon.there[tag] = made = FakeImage(tag, labels)
+        made.id = f"{made.id[:-4]}{len(self._daemon.builds):04}"
+        return made, iter(())
 
     def prune(self, filters: dict[str, Any]) -> None:
         assert filters["dangling"] is True  # never the user's own images
@@ -162,6 +178,31 @@ class _Api:
 
     def _container(self, key: str) -> FakeContainer:
         return next(c for c in self._daemon.created if c.id == key)
+
+    def images(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "Id": image.id,
+                "RepoTags": list(image.tags) or None,
+                "Labels": dict(image.labels) or None,
+                "Size": image.attrs["Size"],
+                "Created": image.made,
+            }
+            for image in self._daemon.there.values()
+        ]
+
+    def history(self, key: str) -> list[dict[str, Any]]:
+        steps = self._daemon.images.get(key).steps
+        return [{"Created": 1, "CreatedBy": text, "Size": size} for text, size in reversed(steps)]
+
+    def containers(self, *, all: bool) -> list[dict[str, Any]]:
+        assert all  # one that has ended holds its image too
+        there = {image.id: image.id for image in self._daemon.there.values()}
+        there |= {tag: image.id for image in self._daemon.there.values() for tag in image.tags}
+        return [
+            {"ImageID": there.get(c.image, c.image), "Labels": c.labels}
+            for c in self._daemon.containers_there
+        ]
 
     def inspect_container(self, key: str) -> dict[str, Any]:
         container = self._container(key)

@@ -335,6 +335,7 @@ def test_the_image_is_not_root_and_says_what_it_is(lab: Lab, client: Any) -> Non
     assert config["User"] not in ("", "0", "root")
     assert config["Labels"]["org.opencontainers.image.title"] == "accel-lab"
     assert config["Entrypoint"] == ["accel-lab"]
+    assert config["StopSignal"] == "SIGINT"
 
 
 def test_the_image_shows_its_help(lab: Lab) -> None:

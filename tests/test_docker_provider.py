@@ -18,8 +18,10 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Limits
 from accel_lab.environments import docker_provider, docker_wheels
 from accel_lab.environments.docker_build import OWN_BASE, PYTHON_AT, RECIPE_KEY, SLIM, TORCH, WHEELS
+from accel_lab.environments.docker_images import ImageShelf
 from accel_lab.environments.docker_provider import DockerProvider
 from accel_lab.environments.docker_table import find_folder, is_slim, read_table
+from accel_lab.environments.docker_uses import use_lock
 from accel_lab.environments.options import EnvironmentOptions
 from fakes_docker import FakeDaemon, FakeImage
 
@@ -193,10 +195,11 @@ def test_no_image_at_all_is_one_line(table: Path) -> None:
 
 
 def test_images_of_the_user_s_own_go_by_their_pattern(table: Path) -> None:
-    daemon = FakeDaemon(FakeImage("registry/torch-2.9.0:gpu"), image("2.10.0"))
+    own = FakeImage("registry/torch-2.9.0:gpu")
+    daemon = FakeDaemon(own, image("2.10.0"))
     mine = provider(table, daemon, options={"image": "registry/torch-{version}:gpu"})
     assert [release.version for release in mine.releases()] == ["2.9.0"]
-    assert mine.spec("2.9.0").image == "registry/torch-2.9.0:gpu@sha256:registry/torch-2.9.0:gpu"
+    assert mine.spec("2.9.0").image == f"registry/torch-2.9.0:gpu@{own.id}"
     with pytest.raises(EnvironmentUnavailable, match="pull or build it"):
         mine.make(mine.spec("2.1.0"))
 
@@ -217,7 +220,7 @@ def test_an_image_that_is_there_is_used_and_told_of(table: Path) -> None:
     made = docked.make(docked.spec("2.1.0"))
     assert (made.python, made.cached, made.size_bytes) == ("/opt/torch/bin/python", True, 1000)
     assert made.provenance["wheels"] == {CPU: sha256(CPU)}
-    assert made.provenance["id"] == "sha256:accel-lab-torch:2.1.0"
+    assert made.provenance["id"] == image().id
     assert made.provenance["packages"] == {"numpy": "2.0.0"}
     assert "note" not in made.provenance
     assert daemon.builds == []
@@ -395,10 +398,71 @@ def test_what_the_script_needs_goes_on_top_and_torch_stays(table: Path, tmp_path
     assert set(made.provenance["wheels"]) == {CPU, NUMPY, einops}
 
 
-def test_a_companion_that_would_have_to_be_built_is_unavailable_unless_allowed(table: Path) -> None:
-    docked = provider(table, FakeDaemon(image()))
-    with pytest.raises(EnvironmentUnavailable, match=r"with numpy==1\.26\.4"):
+def test_companions_go_on_top_unasked_and_a_whole_build_does_not(table: Path) -> None:
+    """A swap at a flip needs a few wheels; a build that is missing needs gigabytes."""
+    older = NUMPY.replace("2.0.0", "1.26.4")
+    pins = [("numpy", "1.26.4")]
+    docked = provider(table, FakeDaemon(image()), Pip(older))
+    assert not docked.make(docked.spec("2.1.0", pins=pins)).cached
+    without = provider(table, FakeDaemon(), Pip(older))
+    with pytest.raises(EnvironmentUnavailable, match="make docker-build TORCH"):
+        without.make(without.spec("2.1.0", pins=pins))
+
+
+def test_nothing_goes_on_top_of_an_image_of_the_user_s(table: Path) -> None:
+    docked = provider(table, FakeDaemon(FakeImage("my/torch:2.1.0")), options={"image": "my/torch:{version}"})
+    with pytest.raises(EnvironmentUnavailable, match=r"can put numpy==1\.26\.4"):
         docked.make(docked.spec("2.1.0", pins=[("numpy", "1.26.4")]))
+
+
+def test_what_is_built_anew_takes_the_place_of_what_was_there(table: Path) -> None:
+    daemon = FakeDaemon(image())
+    old = daemon.there["accel-lab-torch:2.1.0"].id
+    docked = provider(table, daemon, Pip(CPU, NUMPY), again=True)
+    docked.make(docked.spec("2.1.0"))
+    assert [found.id for found in daemon.there.values() if found.id == old] == []
+
+
+def test_what_is_built_anew_leaves_what_is_in_use(table: Path) -> None:
+    daemon = FakeDaemon(image())
+    first = provider(table, daemon)
+    old = first.make(first.spec("2.1.0")).provenance["id"]
+    again = provider(table, daemon, Pip(CPU, NUMPY), again=True)
+    again.make(again.spec("2.1.0"))
+    assert [found.tags for found in daemon.there.values() if found.id == old] == [[]]
+
+
+# -- while it is used ----------------------------------------------------------------------------
+
+
+def test_an_image_is_held_as_long_as_the_provider_is_open(table: Path) -> None:
+    store, daemon = table.parent / "store", FakeDaemon(image(**{TORCH: "2.1.0"}))
+    docked = provider(table, daemon)
+    key = docked.make(docked.spec("2.1.0")).provenance["id"]
+    assert not use_lock(store, key).take()
+    shelf = ImageShelf(store, connect=daemon.connect)
+    (entry,) = shelf.entries()
+    assert entry.in_use and entry.used is not None
+    assert not shelf.try_remove(entry.key)
+    docked.close()
+    assert shelf.try_remove(entry.key) and daemon.there == {}
+    assert use_lock(store, key).take()
+
+
+def test_an_image_that_is_removed_meanwhile_is_unavailable(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = FakeDaemon(image())
+    docked = provider(table, daemon)
+    monkeypatch.setattr(docker_provider, "CHECK_TIMEOUT_S", 0.0)
+    spec = docked.spec("2.1.0")
+    with use_lock(table.parent / "store", image().id) as lock:
+        assert lock.take()
+        with pytest.raises(EnvironmentUnavailable, match="is being removed by another lab"):
+            docked.make(spec)
+    monkeypatch.setattr(docker_provider, "note_use", lambda store, key: daemon.there.clear())
+    with pytest.raises(EnvironmentUnavailable, match="was removed meanwhile"):
+        docked.make(spec)
 
 
 # -- running -------------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ from accel_lab.environments import docker_runner
 from accel_lab.environments.docker_client import connector
 from accel_lab.environments.docker_leftovers import DEADLINE, OWNER, RUN, is_leftover, labels
 from accel_lab.environments.docker_runner import DockerRunner
+from accel_lab.execution.prober import Prober
+from accel_lab.execution.workspace import Workspace
+from accel_lab.lab import LocalLab, Oracle
 from fakes_docker import FakeContainer, FakeDaemon, FakeImage, api_error
 
 LIMITS = Limits(timeout_s=30.0, memory_mb=512, output_mb=1, file_mb=8, processes=20)
@@ -415,3 +418,47 @@ def test_leftovers_are_removed_when_a_lab_starts(tmp_path: Path, daemon: FakeDae
 
 def _write(container: FakeContainer, size: int) -> None:
     Path(container.plan["stdout"]).write_bytes(b"x" * size)
+
+
+# -- beside the probes -----------------------------------------------------------------------------
+
+
+def test_what_runs_beside_the_probes_may_write_to_a_folder_of_its_own(
+    tmp_path: Path, daemon: FakeDaemon
+) -> None:
+    """Not to the run's, where journal and findings lie; and the compiler that counts is the container's."""
+    user = tmp_path.resolve() / "user"
+    user.mkdir()
+    workspace = Workspace(tmp_path.resolve() / "run", user)
+    runner = DockerRunner(
+        connect=daemon.connect,
+        image="image",
+        python="/py",
+        read=[workspace.library.parent],
+        keep=tmp_path / "k",
+    )
+    made: list[Path] = []
+
+    def compile_it(container: FakeContainer) -> None:
+        if container.plan["command"][0] == "c++-inside":
+            made.append(Path(container.plan["command"][-1]))
+            made[0].touch()
+
+    daemon.on_start = compile_it
+    with Prober(python="/py", workspace=workspace, env={"CXX": "c++-inside"}, runner=runner) as prober:
+        assert prober.aside("doctor", ["doctor"]) == ""
+        assert writable(daemon.last) == [str(workspace.root / "asides" / "doctor")]
+        lab = LocalLab(prober, Oracle())
+        assert lab.compiler_works() == (True, "c++-inside")
+        assert writable(daemon.last) == [str(workspace.root / "asides" / "compiler")]
+        daemon.on_start = None
+        daemon.report = {"exit_code": 1, "seconds": 0.1, "peak_mb": 1.0}
+        assert lab.compiler_works() == (False, "c++-inside ended with 1")
+        daemon.report = {"error": "cannot start 'c++-inside': No such file or directory"}
+        assert "cannot start 'c++-inside'" in lab.compiler_works()[1]
+        with pytest.raises(LabError, match="cannot start"):
+            prober.aside("doctor", ["doctor"])
+
+
+def writable(container: FakeContainer) -> list[str]:
+    return [mount["Target"] for mount in container.settings["mounts"] if not mount["ReadOnly"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import operator_samples  # noqa: E402
 from accel_lab.mock import faults  # noqa: E402
+from accel_lab.mock.settings import read_settings  # noqa: E402
 from operator_cases import CASES  # noqa: E402
 from operator_run import EagerFails, Sample, run  # noqa: E402
 from operator_table import Cell, Known, Report  # noqa: E402
 from operator_work import cell  # noqa: E402
-from operators import chosen, kept  # noqa: E402
+from operators import chosen, kept, main  # noqa: E402
 
 pytestmark = pytest.mark.torch
 OF_OP_DB = ("add", "nn.functional.conv2d", "softmax", "argmax", "index_add", "cumsum")
@@ -97,6 +99,39 @@ def test_what_ran_where_is_read_off_the_graph() -> None:
     assert answer.native == ["aten.mul.Tensor"] and list(answer.host) == ["aten.i0.default"]
 
 
+@pytest.mark.parametrize("front", ["main", "reference"])
+def test_sparse_tensors_stay_on_the_host(front: str) -> None:
+    def function(x: Any) -> Any:
+        return x.to_sparse(), (x.to_sparse() * 2).to_dense() + x, torch.mm(x.to_sparse(), x + 1)
+
+    settings = read_settings(given={"front_end": front})
+    answer = run(Sample(function, (torch.eye(5),), {}, backward=False), settings)
+    assert answer.outcome == "right", answer.detail
+    assert "sparse_coo" in answer.host["aten.mm.default"]
+    assert answer.native == ["aten.add.Tensor"]
+
+
+@pytest.mark.parametrize("front", ["main", "reference"])
+def test_constants_that_the_device_cannot_hold_stay_on_the_host(front: str) -> None:
+    def function(x: Any) -> Any:
+        return x + torch.tensor(2.5, dtype=torch.float64), x * torch.tensor(3), torch.tensor([1j, 2])
+
+    settings = read_settings(given={"front_end": front})
+    answer = run(Sample(function, (torch.randn(3, 65),), {}, backward=False), settings)
+    assert answer.outcome == "right", answer.detail
+    assert "float64" in answer.host["aten.add.Tensor"]
+    assert "aten.mul.Tensor" in answer.native
+
+
+@pytest.mark.parametrize("rows", [5, 129])
+def test_the_place_of_an_extreme_among_bools(rows: int) -> None:
+    answer = run(Sample(lambda x: (*x.max(0), *x.min(-1)), (torch.randn(rows, 65) > 1,), {}, backward=False))
+    assert answer.outcome == "right" and not answer.host, answer
+    zeros = torch.tensor([[2.0, 0, 3], [1, 2, 3], [0, 4, 0]])
+    answer = run(Sample(lambda x: x.cumprod(0), (zeros,), {}, backward=True))
+    assert answer.outcome == "right", answer.detail
+
+
 def test_what_eager_refuses_is_no_result() -> None:
     with pytest.raises(EagerFails):
         run(Sample(torch.mm, (torch.randn(3, 5), torch.randn(3, 5)), {}, backward=False))
@@ -146,6 +181,30 @@ def test_operators_are_chosen_by_name() -> None:
     assert chosen([], names, speed=True) == ["grid.mm"]
     with pytest.raises(SystemExit):
         chosen(["nothing"], names, speed=False)
+
+
+def test_what_a_stopped_run_did_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Stopped:
+        def __init__(self, **_: Any) -> None:
+            self.about = {"names": ["a", "b"], "torch": "2"}
+
+        def __enter__(self) -> Stopped:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def work(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+            yield from ({**asked, "counts": {"right": 1}} for asked in tasks[:2])
+            raise SystemExit(143)
+
+    monkeypatch.setattr("operators.Fleet", Stopped)
+    monkeypatch.setattr("operators.signal.signal", lambda *_: None)
+    told = tmp_path / "told.json"
+    with pytest.raises(SystemExit):
+        main(["--json", str(told), "--dtypes", "float32", "int64"])
+    found = json.loads(told.read_text("utf-8"))
+    assert [(cell["name"], cell["dtype"]) for cell in found["cells"]] == [("a", "float32"), ("a", "int64")]
 
 
 def test_every_case_of_the_grid_is_a_function_of_one_tensor() -> None:

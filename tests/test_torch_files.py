@@ -60,10 +60,10 @@ def test_files_are_listed_and_copied_without_importing_torch(tmp_path: Path) -> 
     assert set(found["native"]) == {"libtorch.so"}
 
 
-def bench(tmp_path: Path, version: str, files: dict[str, str], native: str) -> Any:
-    """A bench whose child answers from a table."""
-    folder = tmp_path / version
-    folder.mkdir()
+def bench(tmp_path: Path, version: str, files: dict[str, str], native: str, own: bool = True) -> Any:
+    """A bench whose child answers from a table; not ``own``: it works in the run's folder, as others do."""
+    folder = tmp_path / (version if own else "run")
+    folder.mkdir(exist_ok=not own)
 
     def aside(name: str, words: list[str], **_: Any) -> str:
         target = Path(words[1])
@@ -94,7 +94,16 @@ def test_changed_files_come_innermost_of_the_traceback_first(tmp_path: Path) -> 
     assert "+B" in found.diffs[0][1]
     assert found.said == "3 of the 4 files of scheduler differ, in 11 lines"
     assert not found.same
-    assert not list(tmp_path.glob("*/torch_files*"))  # the copies are not kept
+    assert not list(tmp_path.rglob("copies"))  # the copies are not kept
+
+
+def test_two_benches_in_one_folder_keep_their_copies_apart(tmp_path: Path) -> None:
+    name = "torch/_inductor/scheduler.py"
+    good = bench(tmp_path, "1.0", {name: "a\n"}, "x", own=False)
+    bad = bench(tmp_path, "2.0", {name: "b\n"}, "y", own=False)
+    found = compare(good, bad, Stage.SCHEDULER, None)
+    assert not isinstance(found, str)
+    assert [(c.added, c.removed) for c in found.changed] == [(1, 1)]
 
 
 def test_a_file_whose_changed_lines_name_the_culprit_comes_first(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature
 from accel_lab.execution import process
-from accel_lab.execution.prober import Prober
+from accel_lab.execution.prober import Interrupted, Prober, aside_folder
 from accel_lab.numerics import records
 from accel_lab.numerics.tolerances import ComparisonConfig
 
 TAIL_BYTES = 200_000
+COMPILER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,26 +122,27 @@ class LocalLab:
     # -- the surroundings ----------------------------------------------------------------------
 
     def compiler_works(self) -> tuple[bool, str]:
-        """Build an empty library with the compiler that ``CXX`` names (else g++, as Inductor does)."""
-        folder = self._prober.workspace.root / "compiler"
-        folder.mkdir(exist_ok=True)
-        (folder / "empty.cpp").write_text('#include <cmath>\nextern "C" int answer() { return 42; }\n')
+        """Build an empty library where the probes run, with the compiler that ``CXX`` names (else g++, as
+        Inductor does).
+        """
+        folder = aside_folder(self._prober.workspace.root, "compiler")
+        source, library = folder / "empty.cpp", folder / "empty.so"
+        source.write_text('#include <cmath>\nextern "C" int answer() { return 42; }\n')
+        library.unlink(missing_ok=True)
         compiler = self._prober.environment.get("CXX") or "g++"
         try:
-            ended = process.run(
-                [compiler, "-shared", "-fPIC", "empty.cpp", "-o", "empty.so"],
-                cwd=folder,
-                env=self._prober.environment,
-                stdout=folder / "stdout.txt",
-                stderr=folder / "stderr.txt",
-                limits=Limits(timeout_s=60.0),
-                marker=f"compiler-{uuid.uuid4().hex}",
+            ended, _ = self._prober.run_aside(
+                "compiler",
+                [compiler, "-shared", "-fPIC", str(source), "-o", str(library)],
+                timeout_s=COMPILER_TIMEOUT_S,
             )
+        except Interrupted:
+            raise
         except Exception as error:
             return False, f"{compiler}: {error}"
-        if ended.exit_code == 0 and (folder / "empty.so").exists():
+        if ended.exit_code == 0 and library.exists():
             return True, compiler
-        said = (folder / "stderr.txt").read_text(errors="replace").strip().splitlines()
+        said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
         return False, f"{compiler} ended with {ended.exit_code}" + (f": {said[-1][:200]}" if said else "")
 
 

@@ -14,15 +14,13 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.environment_options import environment_options, read_options
-from accel_lab.config import load
+from accel_lab.cli.kept_environments import KeptEnvironments
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
 from accel_lab.environments.line import HELP, select
-from accel_lab.environments.options import default_folder
 from accel_lab.environments.providers import provider
-from accel_lab.environments.pruning import Census, prune
-from accel_lab.environments.store import DAY_S, Entry, Store
-from accel_lab.environments.verifying import verify_entry
+from accel_lab.environments.pruning import prune
+from accel_lab.environments.store import DAY_S
 from accel_lab.execution import process
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -33,9 +31,16 @@ def command() -> None:
     """The environments that hold a release of torch each: list, build, prune, verify."""
 
 
-def store_option(function: Callable[..., int]) -> Callable[..., int]:
-    option = click.option("--store", metavar="FOLDER", help="Where environments are kept.")
-    return option(function)
+def store_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Which environments are meant."""
+    provider_option = click.option(
+        "--provider",
+        type=click.Choice(["uv", "docker"]),
+        help="Only virtual environments, or only images. [default: both; with --store those of the folder]",
+    )
+    return provider_option(
+        click.option("--store", metavar="FOLDER", help="Where environments are kept.")(function)
+    )
 
 
 def json_option(function: Callable[..., int]) -> Callable[..., int]:
@@ -43,26 +48,17 @@ def json_option(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @command.command(name="list")
-@store_option
+@store_options
 @json_option
-def list_command(store: str | None, as_json: bool) -> int:
+def list_command(store: str | None, provider: str | None, as_json: bool) -> int:
     """List the environments, the one used last first."""
-    kept = _store(store)
-    census = Census(kept)
-    usage, together = census.environments, census.together
-    rows = [
-        {
-            **_row(entry),
-            "bytes": usage[entry.key].total if entry.key in usage else 0,
-            "own_bytes": usage[entry.key].own if entry.key in usage else 0,
-        }
-        for entry in kept.entries()
-    ]
+    kept = KeptEnvironments(store, provider)
+    rows = kept.rows()
     if as_json:
-        answer = {"folder": str(kept.folder), "bytes": together, "environments": rows}
+        answer = {"folder": str(kept.folder), "bytes": kept.bytes, "environments": rows}
         click.echo(json.dumps(answer, indent=1))
     elif not rows:
-        click.echo(f"no environments in {kept.folder}")
+        click.echo(f"no environments in {kept.places}")
     else:
         table = [
             [
@@ -74,13 +70,14 @@ def list_command(store: str | None, as_json: bool) -> int:
                 _size(row["bytes"]),
                 _size(row["own_bytes"]),
                 _age(row["made"]),
-                "now" if row["in_use"] else _age(row["used"]),
+                "now" if row["in_use"] else _age(row["used"]) if row["used"] is not None else "not known",
             ]
             for row in rows
         ]
         heads = ["key", "torch", "python", "", "era", "size", "own", "age", "last use"]
-        click.echo(tabulate(table, headers=heads))
-        click.echo(f"{_size(together)} in {kept.folder}, downloads included")
+        click.echo(tabulate(table, headers=heads, disable_numparse=True))
+        for taken, where in kept.summary:
+            click.echo(f"{_size(taken)} {where}")
     return 0
 
 
@@ -117,7 +114,7 @@ def build_command(versions: str, script: str | None, as_json: bool, **words: Any
         click.echo(json.dumps({"provider": name, "environments": rows, "notes": notes}, indent=1))
     else:
         for row in rows:
-            click.echo(f"{row['torch']:10s} {row.get('python') or 'not made: ' + row['error']}")
+            click.echo(f"{row['torch']:10s} {_place(row)}")
     return 3 if any("error" in row for row in rows) else 0
 
 
@@ -127,7 +124,7 @@ def build_command(versions: str, script: str | None, as_json: bool, **words: Any
 @click.option("--max-size", metavar="SIZE", help="The longest unused, until all take at most SIZE (20G).")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@store_option
+@store_options
 @json_option
 def prune_command(
     keys: tuple[str, ...],
@@ -136,14 +133,18 @@ def prune_command(
     everything: bool,
     dry_run: bool,
     store: str | None,
+    provider: str | None,
     as_json: bool,
 ) -> int:
-    """Remove environments by KEYS, age or size, and the downloads that none needs. One in use stays."""
-    kept = _store(store)
-    known = [entry.key for entry in kept.entries()]
-    named = known if everything else [_key(key, known) for key in keys]
+    """Remove environments by KEYS, age or size, and the downloads that none needs. One in use stays.
+
+    Of images only those that the lab has built are removed.
+    """
+    kept = KeptEnvironments(store, provider)
+    named = kept.keys if everything else [_key(key, kept.keys) for key in keys]
     done, freed = prune(
-        kept,
+        kept.store,
+        images=kept.images,
         keys=named,
         older_than_s=None if older_than is None else older_than * DAY_S,
         max_bytes=None if max_size is None else _bytes(max_size),
@@ -156,65 +157,49 @@ def prune_command(
     word = "would remove" if dry_run else "removed"
     for row in done:
         click.echo(f"{word if row.removed else 'kept'} {row.key} {row.label}: {row.why}")
-    click.echo(f"{_size(freed)} {'would be ' if dry_run else ''}freed in {kept.folder}")
+    click.echo(f"{_size(freed)} {'would be ' if dry_run else ''}freed in {kept.places}")
     return 0
 
 
 @command.command(name="verify")
 @click.argument("keys", nargs=-1)
 @click.option("--remove", is_flag=True, help="Remove what is damaged; it is made again when it is needed.")
-@store_option
+@store_options
 @json_option
-def verify_command(keys: tuple[str, ...], remove: bool, store: str | None, as_json: bool) -> int:
+def verify_command(
+    keys: tuple[str, ...], remove: bool, store: str | None, provider: str | None, as_json: bool
+) -> int:
     """Check KEYS (default: all): files, packages, and that torch works. Exit code 3 if one fails."""
-    kept = _store(store)
-    entries = {entry.key: entry for entry in kept.entries()}
-    wanted = [_key(key, list(entries)) for key in keys] or list(entries)
+    kept = KeptEnvironments(store, provider)
     rows = []
-    for key in wanted:
-        faults = verify_entry(entries[key], process.run)
+    for key in [_key(key, kept.keys) for key in keys] or kept.keys:
+        faults = kept.verify(key)
         removed = bool(faults) and remove and kept.try_remove(key)
         rows.append(
-            {"key": key, "label": entries[key].label, "ok": not faults, "faults": faults, "removed": removed}
+            {"key": key, "label": kept.label(key), "ok": not faults, "faults": faults, "removed": removed}
         )
         if not as_json:
             state = "ok" if not faults else "; ".join(faults) + (" (removed)" if removed else "")
-            click.echo(f"{key} {entries[key].label}: {state}")
+            click.echo(f"{key} {kept.label(key)}: {state}")
     if as_json:
         click.echo(json.dumps(rows, indent=1))
     return 0 if all(row["ok"] for row in rows) else 3
 
 
-def _store(folder: str | None) -> Store:
-    named = folder or load(Path.cwd()).text("store")
-    return Store(Path(named).expanduser().resolve() if named else default_folder())
+def _place(row: dict[str, Any]) -> str:
+    """Where an environment that was to be made is: its interpreter, or the image that has it."""
+    if "error" in row:
+        return f"not made: {row['error']}"
+    return str(row["provenance"].get("image") or row["python"])
 
 
 def _key(text: str, known: list[str]) -> str:
     """The environment that a person means by the beginning of its key."""
-    found = [key for key in known if key.startswith(text)]
+    found = [text] if text in known else [key for key in known if key.startswith(text)]
     if len(found) == 1:
         return found[0]
-    how = "names more than one environment" if found else "is no environment of the store"
+    how = "names more than one environment" if found else "is no environment that is kept"
     raise UsageError(f"{text} {how}: see `accel-lab env list`")
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    provenance, spec = entry.manifest.get("provenance", {}), entry.manifest.get("spec", {})
-    return {
-        "key": entry.key,
-        "torch": provenance.get("torch", spec.get("torch", "")),
-        "python": provenance.get("python", spec.get("python", "")),
-        "slim": bool(spec.get("slim")),
-        "era": provenance.get("era", ""),
-        "made": entry.made,
-        "used": entry.used,
-        "in_use": entry.in_use,
-        "seconds": entry.manifest.get("seconds", 0.0),
-        "folder": str(entry.folder),
-        "provenance": provenance,
-        "spec": spec,
-    }
 
 
 def _bytes(text: str) -> int:

@@ -19,6 +19,7 @@ from accel_lab.core.environment import EnvironmentUnavailable
 from .commands import Commands
 from .docker_client import LABEL, Connect, daemon_errors, one_line
 from .docker_table import RECIPE, Build, PinnedWheel
+from .docker_uses import forget_use, use_lock
 from .docker_wheels import Extra, WheelShelf, make_stubs
 from .locks import Lock
 
@@ -36,7 +37,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuilder:
-    """Makes images from the table in ``folder``; ``shelf`` keeps the wheels, ``locks`` the locks on names.
+    """Makes images from the table in ``folder``; ``shelf`` keeps the wheels, ``store`` the locks.
 
     ``base`` replaces the base of every row. ``connect`` must give a client that waits long for an answer.
     """
@@ -45,7 +46,7 @@ class ImageBuilder:
     folder: Path
     shelf: WheelShelf
     commands: Commands
-    locks: Path
+    store: Path
     base: str = ""
     say: Say = lambda line: None
 
@@ -112,11 +113,11 @@ class ImageBuilder:
         except docker.errors.ImageNotFound:
             return image  # it is pulled by the build; its name holds the digest
 
-    @staticmethod
     def _run(
-        client: Any, context: Path, image: str, arguments: dict[str, str], labels: dict[str, str]
+        self, client: Any, context: Path, image: str, arguments: dict[str, str], labels: dict[str, str]
     ) -> str:
         with daemon_errors(f"cannot build {image}"):
+            before = self._id_of(client, image)
             try:
                 built, _ = client.images.build(
                     path=str(context), tag=image, buildargs=arguments, labels=labels, rm=True, forcerm=True
@@ -125,7 +126,19 @@ class ImageBuilder:
                 raise EnvironmentUnavailable(f"cannot build {image}: {_failure(error)}") from error
             # The stage with the wheels is larger than the image, and every row has its own.
             client.images.prune(filters={"dangling": True, "label": STAGE})
+            if before not in (image, built.id):
+                self._remove_nameless(client, before)
         return str(built.id)
+
+    def _remove_nameless(self, client: Any, key: str) -> None:
+        """Remove an image whose name another has now, unless somebody uses it or has given it a name."""
+        with use_lock(self.store, key) as lock:
+            try:
+                if lock.take() and not client.images.get(key).tags:
+                    client.images.remove(key)
+                    forget_use(self.store, key)
+            except (docker.errors.APIError, OSError):
+                return  # a container of it is there, or an image upon it
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -139,7 +152,7 @@ class ImageBuilder:
     def _alone(self, image: str) -> Iterator[None]:
         """One lab at a time builds an image of this name."""
         name = "".join(letter if letter.isalnum() else "-" for letter in image)
-        with Lock(self.locks / f"image-{name}.lock") as lock:
+        with Lock(self.store / "locks" / f"image-{name}.lock") as lock:
             if not lock.take(wait_s=BUILD_TIMEOUT_S):
                 raise EnvironmentUnavailable(f"another lab is building {image} and does not come to an end")
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,8 +32,10 @@ from .docker_build import (
 from .docker_client import Connect, connector, daemon_errors
 from .docker_runner import DockerRunner
 from .docker_table import TABLE, Build, find_folder, read_table
+from .docker_uses import note_use, use_lock
 from .docker_wheels import Extra, WheelShelf
 from .eras import era_of
+from .locks import Lock
 from .options import EnvironmentOptions, Run
 from .pip_settings import pip_index
 from .releases import order, parse_version, public
@@ -77,6 +80,8 @@ class DockerProvider:
         self._options = options
         self._build = build or again or options.build_images
         self._again = again
+        self._held: dict[str, Lock] = {}
+        self._lock = threading.Lock()
         needs = gather(options.with_packages, options.with_requirements, options.script)
         self._needs = needs.lines
         self.notes.extend(needs.notes)
@@ -96,7 +101,7 @@ class DockerProvider:
                 folder=folder,
                 shelf=WheelShelf(options.folder / "wheels", index, commands),
                 commands=commands,
-                locks=options.folder / "locks",
+                store=options.folder,
                 base=base,
                 say=say,
             )
@@ -152,18 +157,41 @@ class DockerProvider:
             self._make_image(spec.torch, base, row)
             cached = False
         if extra and self._image(image) is None:
-            if row is None or self._builder is None or not self._build:
-                raise EnvironmentUnavailable(f"no image {image} with {extra.text}: it has to be built")
+            # A few wheels on top of what is there: nothing that one would want to be asked for first.
+            if row is None or self._builder is None:
+                raise EnvironmentUnavailable(
+                    f"no image {image}: the lab can put {extra.text} only upon builds of docker/builds.toml"
+                )
             self._builder.extend(row, base, extra, image)
             cached = False
         found = self._image(image)
         if found is None:
             raise EnvironmentUnavailable(f"the image {image} went away")
+        self._hold(str(found.id), image)
         spec = replace(spec, image=f"{image}@{found.id}")
         return self._environment(spec, row, found, 0.0 if cached else time.monotonic() - began, cached)
 
+    def _hold(self, key: str, image: str) -> None:
+        """Keep `env prune` of others from an image as long as this provider is open."""
+        with self._lock:
+            if key not in self._held:
+                lock = use_lock(self._options.folder, key)
+                try:
+                    if not lock.take(shared=True, wait_s=CHECK_TIMEOUT_S):
+                        raise EnvironmentUnavailable(f"the image {image} is being removed by another lab")
+                except OSError:
+                    pass  # a store that cannot be written: then nothing is locked there by anyone
+                self._held[key] = lock
+        note_use(self._options.folder, key)
+        if self._image(key) is None:
+            raise EnvironmentUnavailable(f"the image {image} was removed meanwhile")
+
     def close(self) -> None:
-        """Nothing is held."""
+        """Let others remove what was used here."""
+        with self._lock:
+            held, self._held = self._held, {}
+        for lock in held.values():
+            lock.release()
 
     def __enter__(self) -> DockerProvider:
         return self

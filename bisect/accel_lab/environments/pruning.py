@@ -1,13 +1,14 @@
-"""What the store takes on disk, where files are shared, and what to remove so that it takes less."""
+"""What environments take on disk, where they share it, and what to remove so that they take less."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from .store import DAY_S, Store
 
@@ -85,44 +86,124 @@ class Census:
         return any(not self._holders.get(inode, set()).isdisjoint(keys) for inode in files)
 
 
+class Shelf(Protocol):
+    """More environments, kept elsewhere (images): as far as pruning has to know."""
+
+    def entries(self) -> Sequence[Kept]: ...
+    def takes(self, keys: Collection[str]) -> int: ...
+    def try_remove(self, key: str, *, dry_run: bool = False) -> bool: ...
+
+
+class Kept(Protocol):
+    """One of them. ``used`` is None where no use of it is known, ``moment`` when it was last used or made."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def used(self) -> float | None: ...
+    @property
+    def moment(self) -> float: ...
+
+
 def prune(
-    store: Store,
+    store: Store | None,
     *,
+    images: Shelf | None = None,
     keys: Iterable[str] = (),
     older_than_s: float | None = None,
     max_bytes: int | None = None,
     dry_run: bool = False,
 ) -> tuple[list[Pruned], int]:
-    """Remove what ``keys`` name, what was not used for a time, and then the longest unused until all that
-    is left takes at most ``max_bytes``. One that is in use stays.
+    """Remove what ``keys`` name, what was not used for a time, and then the longest unused until all that is
+    left, virtual environments and ``images``, takes at most ``max_bytes``. One that is in use stays.
 
     The downloads that no environment shares go with them. Returns what was done, and the bytes freed.
     """
-    if not dry_run:
-        store.sweep()
-    census, entries = Census(store), store.entries()
+    kept: list[_Keeper] = []
+    if store is not None:
+        if not dry_run:
+            store.sweep()
+        kept.append(_StoreKeeper(store))
+    if images is not None:
+        kept.append(_Keeper(images))
+    before = sum(keeper.together for keeper in kept)
+    rows = [(entry, keeper) for keeper in kept for entry in keeper.shelf.entries()]
     now, named = time.time(), set(keys)
-    staying = {entry.key for entry in entries}
     done = []
-    for entry in reversed(entries):
-        age = now - entry.used
+    for entry, keeper in sorted(rows, key=lambda row: row[0].moment):
+        age = now - entry.moment
         if entry.key in named:
             why = "named"
         elif older_than_s is not None and age > older_than_s:
             why = f"not used for {age / DAY_S:.0f} days"
-        elif max_bytes is not None and census.takes(staying) > max_bytes:
+            if entry.used is None:
+                why = f"made {age / DAY_S:.0f} days ago, and no use is known"
+        elif max_bytes is not None and sum(one.left for one in kept) > max_bytes:
             why = "the store is over its size"
         else:
             continue
-        removed = store.try_remove(entry.key, dry_run=dry_run)
-        staying -= {entry.key} if removed else set()
+        removed = keeper.shelf.try_remove(entry.key, dry_run=dry_run)
+        keeper.staying -= {entry.key} if removed else set()
         done.append(
             Pruned(key=entry.key, label=entry.label, removed=removed, why=why if removed else "in use")
         )
-    left = census.takes(staying)
-    if not dry_run and not _remove_downloads(store, census.needless(staying)):
-        left = Census(store).together
-    return done, census.together - left
+    return done, before - sum(keeper.finish(dry_run) for keeper in kept)
+
+
+class _Keeper:
+    """A shelf while it is pruned."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.staying = {entry.key for entry in shelf.entries()}
+
+    @property
+    def together(self) -> int:
+        """What all takes, before anything is removed."""
+        return self.left
+
+    @property
+    def left(self) -> int:
+        return self.shelf.takes(self.staying)
+
+    def finish(self, dry_run: bool) -> int:
+        """Tidy up; the bytes that are left."""
+        return self.left
+
+
+class _StoreKeeper(_Keeper):
+    """The folder of environments, with the downloads that they share."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._census = Census(store)
+        super().__init__(_StoreShelf(store, self._census))
+
+    @property
+    def together(self) -> int:
+        return self._census.together
+
+    def finish(self, dry_run: bool) -> int:
+        if not dry_run and not _remove_downloads(self._store, self._census.needless(self.staying)):
+            return Census(self._store).together
+        return self.left
+
+
+@dataclass(frozen=True)
+class _StoreShelf:
+    store: Store
+    census: Census
+
+    def entries(self) -> Sequence[Kept]:
+        return self.store.entries()
+
+    def takes(self, keys: Collection[str]) -> int:
+        return self.census.takes(keys)
+
+    def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
+        return self.store.try_remove(key, dry_run=dry_run)
 
 
 def _remove_downloads(store: Store, folders: Collection[Path]) -> bool:

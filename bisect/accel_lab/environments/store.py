@@ -51,6 +51,10 @@ class Entry:
         return float(self.manifest.get("made_at", 0.0))
 
     @property
+    def moment(self) -> float:
+        return self.used
+
+    @property
     def label(self) -> str:
         spec = self.manifest.get("spec", {})
         return f"torch {spec.get('torch', '?')}{' slim' if spec.get('slim') else ''}"

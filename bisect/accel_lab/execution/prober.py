@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 import uuid
@@ -156,27 +157,39 @@ class Prober:
     def aside(self, name: str, words: Sequence[str], *, timeout_s: float = 180.0) -> str:
         """What the child prints when it is asked for another thing than a probe, such as ``doctor``.
 
-        Its output goes to files called after ``name`` in the run's folder. Raises :class:`LabError` if it
-        fails.
+        Raises :class:`LabError` if it fails.
         """
-        root = self.workspace.root
-        out, err = root / f"{name}.out.txt", root / f"{name}.err.txt"
-        ended = self._runner(
-            [self.python, str(self.workspace.library), *words],
-            cwd=root,
-            env={**self.environment, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdout=out,
-            stderr=err,
-            limits=Limits(timeout_s=timeout_s),
-            marker=f"{name}-{uuid.uuid4().hex}",
-            stop=self._stop,
+        ended, folder = self.run_aside(
+            name, [self.python, str(self.workspace.library), *words], timeout_s=timeout_s
         )
+        if ended.exit_code != 0:
+            said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+            raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
+        return (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+
+    def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
+        """Run any command where the probes run; how it ended, and the folder with its ``out.txt`` and
+        ``err.txt``, which :func:`aside_folder` gives too and which is all that it may write to.
+        """
+        folder = aside_folder(self.workspace.root, name)
+        cwd = folder / "cwd"
+        cwd.mkdir(exist_ok=True)
+        try:
+            ended = self._runner(
+                list(command),
+                cwd=cwd,
+                env={**self.environment, "PYTHONDONTWRITEBYTECODE": "1", "PWD": str(cwd)},
+                stdout=folder / "out.txt",
+                stderr=folder / "err.txt",
+                limits=Limits(timeout_s=timeout_s),
+                marker=f"{name}-{uuid.uuid4().hex}",
+                stop=self._stop,
+            )
+        finally:
+            shutil.rmtree(cwd, ignore_errors=True)
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")
-        if ended.exit_code != 0:
-            said = err.read_text(errors="replace").strip().splitlines() if err.exists() else []
-            raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
-        return out.read_text(encoding="utf-8", errors="replace")
+        return ended, folder
 
     # -- running -------------------------------------------------------------------------------
 
@@ -265,6 +278,13 @@ class Prober:
             "record_bytes": probe.limits.record_mb << 20,
             "file_bytes": probe.limits.file_mb << 20,
         }
+
+
+def aside_folder(root: Path, name: str) -> Path:
+    """The folder of what is run beside the probes of the run in ``root``, under a name of its own."""
+    folder = root / "asides" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _pretty(outcome: Outcome) -> str:

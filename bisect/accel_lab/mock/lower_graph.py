@@ -21,7 +21,6 @@ from . import (  # noqa: F401 - the families register themselves
     lower_reduction,
     shapes,
 )
-from .device import format_of
 from .loop_ir import HostNest, LoopProgram, Place, Result, View, whole
 from .lower import Builder, Unsupported, handler_of
 from .lower_numbers import FORMATS_BY_DTYPE
@@ -97,10 +96,9 @@ class GraphLowering:
         value = self.inputs[index]
         if not isinstance(value, torch.Tensor):
             return value
-        try:
-            place = self.build.place(tuple(int(extent) for extent in value.shape), value.dtype, "input")
-        except Unsupported:
+        if shapes.lacking(value):
             return HostValue(node.name)
+        place = self.build.place(tuple(int(extent) for extent in value.shape), value.dtype, "input")
         place.index = index
         return whole(place)
 
@@ -111,6 +109,8 @@ class GraphLowering:
         if not isinstance(value, torch.Tensor):
             return value
         value = value.detach()
+        if shapes.lacking(value):
+            return value
         if (
             value.dim() == 0
             and value.dtype in FORMATS_BY_DTYPE
@@ -129,8 +129,8 @@ class GraphLowering:
             value = self.values[leaf]
             fake = self.fakes.get(leaf)
             result = Result()
-            if isinstance(fake, torch.Tensor) and shapes.is_concrete(fake):
-                result.stride = tuple(int(step) for step in fake.stride())
+            result.stride = self._stride(leaf)
+            if isinstance(fake, torch.Tensor):
                 result.dtype = fake.dtype
             if leaf.op == "placeholder":
                 result.index = self.numbers[leaf]
@@ -177,17 +177,19 @@ class GraphLowering:
         for leaf in pytree.tree_leaves(fake):
             if not shapes.is_concrete(leaf):
                 raise Unsupported("its size depends on data")
-            if isinstance(leaf, torch.Tensor) and format_of(leaf.dtype) is None:
-                raise Unsupported(f"the device has no {str(leaf.dtype).removeprefix('torch.')}")
+            if isinstance(leaf, torch.Tensor) and (lack := shapes.lacking(leaf)):
+                raise Unsupported(f"the device has no {lack}")
 
         def value_of(used: torch.fx.Node) -> Any:
             value = self.values[used]
-            if any(isinstance(leaf, HostValue) for leaf in pytree.tree_leaves(value)):
+            if any(isinstance(leaf, HostValue | torch.Tensor) for leaf in pytree.tree_leaves(value)):
                 kept = self.fakes.get(used)
-                what = str(getattr(kept, "dtype", "a value of the host")).removeprefix("torch.")
-                raise Unsupported(f"the device has no {what}")
+                lack = shapes.lacking(kept) if isinstance(kept, torch.Tensor) else ""
+                raise Unsupported(f"the device has no {lack or 'such value'}")
             return value
 
+        args = torch.fx.map_arg(node.args, value_of)
+        kwargs = torch.fx.map_arg(node.kwargs, value_of)
         first = (
             self.fakes.get(node.args[0]) if node.args and isinstance(node.args[0], torch.fx.Node) else None
         )
@@ -195,8 +197,6 @@ class GraphLowering:
             self.build.input_strides = tuple(int(step) for step in first.stride())
             stored = int(first.untyped_storage().nbytes()) if shapes.is_concrete(first) else -1
             self.build.input_whole = stored == first.numel() * first.element_size()
-        args = torch.fx.map_arg(node.args, value_of)
-        kwargs = torch.fx.map_arg(node.kwargs, value_of)
         kept, nests = dict(self.build.program.places), list(self.build.program.nests)
         try:
             return handler(self.build, fake, *args, **kwargs)
@@ -301,9 +301,7 @@ class GraphLowering:
         return None
 
     def _host_place(self, name: str, leaf: Any) -> Place | None:
-        if not isinstance(leaf, torch.Tensor) or not shapes.is_concrete(leaf):
-            return None
-        if format_of(leaf.dtype) is None:
+        if not isinstance(leaf, torch.Tensor) or not shapes.is_concrete(leaf) or shapes.lacking(leaf):
             return None
         return self.build.place(tuple(int(extent) for extent in leaf.shape), leaf.dtype, "host", hint=name)
 

@@ -152,6 +152,8 @@ def _extreme(op: str) -> None:
 def _position(build: Builder, op: str, x: View, dim: int | None, keepdim: bool) -> View:
     if not x.size:
         return build.full((), 0, torch.int64)
+    if build.dtype(x) == torch.bool:
+        x = build.cast(x, torch.uint8)  # torch takes the place of an extreme among numbers only
     if dim is None:
         flat = build.reshape(x, (math.prod(x.size),))
         place = build.reduce(op, flat, [0], False, torch.int64)

@@ -11,6 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from .device import format_of
+
 
 class _Unknown:
     """The value of a node that cannot be run without data."""
@@ -54,6 +56,15 @@ def is_concrete(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return all(isinstance(extent, int) for extent in value.shape)
     return not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | _Unknown)
+
+
+def lacking(tensor: torch.Tensor) -> str:
+    """What the device has not that it would take to hold a tensor; empty where it can."""
+    if tensor.layout != torch.strided:
+        return f"{str(tensor.layout).removeprefix('torch.')} tensors"
+    if tensor.is_quantized or format_of(tensor.dtype) is None:
+        return str(tensor.dtype).removeprefix("torch.")
+    return ""
 
 
 def record(graph_module: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[torch.fx.Node, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Stage
-from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.prober import Interrupted, aside_folder
 from accel_lab.search import frames
 
 from .bench import Bench, folder_name
@@ -103,7 +103,7 @@ def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
     copies = _copies(bench)
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
-    said = bench.prober.aside("torch_files", ["files", str(copies), *prefixes])
+    said = bench.prober.aside(_aside(bench), ["files", str(copies), *prefixes])
     try:
         data = json.loads(said)
     except ValueError:
@@ -113,8 +113,13 @@ def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
     return Sources(files=data["files"], native=data["native"], copies=copies)
 
 
+def _aside(bench: Bench) -> str:
+    """What asking for them is called; the benches of two releases can share a folder, the run's own."""
+    return f"torch_files-{folder_name(bench.version)}"
+
+
 def _copies(bench: Bench) -> Path:
-    return bench.folder / f"torch_files-{folder_name(bench.version)}"
+    return aside_folder(bench.folder, _aside(bench)) / "copies"
 
 
 def compare(

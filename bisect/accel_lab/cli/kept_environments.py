@@ -1,0 +1,150 @@
+"""What ``accel-lab env`` speaks of: the environments of the store, the images of the daemon, or both."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accel_lab.config import load
+from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.environments.options import default_folder
+from accel_lab.environments.pruning import Census
+from accel_lab.environments.store import Entry, Store
+from accel_lab.environments.verifying import verify_entry
+from accel_lab.execution import process
+
+if TYPE_CHECKING:
+    from accel_lab.environments.docker_images import ImageShelf, KeptImage
+
+
+class KeptEnvironments:
+    """The environments that are meant: those of the store, the images of the daemon, or both."""
+
+    def __init__(self, store: str | None, provider: str | None) -> None:
+        self._there = _store(store)
+        self.folder = self._there.folder
+        self.store = None if provider == "docker" else self._there
+        self.images: ImageShelf | None = None
+        if provider == "docker" or (provider is None and store is None):
+            self.images = _images(self.folder, wanted=provider == "docker")
+        self._entries = {entry.key: entry for entry in self.store.entries()} if self.store else {}
+        self._kept = {entry.key: entry for entry in self.images.entries()} if self.images else {}
+        self.bytes = self._image_bytes = 0
+
+    @property
+    def keys(self) -> list[str]:
+        return [*self._entries, *self._kept]
+
+    @property
+    def places(self) -> str:
+        """Where they are, in words."""
+        places = [str(self.folder)] if self.store is not None else []
+        return " and ".join([*places, *(["docker"] if self.images is not None else [])])
+
+    def label(self, key: str) -> str:
+        return self._entries[key].label if key in self._entries else self._kept[key].label
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What is told of each, the one used last first; ``bytes`` is what all take from now on."""
+        rows = []
+        if self.store is not None:
+            census = Census(self.store)
+            usage, self.bytes = census.environments, census.together
+            for entry in self._entries.values():
+                sizes = usage.get(entry.key)
+                row = {"bytes": sizes.total if sizes else 0, "own_bytes": sizes.own if sizes else 0}
+                rows.append((entry.moment, {**_row(entry), **row}))
+        if self.images is not None:
+            own, self._image_bytes = self.images.own, self.images.takes(self._kept)
+            self.bytes += self._image_bytes
+            for image in self._kept.values():
+                rows.append((image.moment, {**_image_row(image), "own_bytes": own[image.key]}))
+        return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+    @property
+    def summary(self) -> list[tuple[int, str]]:
+        """The bytes of each place after :meth:`rows`, and what they are."""
+        lines = []
+        if self.store is not None:
+            lines.append((self.bytes - self._image_bytes, f"in {self.folder}, downloads included"))
+        if self._kept:
+            lines.append((self._image_bytes, "in docker, without the layers that other images have too"))
+        return lines
+
+    def verify(self, key: str) -> list[str]:
+        if key in self._entries:
+            return verify_entry(self._entries[key], process.run)
+        assert self.images is not None
+        return self.images.verify(key)
+
+    def try_remove(self, key: str) -> bool:
+        if key in self._entries:
+            return self._there.try_remove(key)
+        assert self.images is not None
+        return self.images.try_remove(key)
+
+
+def _images(folder: Path, *, wanted: bool) -> ImageShelf | None:
+    """The images of the daemon; where none answers that is an error only if they were asked for by name."""
+    try:
+        from accel_lab.environments.docker_images import ImageShelf
+    except ImportError as error:
+        if wanted:
+            raise EnvironmentUnavailable(f"the docker provider cannot be loaded: {error}") from None
+        return None
+    try:
+        return ImageShelf(folder)
+    except EnvironmentUnavailable as error:
+        if wanted:
+            raise
+        if load(Path.cwd()).text("provider") == "docker":
+            sys.stderr.write(f"note: {error}\n")
+        return None
+
+
+def _store(folder: str | None) -> Store:
+    named = folder or load(Path.cwd()).text("store")
+    return Store(Path(named).expanduser().resolve() if named else default_folder())
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    provenance, spec = entry.manifest.get("provenance", {}), entry.manifest.get("spec", {})
+    return {
+        "key": entry.key,
+        "provider": "uv",
+        "torch": provenance.get("torch", spec.get("torch", "")),
+        "python": provenance.get("python", spec.get("python", "")),
+        "slim": bool(spec.get("slim")),
+        "era": provenance.get("era", ""),
+        "made": entry.made,
+        "used": entry.used,
+        "in_use": entry.in_use,
+        "seconds": entry.manifest.get("seconds", 0.0),
+        "folder": str(entry.folder),
+        "provenance": provenance,
+        "spec": spec,
+    }
+
+
+def _image_row(image: KeptImage) -> dict[str, Any]:
+    provenance = image.provenance
+    return {
+        "key": image.key,
+        "provider": "docker",
+        "torch": provenance["torch"],
+        "python": provenance["python"],
+        "slim": image.slim,
+        "era": "pinned",
+        "bytes": image.size,
+        "made": image.made,
+        "used": image.used,
+        "in_use": image.in_use,
+        "seconds": image.seconds,
+        "folder": "",
+        "provenance": provenance,
+        "spec": {},
+    }
+
+
+__all__ = ["KeptEnvironments"]
