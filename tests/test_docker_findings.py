@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import subprocess
@@ -17,34 +16,25 @@ import jsonschema
 import pytest
 
 from accel_lab.reporting.schema import load_schema
+from kept_builds import NEW, OLD, two_builds
 
 pytestmark = [pytest.mark.docker, pytest.mark.torch, pytest.mark.builds, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[1]
-OLD, NEW = "2.13.0", "2.14.1"
 CASE = ROOT / "repros" / "148475-shape-error-handler" / "repro.py"
-
-
-@functools.cache
-def release_of(python: str) -> str:
-    """The public version of the torch that an interpreter has, from its metadata."""
-    code = "from importlib.metadata import version; print(version('torch').split('+')[0])"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60).stdout.strip()
 
 
 @pytest.fixture
 def pair(torch_pythons: tuple[str, ...]) -> tuple[str, str]:
     """An interpreter with each of the two releases, of which there are images as well."""
-    found = {release_of(python): python for python in reversed(torch_pythons)}
-    if OLD not in found or NEW not in found:
-        pytest.skip(f"torch {OLD} and {NEW} are not both here: name interpreters in ACCEL_LAB_PYTHONS")
+    found = two_builds(torch_pythons)
     with contextlib.closing(docker.from_env(timeout=60)) as client:
         for version in (OLD, NEW):
             try:
                 client.images.get(f"accel-lab-torch:{version}")
             except docker.errors.ImageNotFound:
                 pytest.skip(f"no image accel-lab-torch:{version}: make docker-build TORCH={version}")
-    return found[OLD], found[NEW]
+    return found
 
 
 def bisected(out: Path, *provider: str) -> dict[str, Any]:

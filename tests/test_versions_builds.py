@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -15,9 +14,9 @@ import pytest
 
 from accel_lab.reporting import grid_page
 from accel_lab.reporting.schema import load_schema
+from kept_builds import NEW, OLD, two_builds
 
 ROOT = Path(__file__).resolve().parents[1]
-OLD, NEW = "2.13.0", "2.14.1"
 
 #: What 189518 shows without its own check: the numbers are right and their dtype is wrong.
 SILENT = """
@@ -34,20 +33,10 @@ torch.compile(counts)()
 pytestmark = [pytest.mark.torch, pytest.mark.builds, pytest.mark.slow]
 
 
-@functools.cache
-def release_of(python: str) -> str:
-    """The public version of the torch that an interpreter has, from its metadata."""
-    code = "from importlib.metadata import version; print(version('torch').split('+')[0])"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60).stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def pair(torch_pythons: tuple[str, ...]) -> tuple[str, str]:
     """An interpreter with each of the two releases that the cases differ between."""
-    found = {release_of(python): python for python in reversed(torch_pythons)}
-    if OLD not in found or NEW not in found:
-        pytest.skip(f"torch {OLD} and {NEW} are not both here: name interpreters in ACCEL_LAB_PYTHONS")
-    return found[OLD], found[NEW]
+    return two_builds(torch_pythons)
 
 
 def lab(*words: str) -> subprocess.CompletedProcess[str]:
