@@ -22,8 +22,6 @@ LINE = ("2.5.1", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.13.0")
 #: All the cases fail there; where it is in the store already, it is the user's own build.
 OWN = "2.6.0"
 
-#: Swapping packages takes as long as all the rest, so one case does it.
-WITH_COMPANIONS = "157959-division-by-constant"
 #: Case: what brought it and what mended it (the kind, the last release before, the release), and the stage.
 FLIPS = {
     # pytorch#142853: not in 2.5, mended by a pull request between the branches of 2.6 and 2.7
@@ -41,12 +39,12 @@ FLIPS = {
 def bisected(case: str, folder: Path) -> dict[str, Any]:
     python = interpreter(OWN)
     line = ("--versions", ",".join(LINE), "--provider", "uv", "--store", KEPT or str(folder / "store"))
-    quick = ("--json", "--quiet", "--no-minimize", "--no-components")
+    # Swapping packages takes as long as all the rest, and environments of its own.
+    quick = ("--json", "--quiet", "--no-minimize", "--no-components", "--no-companions")
     own = ("--python", python) if python else ()
-    companions = () if case == WITH_COMPANIONS else ("--no-companions",)
     script = ROOT / "repros" / case / "repro.py"
     done = subprocess.run(
-        [sys.executable, "-m", "accel_lab", "bisect", *line, *quick, *own, *companions, str(script)],
+        [sys.executable, "-m", "accel_lab", "bisect", *line, *quick, *own, str(script)],
         capture_output=True,
         text=True,
         timeout=1500,
