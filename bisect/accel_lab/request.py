@@ -73,13 +73,17 @@ def new_run_folder(request: Request) -> Path:
     """A new folder for a run, under ``--out`` or the state folder."""
     base = request.out if request.out is not None else state_folder() / "runs"
     name = re.sub(r"[^\w.-]+", "-", request.program.name).strip("-.") or "run"
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    folder = base / f"{name}-{stamp}-{secrets.token_hex(2)}"
+    return new_folder(base, name, "run folder")
+
+
+def new_folder(base: Path, name: str, what: str) -> Path:
+    """A folder in ``base`` that nobody has: its name ends with the time and a few random digits."""
+    folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     try:
         folder.mkdir(parents=True)
     except OSError as error:
         raise LabError(
-            f"cannot make the run folder {folder} ({error.strerror}): choose another with --out"
+            f"cannot make the {what} {folder} ({error.strerror}): choose another with --out"
         ) from None
     return folder
 

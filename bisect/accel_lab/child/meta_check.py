@@ -7,6 +7,7 @@ with the operator's name; the run itself goes on undisturbed.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, List
 
 
@@ -167,20 +168,30 @@ def _filled(tensor: Any, value: Any, device: Any) -> Any:
 def _refuses_any_values(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether the real kernel raises for what a meta kernel can know, and not for the values it was given."""
     import torch
+
+    def other(leaf: Any, value: Any) -> Any:
+        return _filled(leaf, value, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
+
+    try:
+        _on_fillings(func, args, kwargs, other)
+    except Exception:
+        return True
+    return False
+
+
+def _on_fillings(func: Any, args: Any, kwargs: Any, other: Any) -> Any:
+    """What the real kernel returns for ``other(leaf, filling)``; its own error if it refuses all fillings."""
     from torch.utils import _pytree as pytree
 
-    for value in _FILLINGS:
-
-        def other(leaf: Any, value: Any = value) -> Any:
-            return _filled(leaf, value, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
-
+    refused = None
+    for filling in _FILLINGS:
+        leaves = functools.partial(other, value=filling)
+        other_args, other_kwargs = pytree.tree_map(leaves, (args, kwargs))
         try:
-            other_args, other_kwargs = pytree.tree_map(other, (args, kwargs))
-            func(*other_args, **other_kwargs)
-        except Exception:
-            continue
-        return False
-    return True
+            return func(*other_args, **other_kwargs)
+        except Exception as error:
+            refused = refused or error
+    raise refused  # type: ignore[misc]
 
 
 def correct_meta_kernels(names: Any) -> None:
@@ -203,23 +214,12 @@ def correct_meta_kernels(names: Any) -> None:
     class Symbolic(Exception):
         pass
 
-    def real_of(value: Any, filling: Any) -> Any:
-        if isinstance(value, FakeTensor):
-            if not static(value):
+    def real_of(leaf: Any, value: Any) -> Any:
+        if isinstance(leaf, FakeTensor):
+            if not static(leaf):
                 raise Symbolic
-            return _filled(value, filling, value.fake_device)
-        return value
-
-    def real_result(func: Any, args: Any, kwargs: Any) -> Any:
-        """What the real kernel returns; its own error if it refuses all values."""
-        refused = None
-        for filling in _FILLINGS:
-            real_args, real_kwargs = pytree.tree_map(lambda v, f=filling: real_of(v, f), (args, kwargs))
-            try:
-                return func(*real_args, **real_kwargs)
-            except Exception as error:
-                refused = refused or error
-        raise refused  # type: ignore[misc]
+            return _filled(leaf, value, leaf.fake_device)
+        return leaf
 
     def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -227,7 +227,8 @@ def correct_meta_kernels(names: Any) -> None:
             return original(self, func, types, args, kwargs)
         try:
             with _disable_current_modes():
-                real = real_result(func, args, kwargs)  # what it refuses, the fake one now refuses too
+                # What the real kernel refuses, the fake one now refuses too.
+                real = _on_fillings(func, args, kwargs, real_of)
         except Symbolic:
             return original(self, func, types, args, kwargs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import sys
 import time
@@ -19,7 +18,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.isolated import Isolated
 from accel_lab.execution.journal import write_atomic
-from accel_lab.request import state_folder
+from accel_lab.request import new_folder, state_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
 
@@ -175,15 +174,7 @@ def exit_code(found: Benchmark) -> int:
 
 
 def _new_folder(out: Path | None) -> Path:
-    base = out if out is not None else state_folder() / "bench"
-    folder = base / f"bench-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise LabError(
-            f"cannot make the folder {folder} ({error.strerror}): choose another with --out"
-        ) from None
-    return folder
+    return new_folder(out if out is not None else state_folder() / "bench", "bench", "folder")
 
 
 def _described(wanted: Wanted, worker: Isolated) -> Described:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,6 @@ class KeptEnvironments:
             self.images = _images(self.folder, wanted=provider == "docker")
         self._entries = {entry.key: entry for entry in self.store.entries()} if self.store else {}
         self._kept = {entry.key: entry for entry in self.images.entries()} if self.images else {}
-        self.bytes = self._image_bytes = 0
 
     @property
     def keys(self) -> list[str]:
@@ -46,30 +46,38 @@ class KeptEnvironments:
         return self._entries[key].label if key in self._entries else self._kept[key].label
 
     def rows(self) -> list[dict[str, Any]]:
-        """What is told of each, the one used last first; ``bytes`` is what all take from now on."""
+        """What is told of each, the one used last first."""
         rows = []
-        if self.store is not None:
-            census = Census(self.store)
-            usage, self.bytes = census.environments, census.together
+        if self._census is not None:
+            usage = self._census.environments
             for entry in self._entries.values():
                 sizes = usage.get(entry.key)
                 row = {"bytes": sizes.total if sizes else 0, "own_bytes": sizes.own if sizes else 0}
                 rows.append((entry.moment, {**_row(entry), **row}))
         if self.images is not None:
-            own, self._image_bytes = self.images.own, self.images.takes(self._kept)
-            self.bytes += self._image_bytes
+            own = self.images.own
             for image in self._kept.values():
                 rows.append((image.moment, {**_image_row(image), "own_bytes": own[image.key]}))
         return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
+    @functools.cached_property
+    def _census(self) -> Census | None:
+        return Census(self.store) if self.store is not None else None
+
+    @property
+    def bytes(self) -> int:
+        """What all of them take."""
+        return sum(taken for taken, _ in self.summary)
+
     @property
     def summary(self) -> list[tuple[int, str]]:
-        """The bytes of each place after :meth:`rows`, and what they are."""
+        """The bytes of each place, and what they are."""
         lines = []
-        if self.store is not None:
-            lines.append((self.bytes - self._image_bytes, f"in {self.folder}, downloads included"))
-        if self._kept:
-            lines.append((self._image_bytes, "in docker, without the layers that other images have too"))
+        if self._census is not None:
+            lines.append((self._census.together, f"in {self.folder}, downloads included"))
+        if self.images is not None and self._kept:
+            taken = self.images.takes(self._kept)
+            lines.append((taken, "in docker, without the layers that other images have too"))
         return lines
 
     def verify(self, key: str) -> list[str]:

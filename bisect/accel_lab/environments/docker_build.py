@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class ImageBuilder:
     def build(self, build: Build, image: str) -> str:
         """The image of a row under its name, made anew; its id."""
         began = time.monotonic()
-        with self._alone(image), self._client() as client, _context() as context:
+        with self._alone(image), closing(self.connect()) as client, _context() as context:
             base = self._base(client, build)
             for name in ("wheels", "stubs"):
                 (context / name).mkdir()
@@ -82,7 +82,7 @@ class ImageBuilder:
     def extend(self, build: Build, onto: str, extra: Extra, image: str) -> str:
         """An image like ``onto`` with other companions, or with what a script needs; its id."""
         began = time.monotonic()
-        with self._alone(image), self._client() as client, _context() as context:
+        with self._alone(image), closing(self.connect()) as client, _context() as context:
             (context / "wheels").mkdir()
             with daemon_errors(f"cannot look at {onto}"):
                 labels = dict(client.images.get(onto).labels)
@@ -139,14 +139,6 @@ class ImageBuilder:
                     forget_use(self.store, key)
             except (docker.errors.APIError, OSError):
                 return  # a container of it is there, or an image upon it
-
-    @contextmanager
-    def _client(self) -> Iterator[Any]:
-        client = self.connect()
-        try:
-            yield client
-        finally:
-            client.close()
 
     @contextmanager
     def _alone(self, image: str) -> Iterator[None]:

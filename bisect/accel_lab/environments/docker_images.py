@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -139,7 +139,7 @@ class ImageShelf:
     def _look(self) -> tuple[list[KeptImage], list[Layers]]:
         """The lab's images, and what the others are made of."""
         mine, others = [], []
-        with self._client() as client, daemon_errors("cannot list the images"):
+        with closing(self._connect()) as client, daemon_errors("cannot list the images"):
             busy = _busy(client)
             for row in client.api.images():
                 layers = _layers(client.api.history(row["Id"]))
@@ -175,7 +175,7 @@ class ImageShelf:
                     return False
             except OSError:
                 pass  # a store that cannot be written has locked nothing either
-            with self._client() as client, daemon_errors(f"cannot remove {key}"):
+            with closing(self._connect()) as client, daemon_errors(f"cannot remove {key}"):
                 if entry.id in _busy(client) or not self._is_still(client, entry):
                     return False
                 if dry_run:
@@ -214,14 +214,6 @@ class ImageShelf:
                     f"it holds {wheel.project} {has.get(wheel.project, '(none)')}, not {wheel.version}"
                 )
         return faults
-
-    @contextmanager
-    def _client(self) -> Iterator[Any]:
-        client = self._connect()
-        try:
-            yield client
-        finally:
-            client.close()
 
 
 def is_ours(row: Mapping[str, Any]) -> bool:

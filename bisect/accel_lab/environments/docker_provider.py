@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -233,7 +233,7 @@ class DockerProvider:
         """The versions that an image is there for, by its name."""
         head, _, tail = self._pattern.partition(_VERSION)
         form = re.compile(re.escape(head) + r"(\d[^-]*)" + re.escape(tail))
-        with self._client() as client, daemon_errors("cannot list the images"):
+        with closing(self._connect()) as client, daemon_errors("cannot list the images"):
             tags = [tag for image in client.images.list() for tag in image.tags]
         for tag in tags:
             match = form.fullmatch(tag)
@@ -242,7 +242,7 @@ class DockerProvider:
 
     def _image(self, name: str) -> Any:
         """The image of that name, None if it is not there."""
-        with self._client() as client, daemon_errors(f"cannot look at {name}"):
+        with closing(self._connect()) as client, daemon_errors(f"cannot look at {name}"):
             try:
                 return client.images.get(name)
             except docker.errors.ImageNotFound:
@@ -291,14 +291,6 @@ class DockerProvider:
             connect=self._connect, image=image, python=python, keep=self._options.folder / "docker"
         )
         return ask_interpreter(Commands(cast(Run, runner), CHECK_TIMEOUT_S), python)
-
-    @contextmanager
-    def _client(self) -> Iterator[Any]:
-        client = self._connect()
-        try:
-            yield client
-        finally:
-            client.close()
 
 
 __all__ = ["DockerProvider", "Workspace"]

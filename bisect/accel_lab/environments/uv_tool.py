@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sysconfig
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +70,6 @@ def _uv_of_the_package() -> str | None:
     try:
         from uv import find_uv_bin
 
-        sysconfig.get_config_vars()
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
         return None
