@@ -16,6 +16,16 @@ from accel_lab.execution.prober import Prober
 from accel_lab.execution.workspace import Workspace
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+#: Modules of minutes, the longest first: workers that share out whole modules start with them, lest one is left
+#: alone with the longest at the end.
+LONGEST = (
+    "test_golden",
+    "test_versions_line",
+    "test_minimize_cli",
+    "test_accelerator_cli",
+    "test_docker_findings",
+    "test_env_builds",
+)
 STATE_VARIABLES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "ACCEL_LAB_HOME")
 
 
@@ -61,6 +71,13 @@ def reason_to_skip(item: pytest.Item) -> str | None:
     if item.get_closest_marker("docker") and not docker_answers():
         return "no Docker daemon answers"
     return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the long modules first where workers share the tests; alone, what is quick tells sooner that it fails."""
+    if hasattr(config, "workerinput"):
+        rank = {name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -132,6 +132,21 @@ def test_the_place_of_an_extreme_among_bools(rows: int) -> None:
     assert answer.outcome == "right", answer.detail
 
 
+@pytest.mark.parametrize("front", ["main", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_product_and_its_bias_are_rounded_once(dtype: torch.dtype, front: str) -> None:
+    """4097 is no number of either half format, 4097 - 4096 is; rounded before, the sum is not 1."""
+    left, right = torch.tensor([[64.0, 1.0]], dtype=dtype), torch.tensor([[64.0], [1.0]], dtype=dtype)
+    bias = torch.tensor([-4096.0], dtype=dtype)
+
+    def function(b: Any, x: Any, y: Any) -> Any:
+        return torch.addmm(b, x, y), torch.addmm(b, x, y, alpha=0.5, beta=0.5), torch.addmm(b, x, y, beta=0)
+
+    settings = read_settings(given={"front_end": front})
+    answer = run(Sample(function, (bias, left, right), {}, backward=False), settings)
+    assert answer.outcome == "right" and not answer.host, answer.detail
+
+
 def test_what_eager_refuses_is_no_result() -> None:
     with pytest.raises(EagerFails):
         run(Sample(torch.mm, (torch.randn(3, 5), torch.randn(3, 5)), {}, backward=False))

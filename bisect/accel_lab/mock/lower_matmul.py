@@ -6,11 +6,11 @@ import torch
 
 from .loop_ir import View
 from .lower import Builder, Unsupported, lowers
-from .lower_numbers import Number
+from .lower_numbers import Number, accumulator
 
 
-def matmul(build: Builder, left: View, right: View) -> View:
-    """``left @ right`` with equal batch dimensions."""
+def matmul(build: Builder, left: View, right: View, *, result: torch.dtype | None = None) -> View:
+    """``left @ right`` with equal batch dimensions; in ``result``, the operands' own dtype unless given."""
     dtype = build.dtype(left)
     if dtype != build.dtype(right):
         raise Unsupported(f"a matrix product of {dtype} and {build.dtype(right)}")
@@ -18,8 +18,8 @@ def matmul(build: Builder, left: View, right: View) -> View:
         raise Unsupported("the matrix unit has no integers")
     size = (*left.size[:-1], right.size[-1])
     if left.size[-1] == 0:
-        return build.full(size, 0.0, dtype)
-    return build.unit("matmul", "matmul", {"left": left, "right": right}, size, dtype)
+        return build.full(size, 0.0, result or dtype)
+    return build.unit("matmul", "matmul", {"left": left, "right": right}, size, result or dtype)
 
 
 @lowers("aten.mm", "aten.bmm")
@@ -38,13 +38,15 @@ def _added_product(
     beta: Number = 1,
     alpha: Number = 1,
 ) -> View:
-    product = matmul(build, left, right)
+    # Eager rounds once, after the sum: of half formats the product stays as wide as the unit accumulates it.
+    exact = accumulator(out.dtype)
+    product = matmul(build, left, right, result=exact)
     if alpha != 1:
-        product = build.pointwise("mul", [product, alpha], out.dtype)
+        product = build.pointwise("mul", [product, alpha], exact)
     if beta == 0:
-        return product
-    scaled = bias if beta == 1 else build.pointwise("mul", [bias, beta], out.dtype)
-    return build.pointwise("add", [product, scaled], out.dtype, size=out.shape)
+        return build.cast(product, out.dtype)
+    scaled = bias if beta == 1 else build.pointwise("mul", [bias, beta], exact)
+    return build.pointwise("add", [product, scaled], out.dtype, compute=exact, size=out.shape)
 
 
 @lowers("aten.mv")

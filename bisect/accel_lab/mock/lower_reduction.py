@@ -10,10 +10,9 @@ import torch
 from . import faults
 from .loop_ir import View
 from .lower import Builder, Unsupported, lowers
-from .lower_numbers import Number
+from .lower_numbers import Number, accumulator
 
 Dims = Sequence[int] | int | None
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def _axes(dims: Dims) -> list[int] | None:
@@ -22,11 +21,11 @@ def _axes(dims: Dims) -> list[int] | None:
     return [dims] if isinstance(dims, int) else list(dims)
 
 
-def _accumulator(dtype: torch.dtype) -> torch.dtype:
+def _wide(dtype: torch.dtype) -> torch.dtype:
     """What a reduction that yields ``dtype`` adds up in."""
     if faults.active("accumulate_downcast"):
         return dtype
-    return torch.float32 if dtype in _HALVES else dtype
+    return accumulator(dtype)
 
 
 def count(size: Sequence[int], dims: Dims) -> int:
@@ -46,9 +45,9 @@ def _sum(
     *,
     dtype: torch.dtype | None = None,
 ) -> View:
-    if out.dtype in _HALVES and build.dtype(x) == out.dtype:
+    if accumulator(out.dtype) != out.dtype == build.dtype(x):
         return build.reduce("sum", x, _axes(dims), keepdim, out.dtype)
-    wide = _accumulator(out.dtype)
+    wide = _wide(out.dtype)
     return build.cast(build.reduce("sum", x, _axes(dims), keepdim, wide, compute=wide), out.dtype)
 
 
@@ -62,7 +61,7 @@ def _mean(
     *,
     dtype: torch.dtype | None = None,
 ) -> View:
-    wide = _accumulator(out.dtype)
+    wide = _wide(out.dtype)
     total = build.reduce("sum", x, _axes(dims), keepdim, wide, compute=wide)
     number = count(x.size, dims)
     mean = build.pointwise("div", [total, number], wide)
@@ -73,7 +72,7 @@ def _moments(
     build: Builder, x: View, dims: Dims, correction: Number | None, keepdim: bool, dtype: torch.dtype
 ) -> tuple[View, View]:
     """Variance and mean."""
-    wide = _accumulator(dtype)
+    wide = _wide(dtype)
     x = build.cast(x, wide)
     number = count(x.size, dims)
     mean = build.pointwise("div", [build.reduce("sum", x, _axes(dims), True, wide), number], wide)
@@ -124,7 +123,7 @@ def _prod(
     *,
     dtype: torch.dtype | None = None,
 ) -> View:
-    wide = _accumulator(out.dtype)
+    wide = _wide(out.dtype)
     return build.cast(build.reduce("prod", x, _axes(dims), keepdim, wide, compute=wide), out.dtype)
 
 

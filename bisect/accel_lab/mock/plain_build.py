@@ -294,8 +294,8 @@ class Builder:
         self.emit("reduction", op, space, operands, (statement,), attributes)
         return output
 
-    def matmul(self, left: Value, right: Value) -> Value:
-        """(batch..., m, k) x (batch..., k, n) with the same batch."""
+    def matmul(self, left: Value, right: Value, result: str | None = None) -> Value:
+        """(batch..., m, k) x (batch..., k, n) with the same batch, in ``result`` or the operands' format."""
         *batch, m, k = left.size
         n = right.size[-1]
         left = self.masked(left, "zero")
@@ -306,9 +306,8 @@ class Builder:
             Dim(name="k", extent=k, reduced=True),
         ]
         inputs = {"left": left, "right": right}
-        return self.apply("matmul", "matmul", inputs, {"output": ((*batch, m, n), left.format)}, space=space)[
-            0
-        ]
+        outputs = {"output": ((*batch, m, n), result or left.format)}
+        return self.apply("matmul", "matmul", inputs, outputs, space=space)[0]
 
 
 def operand(name: str, role: str, value: Value, strides: Sequence[int] = ()) -> Operand:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .plain_build import Builder, NotNative, Value
-from .plain_pointwise import chain, elementwise, scaled_sum
+from .plain_pointwise import chain, scaled_sum
 from .plain_rules import format_name, norm_dims, normal, opmath, rule
 
 SHAPED = ("sum", "prod", "amax", "amin", "any", "all")
@@ -109,13 +109,13 @@ def permuted(b: Builder, value: Value, dims: Sequence[int]) -> Value:
 # ---- the matrix unit ------------------------------------------------------------------------------------
 
 
-def product(b: Builder, left: Value, right: Value) -> Value:
-    """A matrix product of floats; zeros where the inner extent is 0."""
+def product(b: Builder, left: Value, right: Value, result: str | None = None) -> Value:
+    """A matrix product of floats; zeros where the inner extent is 0. In ``result`` if that is given."""
     if not left.dtype.is_floating_point:
         raise NotNative(f"the matrix unit does not multiply {left.format}")
     if not left.elements or not right.elements:
-        return b.full((*left.size[:-1], right.size[-1]), left.format, 0)
-    return b.matmul(left, right)
+        return b.full((*left.size[:-1], right.size[-1]), result or left.format, 0)
+    return b.matmul(left, right, result)
 
 
 @rule("aten.mm.default", "aten.bmm.default", empty=True)
@@ -126,11 +126,12 @@ def _mm(b: Builder, a: dict[str, Any], out: Any) -> Value:
 @rule("aten.addmm.default", "aten.baddbmm.default", empty=True)
 def _addmm(b: Builder, a: dict[str, Any], out: Any) -> Value:
     left, right = (a["mat1"], a["mat2"]) if "mat1" in a else (a["batch1"], a["batch2"])
-    result = product(b, left, right)
+    work = opmath(left.format)  # eager rounds once, after the sum
+    result = product(b, left, right, work)
     if a["alpha"] != 1:
-        result = elementwise(b, "mul", (result, a["alpha"]), out)
+        result = b.pointwise("mul", (result, a["alpha"]), result.size, work)
     if a["beta"] == 0:
-        return result
+        return b.convert(result, format_name(out.dtype))
     return scaled_sum(b, "add", result, a["self"], a["beta"], out)
 
 
