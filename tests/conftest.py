@@ -16,8 +16,8 @@ from accel_lab.execution.prober import Prober
 from accel_lab.execution.workspace import Workspace
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-#: Modules of minutes, the longest first: workers that share out whole modules start with them, lest one is left
-#: alone with the longest at the end.
+#: Modules of minutes, the longest first: workers that share out whole modules start with them, lest one is
+#: left alone with the longest at the end.
 LONGEST = (
     "test_golden",
     "test_versions_line",
@@ -74,7 +74,7 @@ def reason_to_skip(item: pytest.Item) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the long modules first where workers share the tests; alone, what is quick tells sooner that it fails."""
+    """Put the long modules first where workers share the tests."""
     if hasattr(config, "workerinput"):
         rank = {name: place for place, name in enumerate(LONGEST)}
         items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))

@@ -19,7 +19,7 @@ import operator_samples  # noqa: E402
 from accel_lab.mock import faults  # noqa: E402
 from accel_lab.mock.settings import read_settings  # noqa: E402
 from operator_cases import CASES  # noqa: E402
-from operator_run import EagerFails, Sample, run  # noqa: E402
+from operator_run import EagerFails, Sample, _difference, run  # noqa: E402
 from operator_table import Cell, Known, Report  # noqa: E402
 from operator_work import cell  # noqa: E402
 from operators import chosen, kept, main  # noqa: E402
@@ -112,6 +112,24 @@ def test_sparse_tensors_stay_on_the_host(front: str) -> None:
 
 
 @pytest.mark.parametrize("front", ["main", "reference"])
+def test_a_result_of_the_host_that_nobody_reads_is_not_sent(front: str) -> None:
+    """torch's meta kernel promises offsets of the size of the indices, the real kernel gives none."""
+
+    def function(weight: Any, scale: Any) -> Any:
+        indices, offsets = torch.arange(5), torch.tensor([0, 3])
+        bag = torch.nn.functional.embedding_bag(
+            indices, weight, offsets, mode="sum", per_sample_weights=scale
+        )
+        return bag + 1
+
+    settings = read_settings(given={"front_end": front})
+    weight, scale = torch.randn(10, 5).bfloat16(), torch.rand(5).bfloat16()
+    answer = run(Sample(function, (weight, scale), {}, backward=False), settings)
+    assert answer.outcome == "right" and answer.host, answer.detail
+    assert "aten.add.Tensor" in answer.native
+
+
+@pytest.mark.parametrize("front", ["main", "reference"])
 def test_constants_that_the_device_cannot_hold_stay_on_the_host(front: str) -> None:
     def function(x: Any) -> Any:
         return x + torch.tensor(2.5, dtype=torch.float64), x * torch.tensor(3), torch.tensor([1j, 2])
@@ -145,6 +163,20 @@ def test_a_product_and_its_bias_are_rounded_once(dtype: torch.dtype, front: str)
     settings = read_settings(given={"front_end": front})
     answer = run(Sample(function, (bias, left, right), {}, backward=False), settings)
     assert answer.outcome == "right" and not answer.host, answer.detail
+
+
+def test_only_an_unstable_sort_may_order_ties_as_it_likes() -> None:
+    many = (torch.arange(8000) % 7).bfloat16()
+    for function in (torch.argsort, lambda x: torch.sort(x, descending=True), torch.sort):
+        answer = run(Sample(function, (many,), {}, backward=False))
+        assert answer.outcome == "right" and not answer.host, answer.detail
+    one, two = torch.tensor([0, 1, 2]), torch.tensor([1, 0, 2])
+    ties, order = torch.tensor([1.0, 1.0, 2.0]), torch.tensor([1.0, 1.5, 2.0])
+    for values, kwargs, same in ((ties, {}, True), (ties, {"stable": True}, False), (order, {}, False)):
+        sample = Sample(torch.argsort, (values,), kwargs, backward=False)
+        assert (not _difference([one], [two], lambda: None, sample.unordered())) is same
+    # the same values at another place are not a sort of them all
+    assert _difference([torch.tensor([0, 0, 2])], [one], lambda: None, [ties])
 
 
 def test_what_eager_refuses_is_no_result() -> None:

@@ -261,7 +261,8 @@ class LoopProgram:
         return counts
 
     def without_dead(self) -> None:
-        """Leave out the nests that nobody reads; host calls stay (they may have effects)."""
+        """Leave out the nests that nobody reads; host calls stay (they may have effects), and what they give
+        is sent to the device only where something reads it there."""
         needed = {self.root(result.view.place) for result in self.results if result.view is not None}
         kept: list[Nest | HostNest] = []
         for nest in reversed(self.nests):
@@ -270,7 +271,11 @@ class LoopProgram:
                 kept.append(nest)
         self.nests = kept[::-1]
         for nest in self.nests:
-            if isinstance(nest, Nest) and nest.unit == "pointwise":
+            if isinstance(nest, HostNest):
+                nest.writes = tuple(
+                    name if name and self.root(name) in needed else None for name in nest.writes
+                )
+            elif nest.unit == "pointwise":
                 nest.writes = {name: place for name, place in nest.writes.items() if place in needed}
 
 

@@ -105,19 +105,24 @@ class _Lowering:
             else:
                 self.values[node] = self._call(node)
         enters = [step for buffer, step in self.entries.items() if buffer in self.used]
+        steps = [self._sending(step) if isinstance(step, HostCall) else step for step in self.b.steps]
         return Program(
             name=self.name,
             front_end=NAME,
             buffers=self.b.buffers,
-            steps=(*enters, *self.b.steps),
+            steps=(*enters, *steps),
             outputs=self.outputs,
             arena_bytes=self.b.arena_bytes,
             resident_bytes=self.resident_bytes,
             texts={
                 "graph.txt": self.graph_module.print_readable(print_output=False),
-                "kernels.txt": "".join(_line(step) + "\n" for step in self.b.steps),
+                "kernels.txt": "".join(_line(step) + "\n" for step in steps),
             },
         )
+
+    def _sending(self, call: HostCall) -> HostCall:
+        """The call, with only those of its results sent to the device that something reads there."""
+        return replace(call, buffers=tuple(name if name in self.used else None for name in call.buffers))
 
     def _bring(self, node: torch.fx.Node, index: int, address: int) -> int:
         """Enter an input or a constant of the graph; the bytes that it takes."""
