@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from accel_lab.core.findings import Findings
+from accel_lab.core.findings import Component, Findings, Step
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.search.beside import unchecked
 from accel_lab.search.diagnosis import Diagnosis, Options
 from fakes_lab import ORDER, FakeLab, failing, passing
 
@@ -154,6 +155,19 @@ def test_generated_code_that_is_right_without_fusion_is_not_proven_wrong() -> No
     assert culprit.confidence is Confidence.LIKELY
 
 
+def test_fused_loops_that_fail_index_by_index_are_the_schedulers() -> None:
+    def answer(probe: Probe) -> Outcome | None:
+        if "max_fusion_size" in str(probe.switches):
+            return passing()
+        return failing() if "together" in str(probe.switches) else None
+
+    culprit = diagnose(FakeLab(fault=Rung.KERNEL, answer=answer)).culprit
+    assert culprit is not None and culprit.stage is Stage.SCHEDULER
+    # The pair of runs holds interpreted loops, not the rungs of the ladder.
+    assert culprit.confidence is Confidence.LIKELY
+    assert any("must not be fused" in line for line in culprit.evidence)
+
+
 def test_missing_python_headers_are_the_environment() -> None:
     text = "C++ compile error\nfatal error: Python.h: No such file or directory"
     lab = FakeLab(fault=Rung.KERNEL, answer=lambda p: failing(text) if p.rung is Rung.KERNEL else None)
@@ -282,6 +296,15 @@ def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
 
     culprit = diagnose(FakeLab(fault=Rung.LOOPS, answer=answer)).culprit
     assert culprit is not None and culprit.stage is Stage.LOWERING
+    # But it could: with that very operator at fault, both are told.
+    ladder = [
+        Step(rung=Rung.META, verdict=Verdict.GOOD, outcome=passing(facts={"meta_mismatches": mismatch}))
+    ]
+    assert "could be missing there" in unchecked(ladder, Component(kind="op", name="aten.ceil.default"))
+    assert not unchecked(ladder, Component(kind="op", name="aten.floor.default"))
+    assert not unchecked(ladder, None) and not unchecked([], Component(kind="op", name="aten.ceil.default"))
+    mismatch[0]["real"] = "IndexError: index 3 is out of bounds"
+    assert not unchecked(ladder, Component(kind="op", name="aten.ceil.default"))
 
 
 def test_a_slow_rung_is_not_taken_for_the_hang() -> None:

@@ -111,3 +111,28 @@ def test_an_unknown_setting_is_not_applicable(prober: Prober, tmp_path: Path) ->
     for front in ({"dynamo": {"no_such_setting": 1}}, {"functorch": {"no_such_setting": 1}}):
         outcome = ask(prober, tmp_path, MODES, Rung.AOT, **front)
         assert outcome.status is Status.NOT_APPLICABLE
+
+
+OVERLAPS = """
+import torch
+
+def fn(p, q, r):
+    return p + q + r
+
+fast = torch.compile(fn)
+base = torch.arange(8.0)
+alone = torch.ones(4)
+fast(base[:4], base[4:], alone)
+fast(base[:4], base[2:6], r=alone)
+fast(alone, alone, base[::2])
+"""
+
+
+def test_which_arguments_share_memory_is_written_down(prober: Prober, tmp_path: Path) -> None:
+    calls = ask(prober, tmp_path, OVERLAPS, Rung.UNCOMPILED, look=True).facts["front"]["calls"]
+    pairs = ("overlap(p, q)", "overlap(p, r)", "overlap(q, r)")
+    assert [[row["before"][pair] for pair in pairs] for row in calls] == [
+        ["apart", "apart", "apart"],
+        ["they share memory", "apart", "apart"],
+        ["the same tensor", "apart", "apart"],
+    ]

@@ -179,6 +179,16 @@ def test_the_value_without_a_guard_is_proven() -> None:
     assert ("factor", "2", "5", "no") in named.exhibits[0].rows
 
 
+def test_arguments_that_share_memory_later_are_a_value_like_others() -> None:
+    facts = stale(**{"overlap(p, q)": ("apart", "they share memory"), "p": ("float32 [4]", "float32 [5]")})
+    facts["names"] = ["p"]  # no code names an overlap
+    named, _ = dynamo(
+        facts, lambda s: "overlap(p, q)" in s.get("guard_on", ()), plain=FINE, wrong=[difference(1)]
+    )
+    assert named.component is not None
+    assert (named.component.kind, named.component.name) == ("guard", "overlap(p, q)")
+
+
 def test_values_that_change_together_are_no_proof() -> None:
     facts = stale(a=("2", "5"), b=("1", "3"))
     named, _ = dynamo(facts, lambda s: bool(s.get("guard_on")), plain=FINE, wrong=[difference(1)])
@@ -248,6 +258,19 @@ def test_a_setting_is_named_where_no_code_is() -> None:
     named, _ = dynamo(facts, lambda s: "allow_unspec_int_on_nn_module" in s.get("dynamo", ()))
     assert named.component is not None and named.component.kind == "setting"
     assert any(("f a.py:1", "self.n == 2") in exhibit.rows for exhibit in named.exhibits)
+
+
+def test_a_setting_that_only_avoids_the_failure_is_no_component() -> None:
+    """With one call and one graph nothing was generalised, so what says how to generalise is not at fault."""
+    facts = {"frames": [{"key": "f a.py:1", "call": 0}], "calls": [call(0)]}
+    named, _ = dynamo(facts, lambda s: "assume_static_by_default" in s.get("dynamo", ()))
+    assert named.component is None
+    assert "a way around it" in named.evidence[-1]
+    reused = {**facts, "calls": [call(0), call(1)]}
+    named, _ = dynamo(reused, lambda s: "assume_static_by_default" in s.get("dynamo", ()))
+    assert named.component is not None and named.component.kind == "setting"
+    named, _ = dynamo(facts, lambda s: "inline_inbuilt_nn_modules" in s.get("dynamo", ()))
+    assert named.component is not None and named.component.name == "inline_inbuilt_nn_modules=False"
 
 
 CRASH = Outcome(

@@ -33,7 +33,15 @@ def told(torch_pythons: tuple[str, ...], tmp_path_factory: pytest.TempPathFactor
     """What each interpreter tells of the cases, by rung: an empty string where all is equal to eager."""
     script = str(HERE / "torch_loops_cases.py")
     cache = tmp_path_factory.mktemp("inductor")
-    return {python: json.loads(run_torch(python, [script, str(CHILD)], cache)) for python in torch_pythons}
+    words = {python: ["together"] if python == torch_pythons[0] else [] for python in torch_pythons}
+    return {
+        python: json.loads(run_torch(python, [script, str(CHILD), *words[python]], cache))
+        for python in torch_pythons
+    }
+
+
+#: What the interpreter may say instead of running fused loops index by index.
+TOO_MANY = "not interpretable: fused loops over too many points to run them one by one"
 
 
 @pytest.mark.parametrize("mode", ["loops", "scheduled"])
@@ -42,10 +50,16 @@ def test_program_is_equal_to_eager(told: dict[str, Any], name: str, mode: str) -
     assert {python: answer[mode][name] for python, answer in told.items()} == dict.fromkeys(told, "")
 
 
-def test_every_case_is_asserted_here(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_fused_loops_are_equal_to_eager(told: dict[str, Any], torch_python: str, name: str) -> None:
+    assert told[torch_python]["together"][name] in ("", TOO_MANY)
+
+
+def test_every_case_is_asserted_here(told: dict[str, Any], torch_python: str) -> None:
     assert CASES
     for answer in told.values():
         assert list(answer["loops"]) == list(answer["scheduled"]) == CASES
+    assert list(told[torch_python]["together"].values()).count("") > len(CASES) / 2
 
 
 # A fault in each layer, put in by hand, and the rungs on which it must show: one word a rung.
@@ -224,7 +238,37 @@ positions = [
 ]
 positions.append(trace.same_positions(reads([(a, 7), (b, 5)], 5 * a + b), reads([(c, 35)], c)))
 positions.append(trace.same_positions(reads([(a, s)], a), reads([(b, s)], f.FloorDiv(b, 2))))
-print(json.dumps({"wrong": wrong, "covered": covered, "positions": positions}))
+ops = importlib.import_module("accel_lab_child.loop_ops")
+
+def copies(source, target, index, extents=(2, 3)):
+    loops = [(a, extents[0]), (b, extents[1])][: len(extents)]
+    body = [
+        trace.Instruction(trace.Ref(0), "load", (source, index)),
+        trace.Instruction(None, "store", (target, 3 * a + b, trace.Ref(0), None)),
+    ]
+    return trace.Program(loops, len(loops), body), torch.device("cpu")
+
+def after(run):
+    memory = {"x": torch.arange(6.0), "y": torch.zeros(6), "z": torch.full((6,), -1.0)}
+    run(memory.__getitem__, {}.__getitem__)
+    return [memory["y"].tolist(), memory["x"].tolist()]
+
+# y takes x backwards while x is overwritten; as fused loops, the second half of y is read too late
+parts = [copies("x", "y", 5 - 3 * a - b), copies("z", "x", 3 * a + b)]
+def apart(memory, size_of):
+    for program, device in parts:
+        ops.run(program, memory, size_of, device)
+fused = {"apart": after(apart), "together": after(lambda m, s: ops.run_together(parts, m, s))}
+ops.MOST_POINTS = 2  # the outer loop alone is stepped through then
+fused["rows"] = after(lambda m, s: ops.run_together(parts, m, s))
+other = [parts[0], copies("z", "x", 3 * a + b, (1, 3))]
+fused["other sizes"] = after(lambda m, s: ops.run_together(other, m, s))[0]
+ops.MOST_POINTS = 1
+try:
+    after(lambda m, s: ops.run_together(parts, m, s))
+except trace.NotInterpretable as error:
+    fused["too many"] = str(error)
+print(json.dumps({"wrong": wrong, "covered": covered, "positions": positions, "fused": fused}))
 """
 
 
@@ -237,6 +281,13 @@ def test_index_arithmetic_is_exact(torch_python: str, tmp_path: Path) -> None:
         # the same loops; memory order and a swap are not the logical order of a transposed tensor; what is
         # not affine is not known; contiguous loops may be merged; one loop cannot be reordered
         "positions": [True, False, False, False, True, True],
+        "fused": {
+            "apart": [[5, 4, 3, 2, 1, 0], [-1] * 6],
+            "together": [[5, 4, 3, -1, -1, -1], [-1] * 6],
+            "rows": [[5, 4, 3, -1, -1, -1], [-1] * 6],
+            "other sizes": [5, 4, 3, 2, 1, 0],
+            "too many": TOO_MANY.partition(": ")[2],
+        },
     }
 
 

@@ -17,7 +17,7 @@ from accel_lab.search.climb import Climber
 from accel_lab.search.cure import as_switch
 from accel_lab.search.named import Named
 from accel_lab.search.pass_component import name_pass
-from accel_lab.search.pass_words import application_words, graph_change
+from accel_lab.search.pass_words import application_words, graph_change, merged_views
 from fakes_lab import FakeLab, failing, passing
 
 Off = frozenset[tuple[str, str]]
@@ -47,6 +47,7 @@ class Compiler:
     unless: dict[str, str] = field(default_factory=dict)
     asked: list[Off] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
+    change: tuple[list[str], list[str]] = (["%a = x", "%b = y(%a)"], ["%a = x", "%c = z(%a)"])
 
     def answer(self, probe: Probe) -> Outcome:
         switches = dict(probe.switches)
@@ -62,7 +63,7 @@ class Compiler:
             self.asked.append(off)
         facts = {"applied": {}, "applications": [self._row(r, off) for r in self.rows if self._runs(r, off)]}
         if "show_pass" in switches:
-            facts["shown"] = {"before": ["%a = x", "%b = y(%a)"], "after": ["%a = x", "%c = z(%a)"]}
+            facts["shown"] = dict(zip(("before", "after"), self.change, strict=True))
         if any(key in self.indispensable for _, key in off):
             return failing("no such node", "KeyError", facts=facts)
         return failing(facts=facts) if self.bad(off) else passing(facts=facts)
@@ -224,6 +225,36 @@ def test_a_decomposition_is_named_with_what_it_became() -> None:
         "+%a = x",
         "+%c = z(%a)",
     ]
+
+
+TWO = [
+    "%x : float32[3, 4] = placeholder",
+    "%add : float32[3, 4] = aten.add.Tensor(%x, 1)",
+    "%view : float32[3, 4] = aten.view.default(%add, [3, 4])",
+    "return [%view, %add]",
+]
+ONE = [*TWO[:2], "return [%add, %add]"]
+
+
+def test_a_pass_that_makes_a_view_and_its_base_one_result_is_contested() -> None:
+    rows = [row(JOINT, "noop#0", function="noop")]
+    named = look(Compiler(rows, lambda off: (JOINT, "noop#0") not in off, change=(TWO, ONE)))
+    assert named.component is not None and named.component.name == "noop"
+    assert named.contested and named.component.confidence is Confidence.LIKELY
+    assert any("%view and %add" in line for line in named.evidence)
+    named = look(Compiler(rows, lambda off: (JOINT, "noop#0") not in off))
+    assert named.component is not None and not named.contested
+    assert named.component.confidence is Confidence.PROVEN
+
+
+def test_only_a_view_and_what_it_views_are_merged_views() -> None:
+    assert merged_views(TWO, ONE) == "%view and %add"
+    copied = [line.replace("aten.view.default(%add, [3, 4])", "aten.clone.default(%add)") for line in TWO]
+    assert not merged_views(copied, ONE)  # a copy is a tensor of its own: to merge it is the pass's own fault
+    assert not merged_views(TWO, TWO)
+    assert not merged_views(ONE, ONE)
+    assert not merged_views(TWO, [*TWO[:2], "return [%add]"])
+    assert not merged_views([], [])
 
 
 def application(**more: Any) -> Application:

@@ -398,13 +398,18 @@ def difference(want: list[Any], got: list[Any], bits: bool) -> str:
     return ""
 
 
-def run(name: str, scheduled: bool) -> str:
+def run(name: str, mode: str) -> str:
     function, make, options = CASES[name]
     torch.manual_seed(0)
     inputs = make()
     torch._dynamo.reset()
     settings = {options["setting"]: True} if "setting" in options else {}
-    backend = functools.partial(loops.compile_loops, scheduled=scheduled, config_patches=settings)
+    backend = functools.partial(
+        loops.compile_loops,
+        scheduled=mode != "loops",
+        together=mode == "together",
+        config_patches=settings,
+    )
     compiler = functools.partial(
         torch.compile, backend=backend, dynamic=options.get("dynamic"), fullgraph=True
     )
@@ -423,10 +428,9 @@ def run(name: str, scheduled: bool) -> str:
 def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    names = sys.argv[2:] or list(CASES)
-    answer = {
-        mode: {name: run(name, mode == "scheduled") for name in names} for mode in ("loops", "scheduled")
-    }
+    names = [word for word in sys.argv[2:] if word in CASES] or list(CASES)
+    modes = ("loops", "scheduled", *(["together"] if "together" in sys.argv[2:] else []))
+    answer = {mode: {name: run(name, mode) for name in names} for mode in modes}
     print(json.dumps(answer))
 
 

@@ -16,10 +16,20 @@ KERNELS: List[Kernel] = []
 
 
 class Kernel:
-    """Loop nests that the wrapper runs at one place; called with the wrapper's local variables."""
+    """Loop nests that the wrapper runs at one place; called with the wrapper's local variables.
 
-    def __init__(self, graph: Any, programs: List[Tuple[Program, Any]], renamed: Dict[str, str]) -> None:
+    They run one after another, or, with ``together``, as fused loops: all at one index before the next.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        programs: List[Tuple[Program, Any]],
+        renamed: Dict[str, str],
+        together: bool = False,
+    ) -> None:
         self._graph = graph
+        self._together = together
         self._programs = programs
         self._renamed = dict(renamed)
         for program, _ in programs:
@@ -36,6 +46,9 @@ class Kernel:
         memory = functools.partial(self._memory, variables)
         size_of = functools.partial(self._size_of, variables)
         with torch.no_grad():
+            if self._together:
+                loop_ops.run_together(self._programs, memory, size_of)
+                return
             for program, device in self._programs:
                 loop_ops.run(program, memory, size_of, device)
 

@@ -7,6 +7,7 @@ buffer's storage are errors here, where generated code would read or write whate
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import sympy
@@ -19,6 +20,8 @@ from .loop_trace import Block, Instruction, NotInterpretable, Program, Ref
 
 #: Points of an iteration space that are held in memory at once.
 CHUNK = 1 << 22
+#: Points that fused loops are run at one by one.
+MOST_POINTS = 1024
 
 Memory = Callable[[str], torch.Tensor]
 
@@ -34,6 +37,33 @@ def run(
     for piece in blocks(sizes, program.iteration_loops, CHUNK):
         ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
         Space(program, ranges, memory, size_of, device, written).execute(program.instructions)
+
+
+def run_together(
+    parts: Sequence[Tuple[Program, torch.device]], memory: Memory, size_of: Callable[[sympy.Symbol], Any]
+) -> None:
+    """Execute loop nests as fused ones: all of them at one point of the loops that they share, then the next.
+
+    The loops that count are the outermost that all have in common. Raises NotInterpretable where that are
+    too many points.
+    """
+    sizes = [[int(evaluate(size, size_of)) for _, size in program.loops] for program, _ in parts]
+    most = min(program.iteration_loops for program, _ in parts)
+    shared = next((n for n in range(most) if len({row[n] for row in sizes}) > 1), most)
+    while shared and math.prod(sizes[0][:shared]) > MOST_POINTS:
+        shared -= 1
+        if not shared:
+            raise NotInterpretable("fused loops over too many points to run them one by one")
+    if len(parts) < 2 or not shared:
+        for program, device in parts:
+            run(program, memory, size_of, device)
+        return
+    written = [{memory(n).untyped_storage().data_ptr() for n in program.written()} for program, _ in parts]
+    for point in blocks(sizes[0][:shared], shared, 1):
+        for (program, device), row, names in zip(parts, sizes, written):
+            if 0 not in row[: program.iteration_loops]:
+                ranges = point + [(0, size) for size in row[shared:]]
+                Space(program, ranges, memory, size_of, device, names).execute(program.instructions)
 
 
 class Space:

@@ -140,8 +140,11 @@ def _loop_variables(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[
 # -- the real scheduler with interpreted kernels ------------------------------------------------------
 
 
-def interpreting_backend(backend: Any, on_graph: Optional[OnGraph]) -> Any:
-    """A code generation backend that keeps its fusion rules and emits interpreted kernels."""
+def interpreting_backend(backend: Any, on_graph: Optional[OnGraph], together: bool = False) -> Any:
+    """A code generation backend that keeps its fusion rules and emits interpreted kernels.
+
+    With ``together`` what was fused is interpreted as the fused loops that would be generated.
+    """
 
     def codegen_node(node: Any) -> None:
         from torch._inductor.codegen.common import Kernel as InductorKernel
@@ -154,7 +157,7 @@ def interpreting_backend(backend: Any, on_graph: Optional[OnGraph]) -> Any:
                 part.decide_inplace_update()
                 part.mark_run()
                 programs.append((_scheduled_program(part), part.get_device()))
-        kernel = Kernel(V.graph, programs, _inplace_names(inductor_kernel))
+        kernel = Kernel(V.graph, programs, _inplace_names(inductor_kernel), together)
         if on_graph is not None:
             on_graph("scheduled_ir", "%s:\n%s" % (node.get_name(), kernel.text()))
         V.graph.wrapper_code.writeline(call_of(kernel))

@@ -35,6 +35,7 @@ def compile_loops(
     example_inputs: Sequence[Any],
     *,
     scheduled: bool = False,
+    together: bool = False,
     on_graph: Optional[OnGraph] = None,
     config_patches: Optional[Dict[str, Any]] = None,
 ) -> Callable[..., Any]:
@@ -42,11 +43,12 @@ def compile_loops(
 
     `on_graph(kind, text)` is told the post-grad graph ("post_grad") and the loops that will be interpreted
     ("loop_ir", or "scheduled_ir" with `scheduled`). `config_patches` are Inductor settings; they also hold
-    when the backward graph is compiled later.
+    when the backward graph is compiled later. `together`, with `scheduled`, interprets what was fused as
+    fused loops.
     """
     from torch._inductor.compile_fx import compile_fx
 
-    inner = functools.partial(_inner_compile, scheduled=scheduled, on_graph=on_graph)
+    inner = functools.partial(_inner_compile, scheduled=scheduled, together=together, on_graph=on_graph)
     patches = dict(config_patches or {}, cpp_wrapper=False)
     with torch_internals.no_caches():
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)  # type: ignore[no-any-return]
@@ -72,6 +74,7 @@ def _inner_compile(
     example_inputs: Sequence[Any],
     *,
     scheduled: bool,
+    together: bool,
     on_graph: Optional[OnGraph],
     **kwargs: Any,
 ) -> Any:
@@ -92,7 +95,7 @@ def _inner_compile(
         stack.enter_context(torch_internals.no_caches())
         stack.enter_context(torch_internals.patched(config, **settings))
         stack.enter_context(_in_process(compile_fx))
-        stack.enter_context(_replaced_scheduler(scheduled, on_graph, reached))
+        stack.enter_context(_replaced_scheduler(scheduled, together, on_graph, reached))
         compiled = compile_fx.compile_fx_inner(gm, example_inputs, **kwargs)
     if has_work and not reached:
         raise RuntimeError("Inductor never came to its lowering, so the loop interpreter saw nothing")
@@ -113,7 +116,9 @@ def _in_process(compile_fx: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _replaced_scheduler(scheduled: bool, on_graph: Optional[OnGraph], reached: List[Any]) -> Iterator[None]:
+def _replaced_scheduler(
+    scheduled: bool, together: bool, on_graph: Optional[OnGraph], reached: List[Any]
+) -> Iterator[None]:
     from torch._inductor import scheduler
 
     if not scheduled:
@@ -128,7 +133,7 @@ def _replaced_scheduler(scheduled: bool, on_graph: Optional[OnGraph], reached: L
     original = scheduler.Scheduler.create_backend
 
     def create_backend(self: Any, device: torch.device) -> Any:
-        return interpreting_backend(original(self, device), on_graph)
+        return interpreting_backend(original(self, device), on_graph, together)
 
     original_codegen = scheduler.Scheduler.codegen
 

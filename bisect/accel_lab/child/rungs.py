@@ -70,8 +70,9 @@ class Ladder:
     ``measure`` (time and memory of each call, and no records, see ``measures``),
     ``check`` (hold the graphs to an accelerator's constraints, see ``checking``),
     ``capture`` (write the graphs and their calls down; true or limits, see ``capture``), ``annotate``
-    (tell the node that each line of a kernel was written for), ``divergence`` (compare the buffers between
-    kernels with the nodes that they hold, see ``divergence``).
+    (tell the node that each line of a kernel was written for), ``together`` (interpret what the scheduler
+    fused as fused loops), ``divergence`` (compare the buffers between kernels with the nodes that they
+    hold, see ``divergence``).
     """
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
@@ -322,7 +323,12 @@ class Ladder:
 
         self.reached.add("loops")
         return compile_loops(
-            gm, example_inputs, scheduled=scheduled, on_graph=self._save_text, config_patches=patches
+            gm,
+            example_inputs,
+            scheduled=scheduled,
+            together=bool(self.switches.get("together")),
+            on_graph=self._save_text,
+            config_patches=patches,
         )
 
     def _mock(self, gm: Any, example_inputs: Any, patches: Any) -> Any:

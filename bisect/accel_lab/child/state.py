@@ -10,12 +10,13 @@ from __future__ import annotations
 import collections
 import dis
 import enum
+import itertools
 import operator
 import os
 import sys
 import sysconfig
 import types
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -24,6 +25,8 @@ from .exceptions import short
 MAX_ENTRIES = 240
 MAX_DEPTH = 5
 MAX_ITEMS = 24
+#: So many tensors among the arguments are held against each other.
+MAX_TENSORS = 6
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _LIBRARY = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
@@ -49,6 +52,7 @@ def state_of(fn: Any, args: Any, kwargs: Any, results: Sequence[Any] = ()) -> Di
         for name, value in kwargs.items():
             walk.visit(name, value, 0)
         walk.root(fn)
+        walk.found.update(_memory([*zip(names, args), *kwargs.items()]))
         walk.found.update(_modes())
         for value in results:
             walk.seen.clear()
@@ -253,6 +257,33 @@ def _tensor(value: Any) -> str:
         return text + " %s%s" % (value.device, " requires_grad" if value.requires_grad else "")
     except Exception:
         return type(value).__name__
+
+
+def _memory(arguments: Sequence[Any]) -> Dict[str, str]:
+    """Which tensors among the arguments are one object, or lie over the same bytes."""
+    tensors = [(name, value) for name, value in arguments if isinstance(value, torch.Tensor)][:MAX_TENSORS]
+    found = {}
+    for (one, left), (two, right) in itertools.combinations(tensors, 2):
+        found["overlap(%s, %s)" % (one, two)] = "the same tensor" if left is right else _shared(left, right)
+    return found
+
+
+def _shared(left: Any, right: Any) -> str:
+    try:
+        (start, end), (first, last) = _bytes_of(left), _bytes_of(right)
+    except Exception:  # no storage of its own: sparse, a subclass, a device without addresses
+        return "(not known)"
+    return "they share memory" if start < last and first < end else "apart"
+
+
+def _bytes_of(tensor: Any) -> Tuple[int, int]:
+    """The addresses that a strided tensor lies between."""
+    size = tensor.element_size()
+    if not tensor.numel():
+        return (0, 0)
+    span = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
+    start = tensor.untyped_storage().data_ptr() + tensor.storage_offset() * size
+    return (start, start + (span + 1) * size)
 
 
 def _progress(value: Any) -> str:

@@ -80,6 +80,24 @@ def _meta(climber: Climber, result: Beside, start: Rung) -> None:
     )
 
 
+def unchecked(ladder: Sequence[Step], component: Component | None) -> str:
+    """What to say of an operator that eager does not have for these inputs, and that its meta kernel takes.
+
+    Where the operator was lowered, the lowering has lost the refusal; but a meta kernel could have made it.
+    """
+    check = next((step for step in ladder if step.rung is Rung.META), None)
+    if check is None or component is None:
+        return ""
+    for mismatch in check.outcome.facts.get("meta_mismatches") or []:
+        refused = mismatch["real"].startswith("NotImplementedError") and "accepts" in mismatch["what"]
+        if refused and str(mismatch["op"]) == component.name:
+            return (
+                f"the real kernel of {component.name} refuses these inputs and its meta kernel takes them: "
+                "the check could be missing there as well"
+            )
+    return ""
+
+
 def _counts(mismatch: dict[str, str], start: Rung) -> bool:
     """Whether a mismatch could be the cause of a failure that starts at ``start``.
 

@@ -186,7 +186,9 @@ class Diagnosis(Searching):
         ]
         hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
         if hint is not None and hint[0] is not stage:
-            evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+            # The frames of another failure than the script's tell where that one ends, and no more.
+            if at.verdict is Verdict.BAD:
+                evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
             if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
                 # Code that both partitioners share fails with either, so only its frames tell.
                 stage = Stage.PARTITIONER
@@ -194,6 +196,7 @@ class Diagnosis(Searching):
         if self._options.components:
             named = name_component(climber, stage, at, ladder=answer.ladder)
             stage = named.stage or stage
+            answer.ambiguous |= named.contested
         return Culprit(
             stage=stage,
             confidence=Confidence.LIKELY,
@@ -213,11 +216,13 @@ class Diagnosis(Searching):
             named = name_component(climber, split.stage, top, all_off=all_off, ablation=split.ablation)
             diverged = first_divergence(climber, split.stage, answer.ladder, ablation=split.ablation)
             named.exhibits += [diverged] if diverged is not None else []
+        refusal = beside.unchecked(answer.ladder, named.component) if split.stage is Stage.LOWERING else ""
+        answer.ambiguous |= bool(refusal)
         return Culprit(
             stage=split.stage,
             confidence=Confidence.LIKELY,
             component=named.component or split.component,
-            evidence=(*split.evidence, *named.evidence),
+            evidence=(*split.evidence, *named.evidence, *([refusal] if refusal else [])),
             exhibits=tuple(named.exhibits),
         )
 

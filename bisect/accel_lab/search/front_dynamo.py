@@ -25,6 +25,18 @@ _SETTINGS: tuple[tuple[str, Any], ...] = (
     ("enable_faithful_generator_behavior", "flip"),
     ("fake_tensor_cache_enabled", False),
 )
+#: Those that only say how much one graph is generalised: where none was used again or made anew, such a
+#: setting at best avoids what fails.
+_GENERALISING = frozenset(
+    {
+        "recompile_limit",
+        "allow_unspec_int_on_nn_module",
+        "specialize_float",
+        "automatic_dynamic_shapes",
+        "assume_static_by_default",
+        "guard_nn_modules",
+    }
+)
 
 
 def name(questions: Questions, at: Step, told: Component | None) -> Named:
@@ -267,6 +279,13 @@ def _setting(questions: Questions, look: Step) -> Named | None:
     )
     if not cures:
         return Named(exhibits=exhibits) if exhibits else None
+    if not rows and not _used_again(look) and all(key.split("=", 1)[0] in _GENERALISING for key in cures):
+        return Named(
+            evidence=[
+                f"with torch._dynamo.config.{cures[0]} it passes: a way around it, and not shown to be the "
+                "cause, as nothing was compiled or used a second time"
+            ]
+        )
     return Named(
         component=Component(
             kind="setting",
@@ -277,3 +296,9 @@ def _setting(questions: Questions, look: Step) -> Named | None:
         evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
         exhibits=exhibits,
     )
+
+
+def _used_again(look: Step) -> bool:
+    """Whether a call ran a graph that another call had captured."""
+    calls = front_of(look).get("calls") or ()
+    return any(set(call.get("ran") or ()) - set(call.get("born") or ()) for call in calls)

@@ -18,6 +18,8 @@ from .front_questions import Questions, front_of
 from .named import Named
 
 MOST_VALUES = 8
+#: What no code names and yet decides what a graph may do: torch's own modes, and which tensors share memory.
+_ALWAYS = ("torch.", "overlap(")
 
 
 def look(climber: Climber, rung: Rung) -> Named | None:
@@ -44,8 +46,8 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
     changed = [path for path in first["before"] if _differs(path, first, later)]
     read = set(front_of(look).get("names") or ())
-    # Of what changed only the values that the traced code names, and torch's own modes, can matter.
-    changed = [p for p in changed if p.startswith("torch.") or _last_name(p) in read] or changed
+    # Of what changed only the values that the traced code names can matter, and what it never names.
+    changed = [p for p in changed if p.startswith(_ALWAYS) or _last_name(p) in read] or changed
     if not changed:
         return None
     guards: list[str] = front_of(look).get("guards") or []

@@ -55,7 +55,7 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
             "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
         )
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
-        _below_scheduler(result, top, cures)
+        _below_scheduler(climber, result, top, cures)
     else:
         _by_frames(result, top, cures, loops)
     _tell_switches(result)
@@ -73,7 +73,7 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
     return next((step.verdict for step in steps if step.rung is rung), Verdict.SKIP)
 
 
-def _below_scheduler(result: Split, top: Step, cures: set[str]) -> None:
+def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:
     """Loop IR and schedule are right, so the fault lies in the generated code or around it."""
     result.evidence.append(
         "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
@@ -96,6 +96,16 @@ def _below_scheduler(result: Split, top: Step, cures: set[str]) -> None:
         result.stage = Stage.RUNTIME
         result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
     elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
+        fused = climber.one(Rung.SCHEDULED, (("together", True),), "kernel split")
+        if fused.verdict is Verdict.BAD:
+            result.stage = Stage.SCHEDULER
+            result.evidence = [
+                "the loops that the scheduler fused, run by an interpreter, pass one after another and fail "
+                "in the same way as one loop, index by index, as a fused kernel runs them: they must not be "
+                "fused",
+                "it passes without fusion",
+            ]
+            return
         result.stage = Stage.KERNEL
         result.evidence.append(
             "it passes without fusion: what was fused must not be, or the fused kernel is written wrong"

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -21,7 +21,7 @@ from .applications import Application, Kind, Tree, name_of
 from .climb import Climber
 from .cure import Item, LeavingOut, as_switch, smallest_cure
 from .named import Named
-from .pass_words import application_words, graph_change, place_words, short_words
+from .pass_words import application_words, graph_change, merged_views, place_words, short_words
 
 _RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
 _SUBSYSTEMS = {
@@ -233,17 +233,32 @@ def _tell(
             f"also cured by leaving out {told}, which is applied earlier: the failure needs "
             "what both of them do"
         )
-    exhibits = [exhibit for a in culprits[:_SHOWN] if (exhibit := _show(search, a, culprits)) is not None]
+    exhibits = []
+    contested = False
+    for application in culprits[:_SHOWN]:
+        change = _change(search, application, culprits)
+        if change is None:
+            continue
+        before, after = change
+        title = f"{place_words(application)} before and after {name_of(application)}".strip()
+        exhibits.append(graph_change(title, before, after, application))
+        if merged := merged_views(before, after):
+            contested = True
+            evidence.append(
+                f"it makes {merged}, a view and what it is a view of, one result of the graph: that "
+                "AOTAutograd does not part them again could be the fault as well"
+            )
     word = "decomposition" if stage is Stage.DECOMPOSITION else _word(culprits[0])
     return Named(
         component=Component(
             kind=word,
             name=", ".join(names)[:120],
             detail=detail[:600],
-            confidence=Confidence.PROVEN if sure else Confidence.LIKELY,
+            confidence=Confidence.PROVEN if sure and not contested else Confidence.LIKELY,
         ),
         evidence=evidence,
         exhibits=exhibits,
+        contested=contested,
     )
 
 
@@ -274,8 +289,10 @@ def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
     )
 
 
-def _show(search: _Search, application: Application, culprits: Sequence[Application]) -> Exhibit | None:
-    """The graph before and after the application, from one more run that keeps the two texts.
+def _change(
+    search: _Search, application: Application, culprits: Sequence[Application]
+) -> tuple[list[str], list[str]] | None:
+    """The lines of the graph before and after the application, from one more run that keeps the two texts.
 
     The other culprits are left out in it, or one that does the same work later would show nothing.
     """
@@ -287,7 +304,4 @@ def _show(search: _Search, application: Application, culprits: Sequence[Applicat
     switches = (("show_pass", name), *([("off", rest)] if rest else []))
     step = search.climber.one(search.rung, switches, "component")
     shown = step.outcome.facts.get("shown")
-    if not shown:
-        return None
-    title = f"{place_words(application)} before and after {name_of(application)}".strip()
-    return graph_change(title, shown["before"], shown["after"], application)
+    return (list(shown["before"]), list(shown["after"])) if shown else None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import re
 from collections.abc import Sequence
 
 from accel_lab.core.findings import Exhibit
 
 from .applications import Application, Tree, name_of
+
+#: A line of a graph that makes a view.
+_VIEW = re.compile(
+    r"(?P<name>%\w+) .*= aten\.(?:view|alias|detach|expand|permute|slice|squeeze|unsqueeze|select|t|transpose"
+    r"|as_strided|_reshape_alias|reshape|diagonal|unfold)\.\w+\((?P<of>%\w+)"
+)
 
 
 def short_words(tree: Tree, application: Application) -> str:
@@ -59,6 +67,28 @@ def place_words(application: Application) -> str:
     if "region" in place:
         words.append(f"of region {place['region']}")
     return " ".join(word for word in words if word)
+
+
+def merged_views(before: Sequence[str], after: Sequence[str]) -> str:
+    """Two results of a graph that are one afterwards, where one was a view of the other; else empty."""
+    old, new = _results(before), _results(after)
+    if len(old) != len(new):
+        return ""
+    for one, two in itertools.combinations(range(len(old)), 2):
+        pair = {old[one], old[two]}
+        if new[one] != new[two] or len(pair) < 2:
+            continue
+        for line in before:
+            made = _VIEW.match(line)
+            if made and {made["name"], made["of"]} == pair:
+                return f"{old[one]} and {old[two]}"
+    return ""
+
+
+def _results(lines: Sequence[str]) -> list[str]:
+    """The names in a graph's last line, ``return [%a, %b]``, in order."""
+    last = lines[-1].strip() if lines else ""
+    return re.findall(r"%\w+|\bNone\b", last) if last.startswith("return") else []
 
 
 def graph_change(
