@@ -204,6 +204,20 @@ def test_a_wrong_meta_kernel_is_blamed_only_if_correcting_it_cures() -> None:
     assert other is not None and other.stage is Stage.CODEGEN
 
 
+def test_a_graph_that_does_not_last_leaves_open_whose_fault_it_is() -> None:
+    """Compiled afresh it passes, with the same graph each time: a missing guard looks like that as well."""
+
+    def answer(probe: Probe) -> Outcome | None:
+        return passing(facts={"graph_texts": ["f", "f"]}) if dict(probe.switches).get("fresh") else None
+
+    found = diagnose(FakeLab(fault=Rung.AOT, answer=answer))
+    assert found.culprit is not None and found.culprit.stage is Stage.AOT_AUTOGRAD
+    assert found.culprit.confidence is Confidence.LIKELY
+    assert any("a guard may be missing" in line for line in found.warnings)
+    proven = diagnose(FakeLab(fault=Rung.AOT)).culprit
+    assert proven is not None and proven.confidence is Confidence.PROVEN
+
+
 def test_a_missed_guard_shows_by_other_graphs_when_captured_afresh() -> None:
     def lab(graphs: list[str]) -> FakeLab:
         def answer(probe: Probe) -> Outcome | None:

@@ -23,11 +23,16 @@ from .named import Named
 
 @dataclass(kw_only=True)
 class Beside:
-    """The ladder with the checks' rows added, and a culprit if one of them is it."""
+    """The ladder with the checks' rows added, and a culprit if one of them is it.
+
+    ``stale`` says that a graph was used again where a fresh one passes, and that no value tells why: whether
+    Dynamo should have made another or the stage below it made one that does not last is open.
+    """
 
     ladder: list[Step]
     culprit: Culprit | None = None
     doubt: float = 1.0
+    stale: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -131,8 +136,10 @@ def _guards(climber: Climber, result: Beside, start: Rung) -> None:
     named = front_guards.look(climber, start) or Named()
     proven = named.component is not None and named.component.confidence is Confidence.PROVEN
     if len(set(graphs)) < 2 and not proven:
+        result.stale = True
         result.warnings.append(
-            "it passes when every call is compiled afresh, though each call captures the same graph"
+            "it passes when every call is compiled afresh, though each call captures the same graph: "
+            "a guard may be missing, or what was compiled does not last"
         )
         return
     result.culprit = Culprit(

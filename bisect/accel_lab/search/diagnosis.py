@@ -136,6 +136,7 @@ class Diagnosis(Searching):
         beside_ladder = beside.look(climber, answer.ladder, reading, start)
         answer.ladder = beside_ladder.ladder
         answer.warnings += beside_ladder.warnings
+        answer.ambiguous |= beside_ladder.stale
         if beside_ladder.culprit is not None:
             answer.culprit, answer.doubt = beside_ladder.culprit, beside_ladder.doubt
         elif stage is Stage.KERNEL:
