@@ -21,10 +21,13 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 LONGEST = (
     "test_golden",
     "test_versions_line",
-    "test_minimize_cli",
-    "test_accelerator_cli",
     "test_docker_findings",
-    "test_env_builds",
+    "test_minimize_cli",
+    "test_docker_daemon",
+    "test_accelerator_cli",
+    "test_loops",
+    "test_versions_builds",
+    "test_cli",
 )
 STATE_VARIABLES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "ACCEL_LAB_HOME")
 
