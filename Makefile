@@ -15,7 +15,7 @@ LOCKS ?= dev torch
 IMAGE ?= accel-lab
 DOCKER ?= docker
 # Two workers, each with whole modules: a module keeps one warm server. tests/conftest.py puts the long ones first.
-PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder --durations=30
 
 # What a person typed reaches the shell through the environment and exactly as typed, so that a path may hold
 # spaces, quotes and dollar signs. ARGS alone is a piece of shell text: ARGS='--name "two words"' is two words.

@@ -113,7 +113,7 @@ def run(sample: Sample, settings: Settings | None = None, *, timed: int = 0) -> 
             return answer
         _told(answer, graphs)
         if answer.outcome in ("right", "no operator"):
-            answer.detail = _difference(got, want, lambda: _reference(sample), sample.unordered())
+            answer.detail = _difference(got, want, sample)
             if answer.detail:
                 answer.outcome = "wrong"
                 if _decomposition_differs(sample, got):
@@ -224,13 +224,8 @@ def _reference(sample: Sample) -> list[Any] | None:
         return None
 
 
-def _difference(
-    got: list[Any],
-    want: list[Any],
-    reference: Callable[[], list[Any] | None],
-    unordered: Sequence[torch.Tensor] = (),
-) -> str:
-    """What tells the results from eager's; empty where they agree, but for ties among ``unordered``."""
+def _difference(got: list[Any], want: list[Any], sample: Sample) -> str:
+    """What tells the sample's results from eager's; empty where they agree, but for the order of ties."""
     if len(got) != len(want):
         return f"{len(got)} results instead of {len(want)}"
     high: list[Any] | None = None
@@ -248,10 +243,10 @@ def _difference(
             continue
         if one.dtype == two.dtype and one.shape == two.shape and _equal(one, two):
             continue
-        if any(_sort_alike(one, two, values) for values in unordered):
+        if any(_sort_alike(one, two, values) for values in sample.unordered()):
             continue
         if not asked:
-            high, asked = reference(), True
+            high, asked = _reference(sample), True
         best = high[number] if high is not None and len(high) == len(want) else None
         if not isinstance(best, torch.Tensor) or best.shape != two.shape or not two.is_floating_point():
             best = None
@@ -284,7 +279,7 @@ def _decomposition_differs(sample: Sample, got: list[Any]) -> bool:
     """Whether the host gets the mock's results from the same graph."""
     host = _compiled(sample, lambda graph, inputs: _boxed(graph))
     try:
-        return not _difference(got, _results(sample, host, sample.tensors()), lambda: _reference(sample))
+        return not _difference(got, _results(sample, host, sample.tensors()), sample)
     except Exception:
         return False
 

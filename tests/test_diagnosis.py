@@ -9,8 +9,10 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.search import diagnosis
 from accel_lab.search.beside import unchecked
 from accel_lab.search.diagnosis import Diagnosis, Options
+from accel_lab.search.named import Named
 from fakes_lab import ORDER, FakeLab, failing, passing
 
 PROBE = Probe(program=Program(path="/x/script.py", sha256="0"))
@@ -319,6 +321,35 @@ def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
     assert not unchecked(ladder, None) and not unchecked([], Component(kind="op", name="aten.ceil.default"))
     mismatch[0]["real"] = "IndexError: index 3 is out of bounds"
     assert not unchecked(ladder, Component(kind="op", name="aten.ceil.default"))
+
+
+@pytest.mark.parametrize(("op", "sure"), [("aten.ceil.default", False), ("aten.floor.default", True)])
+def test_a_lowering_is_not_proven_for_a_check_that_a_meta_kernel_could_make(
+    monkeypatch: pytest.MonkeyPatch, op: str, sure: bool
+) -> None:
+    what = "the real kernel raises, the meta kernel accepts"
+    real = "NotImplementedError: \"ceil_vml_cpu\" not implemented for 'Bool'"
+    mismatch = [{"op": "aten.ceil.default", "what": what, "real": real, "fake": "no error"}]
+    named = Named(component=Component(kind="op", name=op, confidence=Confidence.PROVEN))
+    monkeypatch.setattr(diagnosis, "name_component", lambda *_, **__: named)
+
+    def answer(probe: Probe) -> Outcome | None:
+        return passing(facts={"meta_mismatches": mismatch}) if probe.rung is Rung.META else None
+
+    culprit = diagnose(FakeLab(fault=Rung.LOOPS, answer=answer)).culprit
+    assert culprit is not None and culprit.stage is Stage.LOWERING
+    assert (culprit.confidence is Confidence.PROVEN) is sure
+    assert any("could be missing there" in line for line in culprit.evidence) is not sure
+
+
+@pytest.mark.parametrize("contested", [False, True])
+def test_what_another_stage_may_have_to_keep_is_not_proven(
+    monkeypatch: pytest.MonkeyPatch, contested: bool
+) -> None:
+    monkeypatch.setattr(diagnosis, "name_component", lambda *_, **__: Named(contested=contested))
+    culprit = diagnose(FakeLab(fault=Rung.FX)).culprit
+    assert culprit is not None and culprit.stage is Stage.FX_PASSES
+    assert (culprit.confidence is Confidence.PROVEN) is not contested
 
 
 def test_a_slow_rung_is_not_taken_for_the_hang() -> None:

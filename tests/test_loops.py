@@ -255,10 +255,10 @@ def after(run):
 
 # y takes x backwards while x is overwritten; as fused loops, the second half of y is read too late
 parts = [copies("x", "y", 5 - 3 * a - b), copies("z", "x", 3 * a + b)]
-def apart(memory, size_of):
-    for program, device in parts:
-        ops.run(program, memory, size_of, device)
-fused = {"apart": after(apart), "together": after(lambda m, s: ops.run_together(parts, m, s))}
+fused = {
+    "apart": after(lambda m, s: ops.run_in_turn(parts, m, s)),
+    "together": after(lambda m, s: ops.run_together(parts, m, s)),
+}
 ops.MOST_POINTS = 2  # the outer loop alone is stepped through then
 fused["rows"] = after(lambda m, s: ops.run_together(parts, m, s))
 other = [parts[0], copies("z", "x", 3 * a + b, (1, 3))]
@@ -268,6 +268,7 @@ try:
     after(lambda m, s: ops.run_together(parts, m, s))
 except trace.NotInterpretable as error:
     fused["too many"] = str(error)
+fused["one alone"] = after(lambda m, s: ops.run_together(parts[:1], m, s))[0]  # of any size: nothing is fused
 print(json.dumps({"wrong": wrong, "covered": covered, "positions": positions, "fused": fused}))
 """
 
@@ -287,6 +288,7 @@ def test_index_arithmetic_is_exact(torch_python: str, tmp_path: Path) -> None:
             "rows": [[5, 4, 3, -1, -1, -1], [-1] * 6],
             "other sizes": [5, 4, 3, 2, 1, 0],
             "too many": TOO_MANY.partition(": ")[2],
+            "one alone": [5, 4, 3, 2, 1, 0],
         },
     }
 

@@ -45,12 +45,9 @@ class Kernel:
     def __call__(self, variables: Dict[str, Any]) -> None:
         memory = functools.partial(self._memory, variables)
         size_of = functools.partial(self._size_of, variables)
+        run = loop_ops.run_together if self._together else loop_ops.run_in_turn
         with torch.no_grad():
-            if self._together:
-                loop_ops.run_together(self._programs, memory, size_of)
-                return
-            for program, device in self._programs:
-                loop_ops.run(program, memory, size_of, device)
+            run(self._programs, memory, size_of)
 
     def _memory(self, variables: Dict[str, Any], name: str) -> torch.Tensor:
         """A buffer's storage from its first element on, as one flat tensor."""

@@ -24,46 +24,52 @@ CHUNK = 1 << 22
 MOST_POINTS = 1024
 
 Memory = Callable[[str], torch.Tensor]
+SizeOf = Callable[[sympy.Symbol], Any]
+Parts = Sequence[Tuple[Program, torch.device]]
 
 
-def run(
-    program: Program, memory: Memory, size_of: Callable[[sympy.Symbol], Any], device: torch.device
-) -> None:
-    """Execute a loop nest on `memory` (buffer name to flat storage)."""
-    sizes = [int(evaluate(size, size_of)) for _, size in program.loops]
-    if 0 in sizes[: program.iteration_loops]:
-        return
-    written = {memory(name).untyped_storage().data_ptr() for name in program.written()}
-    for piece in blocks(sizes, program.iteration_loops, CHUNK):
-        ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
-        Space(program, ranges, memory, size_of, device, written).execute(program.instructions)
+def run_in_turn(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
+    """Execute loop nests one after another on `memory` (buffer name to flat storage)."""
+    for program, device in parts:
+        sizes, written = _sizes(program, size_of), _written(program, memory)
+        if 0 in sizes[: program.iteration_loops]:
+            continue
+        for piece in blocks(sizes, program.iteration_loops, CHUNK):
+            ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
+            Space(program, ranges, memory, size_of, device, written).execute(program.instructions)
 
 
-def run_together(
-    parts: Sequence[Tuple[Program, torch.device]], memory: Memory, size_of: Callable[[sympy.Symbol], Any]
-) -> None:
+def run_together(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
     """Execute loop nests as fused ones: all of them at one point of the loops that they share, then the next.
 
     The loops that count are the outermost that all have in common. Raises NotInterpretable where that are
     too many points.
     """
-    sizes = [[int(evaluate(size, size_of)) for _, size in program.loops] for program, _ in parts]
+    sizes = [_sizes(program, size_of) for program, _ in parts]
     most = min(program.iteration_loops for program, _ in parts)
     shared = next((n for n in range(most) if len({row[n] for row in sizes}) > 1), most)
-    while shared and math.prod(sizes[0][:shared]) > MOST_POINTS:
+    if len(parts) < 2 or not shared:
+        run_in_turn(parts, memory, size_of)
+        return
+    while math.prod(sizes[0][:shared]) > MOST_POINTS:
         shared -= 1
         if not shared:
             raise NotInterpretable("fused loops over too many points to run them one by one")
-    if len(parts) < 2 or not shared:
-        for program, device in parts:
-            run(program, memory, size_of, device)
-        return
-    written = [{memory(n).untyped_storage().data_ptr() for n in program.written()} for program, _ in parts]
+    written = [_written(program, memory) for program, _ in parts]
     for point in blocks(sizes[0][:shared], shared, 1):
         for (program, device), row, names in zip(parts, sizes, written):
             if 0 not in row[: program.iteration_loops]:
                 ranges = point + [(0, size) for size in row[shared:]]
                 Space(program, ranges, memory, size_of, device, names).execute(program.instructions)
+
+
+def _sizes(program: Program, size_of: SizeOf) -> List[int]:
+    return [int(evaluate(size, size_of)) for _, size in program.loops]
+
+
+def _written(program: Program, memory: Memory) -> Set[int]:
+    """The addresses of the storages that a loop nest writes to."""
+    return {memory(name).untyped_storage().data_ptr() for name in program.written()}
 
 
 class Space:
@@ -74,7 +80,7 @@ class Space:
         program: Program,
         ranges: Sequence[Tuple[int, int]],
         memory: Memory,
-        size_of: Callable[[sympy.Symbol], Any],
+        size_of: SizeOf,
         device: torch.device,
         written: Set[int],
     ) -> None:

@@ -47,12 +47,12 @@ def state_of(fn: Any, args: Any, kwargs: Any, results: Sequence[Any] = ()) -> Di
     walk = _Walk()
     try:
         names = _parameters(fn)
-        for number, value in enumerate(args):
-            walk.visit(names[number] if number < len(names) else "args[%d]" % number, value, 0)
-        for name, value in kwargs.items():
+        names += ["args[%d]" % number for number in range(len(names), len(args))]
+        arguments = [*zip(names, args), *kwargs.items()]
+        for name, value in arguments:
             walk.visit(name, value, 0)
         walk.root(fn)
-        walk.found.update(_memory([*zip(names, args), *kwargs.items()]))
+        walk.found.update(_memory(arguments))
         walk.found.update(_modes())
         for value in results:
             walk.seen.clear()
@@ -259,7 +259,7 @@ def _tensor(value: Any) -> str:
         return type(value).__name__
 
 
-def _memory(arguments: Sequence[Any]) -> Dict[str, str]:
+def _memory(arguments: Sequence[Tuple[str, Any]]) -> Dict[str, str]:
     """Which tensors among the arguments are one object, or lie over the same bytes."""
     tensors = [(name, value) for name, value in arguments if isinstance(value, torch.Tensor)][:MAX_TENSORS]
     found = {}
@@ -278,12 +278,11 @@ def _shared(left: Any, right: Any) -> str:
 
 def _bytes_of(tensor: Any) -> Tuple[int, int]:
     """The addresses that a strided tensor lies between."""
-    size = tensor.element_size()
     if not tensor.numel():
         return (0, 0)
     span = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
-    start = tensor.untyped_storage().data_ptr() + tensor.storage_offset() * size
-    return (start, start + (span + 1) * size)
+    start = tensor.data_ptr()
+    return (start, start + (span + 1) * tensor.element_size())
 
 
 def _progress(value: Any) -> str:

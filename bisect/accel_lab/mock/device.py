@@ -41,12 +41,19 @@ FORMATS: dict[str, Format] = {
         ("bool", torch.bool),
     )
 }
+#: The half formats; the units add them up in fp32.
+HALVES = (torch.float16, torch.bfloat16)
 _BY_DTYPE = {entry.torch_dtype: entry for entry in FORMATS.values()}
 
 
 def format_of(dtype: torch.dtype) -> Format | None:
     """The device's format for a torch dtype, or None where the device has none (float64, complex, ...)."""
     return _BY_DTYPE.get(dtype)
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """What the units accumulate in, as eager does: float32 for the half formats, else the dtype itself."""
+    return torch.float32 if dtype in HALVES else dtype
 
 
 @dataclass(frozen=True, kw_only=True)

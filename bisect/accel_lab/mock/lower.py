@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from . import faults
-from .device import format_of
+from .device import HALVES, format_of
 from .loop_ir import Line, LoopProgram, Nest, Place, View, whole
 from .lower_numbers import FORMATS_BY_DTYPE, NEUTRAL_OF_EMPTY, Number, fits_one_kernel, number_for
 
@@ -249,7 +249,7 @@ class Builder:
         """The fault: a half that was cast to fp32 for a reduction stays a half."""
         source = self.cast_from.get(view.place, view.place)
         half = self.program.places[source].dtype
-        if dtype != torch.float32 or half not in (torch.float16, torch.bfloat16):
+        if dtype != torch.float32 or half not in HALVES:
             return view, dtype, compute
         return View(place=source, dims=view.dims, size=view.size), half, None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from .device import accumulator
 from .loop_ir import View
 from .lower import Builder, Unsupported, lowers
-from .lower_numbers import Number, accumulator
+from .lower_numbers import Number
 
 
 def matmul(build: Builder, left: View, right: View, *, result: torch.dtype | None = None) -> View:

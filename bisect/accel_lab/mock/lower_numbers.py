@@ -21,11 +21,6 @@ def number_for(value: Number, dtype: torch.dtype) -> Number:
     return int(value)
 
 
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """What the units accumulate in, as eager does: float32 for the half formats, else the dtype itself."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-
-
 def fits_one_kernel(one: torch.dtype, other: torch.dtype) -> bool:
     """Whether tensors of both dtypes may stand in one strided kernel: not 8-byte integers with floats."""
     return not any(a.itemsize == 8 and b.is_floating_point for a, b in ((one, other), (other, one)))

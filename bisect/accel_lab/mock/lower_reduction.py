@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch
 
 from . import faults
+from .device import HALVES, accumulator
 from .loop_ir import View
 from .lower import Builder, Unsupported, lowers
-from .lower_numbers import Number, accumulator
+from .lower_numbers import Number
 
 Dims = Sequence[int] | int | None
 
@@ -45,7 +46,7 @@ def _sum(
     *,
     dtype: torch.dtype | None = None,
 ) -> View:
-    if accumulator(out.dtype) != out.dtype == build.dtype(x):
+    if out.dtype in HALVES and build.dtype(x) == out.dtype:
         return build.reduce("sum", x, _axes(dims), keepdim, out.dtype)
     wide = _wide(out.dtype)
     return build.cast(build.reduce("sum", x, _axes(dims), keepdim, wide, compute=wide), out.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .device import Device
+from .device import Device, accumulator
 from .layout import Layout
 from .memory import Memory, Region
 from .sim_layout import fill_padding, plain_view, stick_views
@@ -22,8 +22,6 @@ from .verify_problem import Problem, SpecError
 Call = Callable[[], Any]
 Load = Callable[[], torch.Tensor]
 Store = Callable[[torch.Tensor], None]
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def slice_of(dim: Dim) -> int:
@@ -110,8 +108,7 @@ class Context:
 
 def wide(layout: Layout) -> torch.dtype:
     """The dtype that the matrix and sliding-window units compute in: halves accumulate in fp32."""
-    dtype = layout.number.torch_dtype
-    return torch.float32 if dtype in HALVES else dtype
+    return accumulator(layout.number.torch_dtype)
 
 
 def number(value: Any) -> Any:

@@ -261,11 +261,8 @@ def _root(path: str) -> str:
 def _setting(questions: Questions, look: Step) -> Named | None:
     """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
     steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
-    cures = [
-        f"{key}={value}"
-        for (key, value), step in zip(_SETTINGS, steps, strict=False)
-        if step.verdict is Verdict.GOOD
-    ]
+    cured = [setting for setting, step in zip(_SETTINGS, steps, strict=False) if step.verdict is Verdict.GOOD]
+    cures = [f"{key}={value}" for key, value in cured]
     recompiles = front_of(look).get("recompiles") or []
     rows = [tuple(str(line).partition(": ")[::2]) for line in recompiles]
     exhibits = (
@@ -279,7 +276,7 @@ def _setting(questions: Questions, look: Step) -> Named | None:
     )
     if not cures:
         return Named(exhibits=exhibits) if exhibits else None
-    if not rows and not _used_again(look) and all(key.split("=", 1)[0] in _GENERALISING for key in cures):
+    if not rows and not _used_again(look) and _GENERALISING.issuperset(dict(cured)):
         return Named(
             evidence=[
                 f"with torch._dynamo.config.{cures[0]} it passes: a way around it, and not shown to be the "

@@ -74,7 +74,7 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
 
 
 def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:
-    """Loop IR and schedule are right, so the fault lies in the generated code or around it."""
+    """Each nest is right as scheduled, so the fault lies in the generated code, around it, or in fusing."""
     result.evidence.append(
         "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
     )
@@ -96,22 +96,26 @@ def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]
         result.stage = Stage.RUNTIME
         result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
     elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
-        fused = climber.one(Rung.SCHEDULED, (("together", True),), "kernel split")
-        if fused.verdict is Verdict.BAD:
-            result.stage = Stage.SCHEDULER
-            result.evidence = [
-                "the loops that the scheduler fused, run by an interpreter, pass one after another and fail "
-                "in the same way as one loop, index by index, as a fused kernel runs them: they must not be "
-                "fused",
-                "it passes without fusion",
-            ]
-            return
-        result.stage = Stage.KERNEL
-        result.evidence.append(
-            "it passes without fusion: what was fused must not be, or the fused kernel is written wrong"
-        )
+        _fused(climber, result)
     else:
         result.stage = Stage.CODEGEN
+
+
+def _fused(climber: Climber, result: Split) -> None:
+    """It passes without fusion: does what was fused pass as the one loop that it became?"""
+    together = climber.one(Rung.SCHEDULED, (("together", True),), "kernel split")
+    if together.verdict is Verdict.BAD:
+        result.stage = Stage.SCHEDULER
+        result.evidence = [
+            "the loops that the scheduler fused, run by an interpreter, pass one after another and fail in "
+            "the same way as one loop, index by index, as a fused kernel runs them: they must not be fused",
+            "it passes without fusion",
+        ]
+        return
+    result.stage = Stage.KERNEL
+    result.evidence.append(
+        "it passes without fusion: what was fused must not be, or the fused kernel is written wrong"
+    )
 
 
 def _by_frames(result: Split, top: Step, cures: set[str], loops: Verdict) -> None:
