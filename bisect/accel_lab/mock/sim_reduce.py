@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .faults import active
 from .device import HALVES
+from .faults import active
 from .sim_context import Call, Context, covered
 from .sim_layout import fill_padding, stick_views
 from .sim_pointwise import Step, VectorUnit, reduced_dims
