@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from accel_lab.core.findings import Component
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.reporting import terminal, words
@@ -143,6 +144,21 @@ def test_summary_names_component_and_repro(tmp_path: Path) -> None:
     steps = next_steps(run.findings)
     assert f"python {run.run_dir}/repro/graph/repro.py exits 1 while the bug is there" in steps
     assert steps[-1].startswith("Attach the bundle")
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair"),
+    [
+        ("op", "with only it left out it passes, with it back it fails"),
+        ("guard", "compiled afresh whenever that changes it passes, otherwise it fails"),
+        ("setting", "with only that set it passes, without it fails"),
+    ],
+)
+def test_a_proven_component_tells_what_its_pair_of_runs_changed(tmp_path: Path, kind: str, pair: str) -> None:
+    findings = FakeRun(tmp_path, "rich").findings
+    part = Component(kind=kind, name="x", confidence=Confidence.PROVEN)
+    findings.culprits[0] = replace(findings.culprits[0], component=part, confidence=Confidence.LIKELY)
+    assert f"The {kind} x is proven: {pair}." in summarise(findings)
 
 
 def test_summary_claims_nothing_of_an_unverified_repro(tmp_path: Path) -> None:

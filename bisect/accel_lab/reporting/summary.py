@@ -69,14 +69,22 @@ def _fault(culprit: Culprit, number: int) -> str:
     return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}{_component(culprit)}"
 
 
+#: What the pair of runs changed, where it was not to leave the component out.
+_PAIRS = {
+    "guard": "compiled afresh whenever that changes it passes, otherwise it fails",
+    "setting": "with only that set it passes, without it fails",
+}
+
+
 def _component(culprit: Culprit) -> str:
     """How sure the component is, where that is another thing than how sure the stage is."""
     part = culprit.component
     if part is None or part.confidence is culprit.confidence:
         return ""
     name = f"{part.kind} {part.name}"
+    pair = _PAIRS.get(part.kind, "with only it left out it passes, with it back it fails")
     return {
-        Confidence.PROVEN: f" The {name} is proven: with only it left out it passes, with it back it fails.",
+        Confidence.PROVEN: f" The {name} is proven: {pair}.",
         Confidence.LIKELY: f" That it is the {name} is likely, not proven.",
         Confidence.INCONCLUSIVE: f" The {name} is a lead only: the evidence on it is contradictory.",
     }[part.confidence]
