@@ -31,6 +31,20 @@ def test_accidents_do_not_count(one: str, two: str) -> None:
     assert normalise(one) == normalise(two)
 
 
+def test_a_reader_gets_the_numbers_and_a_comparison_does_not() -> None:
+    one = signature_of(outcome("AssertionError", "Mismatched elements: 4 / 9 (44.4%)\nat 0x7f00, buf3"))
+    two = signature_of(outcome("AssertionError", "Mismatched elements: 5 / 9 (55.6%)\nat 0x7f11, buf4"))
+    assert one is not None and two is not None
+    assert one == two and one.same_as(two)
+    assert one.line == "AssertionError: Mismatched elements: 4 / 9 (44.4%) at <addr>, buf3"
+    assert Signature.from_json(one.to_json()).line == one.line
+    left = signature_of(
+        Outcome(status=Status.EXIT, exit_code=1), "FAILED t.py::a - off by 2\nFAILED t.py::b - off by 3"
+    )
+    assert left is not None
+    assert (left.message, left.line) == ("off by <n>", "exit 1: off by 2; off by 3")
+
+
 def test_words_do_count() -> None:
     assert normalise("expected Float but found Half") != normalise("expected Half but found Float")
 

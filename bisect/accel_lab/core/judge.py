@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .outcome import Outcome, Raised, Status
-from .signature import Signature, normalise
+from .signature import Signature, legible, normalise
 from .verdict import Verdict
 
 #: Exceptions that only wrap another one; the same fault has them on some rungs and lacks them on others.
@@ -26,17 +27,21 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
     frames = _innermost(raised)
     if outcome.status is Status.EXCEPTION and raised is not None:
         kind, message = unwrap(raised)
-        return Signature(kind="exception", type=kind, message=normalise(message), frames=frames)
+        return Signature(
+            kind="exception", type=kind, message=normalise(message), frames=frames, said=legible(message)
+        )
     if outcome.status is Status.MEMORY:
         return Signature(kind="memory")
     if outcome.status is Status.SIGNAL:
         return Signature(kind="signal", type=_signal_type(outcome), frames=frames)
     if outcome.status is Status.EXIT:
+        messages = _exit_messages(outcome, stdout_tail)
         return Signature(
             kind="exit",
             type=f"exit {outcome.exit_code}",
-            message=_exit_message(outcome, stdout_tail),
+            message=_joined(map(normalise, messages)),
             frames=frames,
+            said=_joined(map(legible, messages)),
         )
     return Signature(kind=outcome.status.value, frames=frames)
 
@@ -79,12 +84,13 @@ def _signal_type(outcome: Outcome) -> str:
         return f"signal {outcome.signal}"
 
 
-def _exit_message(outcome: Outcome, stdout_tail: str) -> str:
+def _exit_messages(outcome: Outcome, stdout_tail: str) -> list[str]:
     """What the program said when it gave up: ``sys.exit("text")`` or a test runner's summary."""
     raised = outcome.raised
     if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
-        return normalise(raised.message) if raised.message not in ("", "None") else ""
-    failures = [m["message"] or "" for m in _PYTEST_FAILURE.finditer(stdout_tail)]
-    if failures:
-        return "; ".join(sorted({normalise(message) for message in failures}))[:400]
-    return ""
+        return [raised.message] if raised.message not in ("", "None") else []
+    return [m["message"] or "" for m in _PYTEST_FAILURE.finditer(stdout_tail)]
+
+
+def _joined(messages: Iterable[str]) -> str:
+    return "; ".join(sorted(set(messages)))[:400]

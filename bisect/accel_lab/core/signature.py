@@ -9,17 +9,30 @@ exceptions and exits without a message: one fault surfaces through other frames 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), text)
-    for pattern, text in (
+_Rules = tuple[tuple[re.Pattern[str], str], ...]
+
+
+def _compiled(rules: Iterable[tuple[str, str]]) -> _Rules:
+    return tuple((re.compile(pattern), text) for pattern, text in rules)
+
+
+#: What no reader wants either.
+_ACCIDENTAL = _compiled(
+    (
         (r"\x1b\[[0-9;]*m", ""),
         (r"0x[0-9a-fA-F]+", "<addr>"),
         (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]+)+/([\w.+-]+)", r"<path>/\1"),
         (r"\b[a-z0-9]{40,60}\b", "<hash>"),
         (r"\bc[a-z0-9]{50,52}\b", "<hash>"),
+    )
+)
+#: What a reader wants and a comparison does not.
+_NUMBERS = _compiled(
+    (
         (
             r"\b(buf|arg|op|tmp|primals_|tangents_|getitem_|s|u|ks|xindex|x|L__self__|__compiled_fn_|resume_in_|graph_|kernel_?)\d+\b",
             r"\1<n>",
@@ -27,9 +40,10 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?", "<n>"),
         (r"\b(?:nan|inf)\b", "<n>"),
         (r"(?:<n>(?:, ?)?){2,}", "<n>"),
-        (r"\s+", " "),
     )
 )
+_SPACE = _compiled(((r"\s+", " "),))
+_RULES = _ACCIDENTAL + _NUMBERS + _SPACE
 
 #: Advice that torch appends to messages; it changes with the release and with the settings.
 _ADVICE = re.compile(
@@ -40,22 +54,35 @@ _ADVICE = re.compile(
 
 def normalise(message: str) -> str:
     """The message without numbers, addresses, paths and generated names; at most 400 characters."""
+    return _tidied(message, _RULES)
+
+
+def legible(message: str) -> str:
+    """The message for a reader, numbers and names kept: one line of at most 400 characters."""
+    return _tidied(message, _ACCIDENTAL + _SPACE)
+
+
+def _tidied(message: str, rules: _Rules) -> str:
     cut = _ADVICE.search(message)
     if cut is not None and cut.start() > 0:
         message = message[: cut.start()]
-    for pattern, text in _RULES:
+    for pattern, text in rules:
         message = pattern.sub(text, message)
     return message.strip()[:400]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """``kind``: exception, exit, signal, timeout, memory, output, processes, check, regex or values."""
+    """``kind``: exception, exit, signal, timeout, memory, output, processes, check, regex or values.
+
+    ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it.
+    """
 
     kind: str
     type: str = ""
     message: str = ""
     frames: tuple[str, ...] = ()
+    said: str = field(default="", compare=False)
 
     def same_as(self, other: Signature | None) -> bool:
         """Whether both describe the same failure."""
@@ -72,11 +99,17 @@ class Signature:
     @property
     def line(self) -> str:
         """One line for tables."""
-        head = self.type or self.kind
-        return f"{head}: {self.message}" if self.message else head
+        head, told = self.type or self.kind, self.said or self.message
+        return f"{head}: {told}" if told else head
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "type": self.type, "message": self.message, "frames": list(self.frames)}
+        return {
+            "kind": self.kind,
+            "type": self.type,
+            "message": self.message,
+            "frames": list(self.frames),
+            **({"said": self.said} if self.said else {}),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Signature:
@@ -85,4 +118,5 @@ class Signature:
             type=data.get("type", ""),
             message=data.get("message", ""),
             frames=tuple(data.get("frames", ())),
+            said=data.get("said", ""),
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 
 from . import words
@@ -91,9 +92,7 @@ def failure(grid: Mapping[str, Any]) -> str:
     signature = grid.get("signature")
     if not signature:
         return ""
-    head = signature.get("type") or signature.get("kind") or ""
-    line = f"{head}: {signature['message']}" if signature.get("message") else str(head)
-    return f"{line} (as torch {grid.get('seen_on')} shows it)"
+    return f"{Signature.from_json(signature).line} (as torch {grid.get('seen_on')} shows it)"
 
 
 def mark_of(grid: Mapping[str, Any]) -> Mark:
