@@ -170,6 +170,19 @@ def test_fused_loops_that_fail_index_by_index_are_the_schedulers() -> None:
     assert any("must not be fused" in line for line in culprit.evidence)
 
 
+@pytest.mark.parametrize("fault", [Rung.LOOPS, Rung.SCHEDULED])
+@pytest.mark.parametrize("explained", [False, True])
+def test_a_switch_that_cures_the_generated_code_alone_leaves_doubt(fault: Rung, explained: bool) -> None:
+    def cures(probe: Probe) -> bool:
+        return "cpp.simdlen" in str(probe.switches) and (probe.rung is Rung.KERNEL or explained)
+
+    culprit = diagnose(FakeLab(fault=fault, cures=cures), components=False).culprit
+    assert culprit is not None
+    assert culprit.stage is (Stage.LOWERING if fault is Rung.LOOPS else Stage.SCHEDULER)
+    assert (culprit.confidence is Confidence.PROVEN) is explained
+    assert any("different reasons" in line for line in culprit.evidence) is not explained
+
+
 def test_missing_python_headers_are_the_environment() -> None:
     text = "C++ compile error\nfatal error: Python.h: No such file or directory"
     lab = FakeLab(fault=Rung.KERNEL, answer=lambda p: failing(text) if p.rung is Rung.KERNEL else None)

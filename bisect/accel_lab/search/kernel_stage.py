@@ -24,7 +24,8 @@ class Split:
     """The stage inside the kernel rung, with the longer ladder and the table of switches.
 
     ``ambiguous`` keeps an answer from being called proven: the interpreter runs fused kernels one after
-    another, so a wrong decision to fuse would look like wrong generated code.
+    another, so a wrong decision to fuse would look like wrong generated code; or a switch cures the generated
+    code and not what the interpreter ran, so the two may fail for different reasons.
     """
 
     stage: Stage
@@ -49,11 +50,13 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
     if loops is Verdict.BAD:
         result.stage = Stage.LOWERING
         result.evidence.append("the loop IR that lowering made, run by an interpreter, fails in the same way")
+        _doubt(climber, result, Rung.LOOPS)
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence.append(
             "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
         )
+        _doubt(climber, result, Rung.SCHEDULED)
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
         _below_scheduler(climber, result, top, cures)
     else:
@@ -71,6 +74,19 @@ def ask_switches(climber: Climber, *, full: bool) -> list[Step]:
 
 def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
     return next((step.verdict for step in steps if step.rung is rung), Verdict.SKIP)
+
+
+def _doubt(climber: Climber, result: Split, rung: Rung) -> None:
+    """What cures the generated code should cure the loop IR that it was made from as well."""
+    cures = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
+    below = climber.ask([(rung, step.settings) for step in cures], "kernel split")
+    apart = [step.label for step, same in zip(cures, below, strict=True) if same.verdict is not Verdict.GOOD]
+    if apart:
+        result.ambiguous = True
+        result.evidence.append(
+            f"yet the generated code passes with {'; '.join(apart)}, and the interpreted loop IR does not: "
+            "the two may fail for different reasons"
+        )
 
 
 def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:
