@@ -136,3 +136,50 @@ def test_which_arguments_share_memory_is_written_down(prober: Prober, tmp_path: 
         ["they share memory", "apart", "apart"],
         ["the same tensor", "apart", "apart"],
     ]
+
+
+LINES = """
+import torch
+
+def helper(t):
+    u = t + 1
+    return u * 2
+
+def fn(t, n):
+    a = helper(t)
+    for i in range(n):
+        a = a + i
+    b = a.sin()
+    with torch.no_grad():
+        c = b + 1
+    return c
+
+print(torch.compile(fn)(torch.ones(3), 3))
+"""
+
+
+def test_a_trace_ends_at_any_line_with_nothing_on_the_stack(prober: Prober, tmp_path: Path) -> None:
+    facts = ask(prober, tmp_path, LINES, Rung.DYNAMO, look=True).facts["front"]
+    ((key, trace),) = facts["lines"].items()
+    assert key.startswith("fn ")
+    segments = trace["segments"]
+    assert segments == [[], [8], [9], [10, 11], [12], [13, 14], [13], [15]]
+    assert trace["source"]["12"].strip() == "b = a.sin()"
+    for place in range(1, len(segments)):
+        outcome = ask(prober, tmp_path, LINES, Rung.DYNAMO, look=True, stop=[key, place])
+        assert outcome.status is Status.OK, outcome.raised
+        ended = outcome.facts["front"]["lines"][key]["segments"]
+        assert (ended[:place], len(ended)) == (segments[:place], place + 1)
+        # What is left is Python, but for a function that is called there: that is a frame of its own.
+        frames = {row["key"].split(" ")[0] for row in outcome.facts["front"]["frames"]}
+        assert frames == ({"fn", "helper"} if place <= 2 else {"fn"})
+
+
+def test_a_function_has_a_trace_of_its_own_where_its_caller_is_left_alone(
+    prober: Prober, tmp_path: Path
+) -> None:
+    look = ask(prober, tmp_path, LINES, Rung.DYNAMO, look=True).facts["front"]
+    caller = next(row["caller"] for row in look["inlined"] if row["key"].startswith("helper "))
+    outcome = ask(prober, tmp_path, LINES, Rung.DYNAMO, look=True, eager=[caller])
+    ((key, trace),) = outcome.facts["front"]["lines"].items()
+    assert key.startswith("helper ") and trace["segments"][-1] == [6]

@@ -140,6 +140,74 @@ def test_the_only_frame_is_no_component() -> None:
     assert named.evidence == ["f a.py:1 is all the code that Dynamo compiled"]
 
 
+def traced(key: str, *segments: list[int]) -> dict[str, Any]:
+    source = {str(line): f"    line {line}" for segment in segments for line in segment}
+    return {"lines": {key: {"segments": list(segments), "source": source}}}
+
+
+def until(switch: Switch, place: int) -> bool:
+    """Whether the trace ends at this place or before it, or the function is left as it is."""
+    key, ended = switch.get("stop") or ("f a.py:1", 99)
+    return "f a.py:1" in switch.get("eager", ()) or (key == "f a.py:1" and ended <= place)
+
+
+@given(st.integers(0, 40), st.integers(2, 41))
+def test_the_line_that_must_be_traced_is_found(guilty: int, size: int) -> None:
+    guilty = min(guilty, size - 1)
+    facts = {
+        "frames": [{"key": "f a.py:1", "call": 0}],
+        **traced("f a.py:1", *([2 * n + 2, 2 * n + 3] for n in range(size))),
+    }
+    named, lab = dynamo(facts, lambda s: until(s, guilty))
+    assert named.component is not None
+    assert (named.component.kind, named.component.name) == ("line", f"a.py:{2 * guilty + 2}-{2 * guilty + 3}")
+    assert named.component.confidence is Confidence.PROVEN
+    assert "ended before line" in named.evidence[-1]
+    (exhibit,) = named.exhibits[-1:]
+    assert exhibit.marked == (2 * guilty + 1, 2 * guilty + 2)
+    assert len(lab.asked) <= MOST
+
+
+def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
+    facts = {"frames": [{"key": "f a.py:1", "call": 0}], **traced("f a.py:1", [], [2], [3], [4])}
+    climber, lab, at = climb(facts, lambda s: until(s, 2))
+    answer = lab.answer
+    ended = {"stop": ["f a.py:1", 3]}
+    lab.answer = lambda probe: failing("another") if front(probe) == ended else answer(probe)
+    named = name_front(climber, Stage.DYNAMO, at, [at])
+    assert named.component is not None and named.component.name == "a.py:3"
+    assert named.component.confidence is Confidence.LIKELY
+    assert "fails in another way" in named.evidence[-1]
+
+
+def test_no_line_is_named_where_a_trace_cannot_be_ended_or_fails_before_its_first() -> None:
+    facts = {"frames": [{"key": "f a.py:1", "call": 0}], **traced("f a.py:1", [], [2], [3], [4])}
+    climber, lab, at = climb(facts, lambda s: until(s, 0))
+    assert name_front(climber, Stage.DYNAMO, at, [at]).component is None
+    answer = lab.answer
+    lab.answer = lambda probe: (
+        Outcome(status=Status.NOT_APPLICABLE) if front(probe).get("stop") else answer(probe)
+    )
+    assert name_front(climber, Stage.DYNAMO, at, [at]).component is None
+
+
+def test_the_line_of_an_inlined_function_is_sought_where_it_has_a_trace_of_its_own() -> None:
+    facts = {
+        "frames": [{"key": "f a.py:1", "call": 0}],
+        "inlined": [{"key": "h a.py:20", "caller": "f a.py:1"}],
+        **traced("h a.py:20", [21], [22], [23]),
+    }
+
+    def cured(switch: Switch) -> bool:
+        return "h a.py:20" in switch.get("eager", ()) or (switch.get("stop") or ("", 9))[1] <= 1
+
+    named, lab = dynamo(facts, cured)
+    assert named.component is not None and named.component.name == "h"
+    assert "at a.py:22: line 22 in h" in named.component.detail
+    stops = [front(probe) for probe in lab.asked if front(probe).get("stop")]
+    assert stops and all(stop["eager"] == ["f a.py:1"] for stop in stops)
+
+
 def test_allowing_graph_breaks_must_not_be_the_cure() -> None:
     named, lab = dynamo(CODE, lambda s: s.get("fullgraph") is False, fullgraph=True)
     assert named.component is None

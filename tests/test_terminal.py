@@ -152,6 +152,7 @@ def test_summary_names_component_and_repro(tmp_path: Path) -> None:
         ("op", "with only it left out it passes, with it back it fails"),
         ("guard", "compiled afresh whenever that changes it passes, otherwise it fails"),
         ("setting", "with only that set it passes, without it fails"),
+        ("line", "with Dynamo's trace ended before it the script passes, with it ended behind it it fails"),
     ],
 )
 def test_a_proven_component_tells_what_its_pair_of_runs_changed(tmp_path: Path, kind: str, pair: str) -> None:

@@ -99,3 +99,8 @@ def short(path: str) -> Any:
             return normal[cut + len("/site-packages/") :]
     cut = normal.rfind("/accel_lab_child/")
     return normal[cut + 1 :] if cut >= 0 else path
+
+
+def code_key(code: Any) -> str:
+    """A code object's name that stays the same from run to run."""
+    return "%s %s:%d" % (code.co_name, short(code.co_filename), code.co_firstlineno)

@@ -4,7 +4,8 @@ Everything here is off unless the switch ``front`` asks for it, so that a plain 
 The switch is a mapping: ``look`` (only write down), ``eager`` (functions that run as they are, neither
 compiled nor inlined), ``guard_on`` (values whose change makes the next call compile afresh), ``outside``
 (operators of the captured graph that run outside of AOTAutograd), ``functorch`` and ``dynamo`` (settings),
-``fullgraph`` (False: graph breaks are allowed although the script forbids them).
+``fullgraph`` (False: graph breaks are allowed although the script forbids them), ``stop`` (a frame and the
+place where its trace ends: the rest of it runs as it is).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import functools
 from typing import Any, Dict, Iterator, List, Optional, Set
 
 from . import torch_internals
-from .exceptions import NotApplicable, short
+from .exceptions import NotApplicable, code_key
+from .front_lines import Lines
 from .outside import Outside, units_of
 from .state import changes, state_of
 
@@ -34,6 +36,7 @@ class Front:
         outside = switch.get("outside")
         self.outside: Optional[Outside] = None if outside is None else Outside(outside)
         self.fullgraph = switch.get("fullgraph", True)
+        self.lines = Lines(switch.get("stop")) if switch.get("look") or switch.get("stop") else None
         self.frames: List[Dict[str, Any]] = []
         self.inlined: List[Dict[str, Any]] = []
         self.units: List[Dict[str, Any]] = []
@@ -52,6 +55,8 @@ class Front:
         self._hook_frames(convert_frame)
         self._hook_inlining(symbolic_convert)
         self._hook_guards()
+        if self.lines is not None:
+            self.lines.install()
         for name, value in self.settings.items():
             import torch._dynamo.config as config
 
@@ -105,7 +110,7 @@ class Front:
             except Exception:
                 return original(cls, parent, func, *rest, **more)
             if key in self.eager:
-                raise _unsupported("accel-lab keeps %s out of the graph" % key)
+                raise torch_internals.unsupported("accel-lab keeps %s out of the graph" % key)
             if len(self.inlined) < MAX_CODES and not any(row["key"] == key for row in self.inlined):
                 self.inlined.append({"key": key, "caller": caller})
             return original(cls, parent, func, *rest, **more)
@@ -213,12 +218,8 @@ class Front:
             "calls": kept,
             "calls_left_out": len(self.calls) - len(kept),
             "recompiles": _recompiles(),
+            "lines": self.lines.facts() if self.lines is not None else {},
         }
-
-
-def code_key(code: Any) -> str:
-    """A code object's name that stays the same from run to run."""
-    return "%s %s:%d" % (code.co_name, short(code.co_filename), code.co_firstlineno)
 
 
 def _left_alone() -> Any:
@@ -228,15 +229,6 @@ def _left_alone() -> Any:
     except ImportError:
         return None
     return ConvertFrameReturn()
-
-
-def _unsupported(message: str) -> Any:
-    from torch._dynamo.exc import Unsupported
-
-    try:
-        return Unsupported(message)
-    except TypeError:
-        return Unsupported(message, gb_type="accel-lab")
 
 
 def _value(config: Any, name: str, value: Any) -> Any:

@@ -372,6 +372,16 @@ def changed_config() -> Any:
     return changed
 
 
+def unsupported(message: str) -> Any:
+    """What Dynamo raises where it cannot go on tracing (``torch/_dynamo/exc.py``)."""
+    from torch._dynamo.exc import Unsupported
+
+    try:
+        return Unsupported(message)
+    except TypeError:
+        return Unsupported(message, gb_type="accel-lab")
+
+
 def reset_dynamo() -> None:
     """Forget every compiled frame, so that the next call compiles afresh."""
     import torch._dynamo

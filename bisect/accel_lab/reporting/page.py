@@ -8,7 +8,7 @@ from typing import Any
 
 from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
-from accel_lab.core.signature import normalise
+from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
@@ -163,7 +163,7 @@ class _View:
             if not trace.strip() and step.outcome.raised is not None:
                 trace = step.outcome.raised.text
         return {
-            "signature": self._pairs(signature.to_json()) if signature else [],
+            "signature": self._pairs(_told(signature)) if signature else [],
             "trace": self.teller.block("What was printed", trace, open=True),
         }
 
@@ -237,6 +237,14 @@ class _View:
             if name is not None:
                 rows.append((f"By hand, {word}", f'torch.compile(..., backend="{name}")'))
         return [(name, self.say(text, limit=2000)) for name, text in rows]
+
+
+def _told(signature: Signature) -> dict[str, Any]:
+    """The signature: its message as it was raised, then as it is compared where that is another text."""
+    row = signature.to_json()
+    said = row.pop("said", "") or row["message"]
+    compared = {"compared as": row["message"]} if row["message"] != said else {}
+    return {"kind": row["kind"], "type": row["type"], "message": said, **compared, "frames": row["frames"]}
 
 
 def _graph_pair(good: list[Artifact], bad: list[Artifact]) -> tuple[Artifact | None, Artifact | None]:

@@ -1,4 +1,4 @@
-"""Names what Dynamo got wrong: a missing guard, a lost side effect, the function or frame, a setting."""
+"""Names what Dynamo got wrong: a missing guard, a lost side effect, the function, the line, a setting."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
+from .front_lines import name_line
 from .front_questions import Questions, front_of, graph_breaks, user_line
 from .named import Named
 
@@ -54,20 +55,29 @@ def name(questions: Questions, at: Step, told: Component | None) -> Named:
         _add(named, guard)
         return named
     code = _Code.of(look)
-    cures = _function_cures(questions, look, code)
+    allowed = _breaks_allowed(questions, look)
+    cures = {} if allowed is None else questions.single_cures("eager", code.keys, **allowed)
     function = _function(code, cures, named)
     effect = _side_effect(questions, look, plain, cures)
     if effect is not None:
         _add(named, effect)
     if told is not None or effect is not None:
-        named.component = _with_function(named.component, function)
+        named.component = _with(named.component, function)
         return named
+    narrow = code.innermost(list(cures))
+    line = None
+    if len(narrow) == 1 and allowed is not None:
+        line = name_line(questions, look, narrow[0], outer=code.outer(narrow[0]), **allowed)
     if function is not None and function.confidence is Confidence.PROVEN:
         named.component = function
+        if line is not None:
+            _add(named, line)
+            named.component = _with(function, line.component)
         return named
     setting = _setting(questions, look)
-    if setting is not None:
-        _add(named, setting)
+    for more in (setting, line):
+        if more is not None:
+            _add(named, more)
     named.component = named.component or function
     return named
 
@@ -102,10 +112,11 @@ class _Code:
 
     def innermost(self, keys: Sequence[str]) -> list[str]:
         """Those of ``keys`` into which no other of them is inlined."""
-        around = {outer for key in keys for outer in self._outer(key)}
+        around = {outer for key in keys for outer in self.outer(key)}
         return [key for key in keys if key not in around]
 
-    def _outer(self, key: str) -> set[str]:
+    def outer(self, key: str) -> set[str]:
+        """The functions that ``key`` is inlined into, out to the frame."""
         found: set[str] = set()
         while key in self.callers and self.callers[key] not in found:
             key = self.callers[key]
@@ -113,17 +124,16 @@ class _Code:
         return found
 
 
-def _function_cures(questions: Questions, look: Step, code: _Code) -> dict[str, Step]:
-    """Functions each of which cures the failure alone when Dynamo leaves it as it is."""
-    more: dict[str, Any] = {}
+def _breaks_allowed(questions: Questions, look: Step) -> dict[str, Any] | None:
+    """What a question must hold so that code can be left out; None where that is a cure by itself.
+
+    Leaving code out breaks the graph, which the script may forbid.
+    """
     regions = look.outcome.facts.get("regions") or []
-    if any(region.get("fullgraph") for region in regions):
-        # Leaving a function out breaks the graph, which the script forbids; allowing it must not be the cure.
-        more["fullgraph"] = False
-        allowed = questions.one({"look": True, **more})
-        if allowed is None or allowed.verdict is not Verdict.BAD:
-            return {}
-    return questions.single_cures("eager", code.keys, **more)
+    if not any(region.get("fullgraph") for region in regions):
+        return {}
+    step = questions.one({"look": True, "fullgraph": False})
+    return {"fullgraph": False} if step is not None and step.verdict is Verdict.BAD else None
 
 
 def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component | None:
@@ -166,10 +176,12 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component
     )
 
 
-def _with_function(component: Component | None, function: Component | None) -> Component | None:
-    if component is None or function is None:
+def _with(component: Component | None, place: Component | None) -> Component | None:
+    """The component with the function or line where it lies in its detail."""
+    if component is None or place is None:
         return component
-    detail = f"{component.detail}; in {function.detail}" if component.detail else f"in {function.detail}"
+    where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
+    detail = f"{component.detail}; {where}" if component.detail else where
     return Component(
         kind=component.kind, name=component.name, detail=detail[:400], confidence=component.confidence
     )
