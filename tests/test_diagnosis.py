@@ -124,6 +124,21 @@ def test_what_a_rung_adds_that_could_not_be_run_is_not_ruled_out(fault: Rung, ga
         assert any(f"{gap} told nothing" in line for line in found.culprit.evidence)
 
 
+def test_a_warm_process_that_fails_in_another_way_is_not_used_and_not_counted() -> None:
+    class Lab(FakeLab):
+        def _outcome(self, probe: Probe) -> Outcome:
+            outcome = super()._outcome(probe)
+            other = failing("another", warm=True)
+            return other if outcome.warm and outcome.status is not Status.OK else outcome
+
+    lab = Lab(fault=Rung.FX)
+    found = diagnose(lab)
+    assert not lab.is_warm
+    assert all(not step.outcome.warm for step in found.baseline) and found.failure_rate == 1.0
+    assert found.culprit is not None
+    assert (found.culprit.stage, found.culprit.confidence) == (Stage.FX_PASSES, Confidence.PROVEN)
+
+
 def test_another_failure_below_is_evidence_but_no_proof() -> None:
     def answer(probe: Probe) -> Outcome | None:
         if probe.rung is Rung.FX and not probe.switches:

@@ -40,6 +40,8 @@ _NUMBERS = _compiled(
         (r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?", "<n>"),
         (r"\b(?:nan|inf)\b", "<n>"),
         (r"(?:<n>(?:, ?)?){2,}", "<n>"),
+        # Where the stack happens to end differs from process to process.
+        (r"\b(maximum recursion depth exceeded)(?: (?:in|while) .*)?", r"\1"),
     )
 )
 _SPACE = _compiled(((r"\s+", " "),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Step
@@ -49,8 +49,19 @@ class Baseline:
     def keep(self, step: Step) -> None:
         """Add a run, and count it if it tells anything."""
         self.steps.append(step)
-        if step.verdict in (Verdict.GOOD, Verdict.BAD):
-            self.tally = self.tally.plus(Tally(runs=1, failures=step.failures))
+        self.tally = self.tally.plus(_counted([step]))
+
+    def drop_warm(self) -> None:
+        """Forget the runs in the warm process, and their count."""
+        gone = _counted(step for step in self.steps if step.outcome.warm)
+        self.steps = [step for step in self.steps if not step.outcome.warm]
+        self.tally = Tally(runs=self.tally.runs - gone.runs, failures=self.tally.failures - gone.failures)
+
+
+def _counted(steps: Iterable[Step]) -> Tally:
+    """The runs that tell anything of how often it fails: another failure does not."""
+    told = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
+    return Tally(runs=len(told), failures=sum(step.failures for step in told))
 
 
 def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
@@ -127,12 +138,7 @@ class BaselineSearch:
                 found.notes.append(
                     "in a warm process the script behaves differently, so every run is made in a fresh one"
                 )
-                warm_runs = [s for s in found.steps if s.outcome.warm]
-                found.steps = [s for s in found.steps if not s.outcome.warm]
-                found.tally = Tally(
-                    runs=found.tally.runs - len(warm_runs),
-                    failures=found.tally.failures - sum(s.failures for s in warm_runs),
-                )
+                found.drop_warm()
                 return
         self._measure(found)
 
