@@ -370,6 +370,48 @@ def test_a_lowering_is_not_proven_for_a_check_that_a_meta_kernel_could_make(
     assert any("could be missing there" in line for line in culprit.evidence) is not sure
 
 
+@pytest.mark.parametrize(("fault", "sure"), [(Rung.FX, False), (Rung.LOOPS, False), (Rung.AOT, True)])
+def test_what_autograd_refuses_is_not_proven_of_what_does_not_know_it(fault: Rung, sure: bool) -> None:
+    saved = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: x"
+    )
+
+    def answer(probe: Probe) -> Outcome | None:
+        plain = FakeLab(fault=fault)._outcome(probe)
+        return failing(saved, kind="RuntimeError") if plain.status is not Status.OK else None
+
+    culprit = diagnose(FakeLab(fault=fault, answer=answer), components=False).culprit
+    assert culprit is not None and culprit.stage is STAGES[fault]
+    assert (culprit.confidence is Confidence.PROVEN) is sure
+    assert any("nothing below AOTAutograd knows" in line for line in culprit.evidence) is not sure
+
+
+def test_a_mode_that_the_captured_graph_leaves_changed_is_dynamos() -> None:
+    def front(dtype: str) -> dict[str, object]:
+        row = {
+            "region": 0,
+            "call": 0,
+            "before": {},
+            "after": {"torch.get_default_dtype()": dtype},
+            "raised": "",
+        }
+        return {"front": {"calls": [row]}}
+
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung in (Rung.UNCOMPILED, Rung.DYNAMO) and "look" in str(probe.switches):
+            left = "torch.float64" if probe.rung is Rung.DYNAMO and wrong else "torch.float32"
+            return passing(facts=front(left))
+        return None
+
+    for wrong in (True, False):
+        culprit = diagnose(FakeLab(fault=Rung.AOT, answer=answer)).culprit
+        assert culprit is not None
+        assert culprit.stage is (Stage.DYNAMO if wrong else Stage.AOT_AUTOGRAD)
+        assert culprit.confidence is (Confidence.LIKELY if wrong else Confidence.PROVEN)
+        if wrong:
+            assert culprit.component is not None and culprit.component.name == "torch.get_default_dtype()"
+
+
 @pytest.mark.parametrize("contested", [False, True])
 def test_what_another_stage_may_have_to_keep_is_not_proven(
     monkeypatch: pytest.MonkeyPatch, contested: bool

@@ -17,7 +17,7 @@ from accel_lab.search.climb import Climber
 from accel_lab.search.cure import as_switch
 from accel_lab.search.named import Named
 from accel_lab.search.pass_component import name_pass
-from accel_lab.search.pass_words import application_words, graph_change, merged_views
+from accel_lab.search.pass_words import application_words, graph_change, merged_results
 from fakes_lab import FakeLab, failing, passing
 
 Off = frozenset[tuple[str, str]]
@@ -236,7 +236,7 @@ TWO = [
 ONE = [*TWO[:2], "return [%add, %add]"]
 
 
-def test_a_pass_that_makes_a_view_and_its_base_one_result_is_contested() -> None:
+def test_a_pass_that_makes_two_results_one_is_contested() -> None:
     rows = [row(JOINT, "noop#0", function="noop")]
     named = look(Compiler(rows, lambda off: (JOINT, "noop#0") not in off, change=(TWO, ONE)))
     assert named.component is not None and named.component.name == "noop"
@@ -247,14 +247,15 @@ def test_a_pass_that_makes_a_view_and_its_base_one_result_is_contested() -> None
     assert named.component.confidence is Confidence.PROVEN
 
 
-def test_only_a_view_and_what_it_views_are_merged_views() -> None:
-    assert merged_views(TWO, ONE) == "%view and %add"
-    copied = [line.replace("aten.view.default(%add, [3, 4])", "aten.clone.default(%add)") for line in TWO]
-    assert not merged_views(copied, ONE)  # a copy is a tensor of its own: to merge it is the pass's own fault
-    assert not merged_views(TWO, TWO)
-    assert not merged_views(ONE, ONE)
-    assert not merged_views(TWO, [*TWO[:2], "return [%add]"])
-    assert not merged_views([], [])
+def test_results_that_become_one_are_told() -> None:
+    assert merged_results(TWO, ONE) == "%view and %add, a view and what it is a view of,"
+    product = [line.replace("aten.view.default(%add, [3, 4])", "aten.mul.Tensor(%add, 1.0)") for line in TWO]
+    assert merged_results(product, ONE) == "%view and %add, two results,"
+    assert not merged_results(TWO, TWO)
+    assert not merged_results(ONE, ONE)
+    assert not merged_results(TWO, [*TWO[:2], "return [%add]"])
+    assert not merged_results(TWO, [*TWO[:2], "return [None, None]"])
+    assert not merged_results([], [])
 
 
 def application(**more: Any) -> Application:

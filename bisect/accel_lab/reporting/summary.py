@@ -50,7 +50,7 @@ def summarise(findings: Findings) -> str:
     if findings.signature is not None and findings.signature.kind == "values":
         head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
     else:
-        head = f"The script fails{often} with {failure}."
+        head = f"The script fails{often} with {failure.rstrip('.')}."
     if findings.culprit is None:
         told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
         return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)

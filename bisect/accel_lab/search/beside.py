@@ -1,8 +1,9 @@
 """What lies beside the ladder and makes the first failing rung misname the stage.
 
-Two faults show later than where they are: a wrong meta kernel (only a later stage trusts what it
-says) and a missed guard (only a stage that specialises on the stale graph goes wrong). Each is
-blamed only if correcting just it cures the failure.
+Three faults show later than where they are: a wrong meta kernel (only a later stage trusts what it
+says), a missed guard (only a stage that specialises on the stale graph goes wrong), and a mode of torch's
+that the captured graph leaves in another state (only a stage that runs the graph more than once meets it).
+The first two are blamed only if correcting just them cures the failure; the third cannot be corrected here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from accel_lab.core.verdict import Verdict
 from . import frames, front_guards
 from .climb import Climber, tally_of
 from .flaky import doubt, passes_needed
+from .front_dynamo import lost_state
 from .ladder import Reading
 from .named import Named
 
@@ -37,13 +39,15 @@ class Beside:
 
 
 def look(climber: Climber, ladder: Sequence[Step], reading: Reading, start: Rung) -> Beside:
-    """Check meta kernels always, guards where a stale graph could be the cause."""
+    """Check meta kernels always, guards and modes where the graph that was captured could be the cause."""
     result = Beside(ladder=list(ladder))
     if start is Rung.UNCOMPILED:
         return result
     _meta(climber, result, start)
     if result.culprit is None and start is Rung.AOT:
         _guards(climber, result, start)
+        if result.culprit is None:
+            _modes(climber, result, start)
     return result
 
 
@@ -124,7 +128,7 @@ def _fake_tensors_involved(ladder: Sequence[Step]) -> bool:
         return True
     raised = at.outcome.raised
     hint = frames.innermost(raised.frames)
-    return hint is not None or "fake tensor" in raised.message
+    return hint is not None or "faketensor" in raised.message.lower().replace(" ", "")
 
 
 def _guards(climber: Climber, result: Beside, start: Rung) -> None:
@@ -154,4 +158,29 @@ def _guards(climber: Climber, result: Beside, start: Rung) -> None:
             *named.evidence,
         ),
         exhibits=tuple(named.exhibits),
+    )
+
+
+def _modes(climber: Climber, result: Beside, start: Rung) -> None:
+    """Does what Dynamo captured leave torch's own modes as the script leaves them?"""
+    if climber.baseline.flaky:
+        return
+    look = (("front", {"look": True}),)
+    captured, plain = climber.ask([(Rung.DYNAMO, look), (Rung.UNCOMPILED, look)], "guard check")
+    rows = [row for row in lost_state(captured, plain) if row[1].startswith("torch.")]
+    if not rows:
+        return
+    call, mode, want, got = rows[0]
+    result.culprit = Culprit(
+        stage=Stage.DYNAMO,
+        confidence=Confidence.LIKELY,
+        component=Component(
+            kind="side_effect",
+            name=mode,
+            detail=f"after call {call}: {want} uncompiled, {got} with the captured graph run as it is"[:300],
+        ),
+        evidence=(
+            f"the graph that Dynamo captured leaves {mode} as {got}, the script as {want}; run once, as at "
+            f"{Rung.DYNAMO}, that does no harm to this script, and {start} runs the graph more than once",
+        ),
     )

@@ -144,7 +144,7 @@ class Diagnosis(Searching):
         else:
             culprit = self._stage(climber, answer, reading, start, stage)
         if culprit is not None:
-            answer.culprit = culprit
+            answer.culprit = self._contest(answer, culprit, start)
         self._prove(climber, answer, start)
         self._qualify(base, answer)
         if self._options.witness and answer.culprit is not None:
@@ -225,6 +225,24 @@ class Diagnosis(Searching):
             component=named.component or split.component,
             evidence=(*split.evidence, *named.evidence, *([refusal] if refusal else [])),
             exhibits=tuple(named.exhibits),
+        )
+
+    @staticmethod
+    def _contest(answer: Answer, culprit: Culprit, start: Rung) -> Culprit:
+        """Nothing below AOTAutograd knows of autograd: to keep its rules is not up to those stages alone."""
+        raised = _row(answer.ladder, start).outcome.raised
+        if culprit.stage not in _BELOW_AUTOGRAD or not frames.is_autograds(raised):
+            return culprit
+        answer.ambiguous = True
+        part = culprit.component
+        return replace(
+            culprit,
+            component=replace(part, confidence=Confidence.LIKELY) if part is not None else None,
+            evidence=(
+                *culprit.evidence,
+                "autograd itself refuses there, and nothing below AOTAutograd knows of autograd: what "
+                "AOTAutograd or the partitioner saves, or writes back, could be the fault as well",
+            ),
         )
 
     # -- proof ---------------------------------------------------------------------------------
@@ -450,6 +468,8 @@ def _with(ladder: Sequence[Step], step: Step) -> list[Step]:
 
 #: The pair that is proven was picked among so many neighbours on the ladder, so luck had as many chances.
 _BOUNDARIES = len(LADDER) - 1
+
+_BELOW_AUTOGRAD = frozenset({Stage.FX_PASSES, Stage.KERNEL, *frames.KERNEL_STAGES})
 
 #: The backends whose parts the ladder knows.
 _KNOWN = frozenset({"inductor", "aot_eager_decomp_partition", "aot_eager", "eager"})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from accel_lab.core.outcome import Frame
+from accel_lab.core.outcome import Frame, Raised
 from accel_lab.core.stages import Stage
 
 #: Longest prefix wins. The files are those of torch 2.6 to 2.15.
@@ -103,3 +104,18 @@ def about_fusion(frames: Sequence[Frame]) -> Frame | None:
         if frame.file.startswith("torch/_inductor/") and ("fus" in name or "outer_loop" in name):
             return frame
     return None
+
+
+#: How autograd refuses (``torch/csrc/autograd``: saved_variable.cpp, VariableTypeUtils.h, variable.cpp).
+_AUTOGRADS = re.compile(
+    r"needed for gradient computation has been modified by an inplace operation"
+    r"|backward through the graph a second time"
+    r"|leaf Variable that requires grad is being used in an in-place operation"
+    r"|is a view and (?:is being|its base or another view of its base has been) modified in-?place"
+    r"|does not require grad and does not have a grad_fn"
+)
+
+
+def is_autograds(raised: Raised | None) -> bool:
+    """Whether autograd itself refused: a check on what is saved, written or differentiated."""
+    return raised is not None and _AUTOGRADS.search(raised.message) is not None

@@ -196,7 +196,7 @@ def _side_effect(
     """Objects that the compiled code leaves in another state than the script would."""
     if plain is None:
         return None
-    lost = _lost(look, plain)
+    lost = lost_state(look, plain)
     wrong = questions.climber.lab.differences(look.outcome, plain.outcome)
     numbers = [
         d.call for d in wrong if d.call >= 0 and d.phase == "output" and d.comparison.reason in _NUMBERS
@@ -204,7 +204,9 @@ def _side_effect(
     if not lost or (numbers and min(numbers) <= min(call for call, _, _, _ in lost)):
         return None  # wrong numbers come first: what is written down of them is a consequence
     cured = [
-        {(call, path) for call, path, _, _ in _lost(step, plain)} for step in cures.values() if front_of(step)
+        {(call, path) for call, path, _, _ in lost_state(step, plain)}
+        for step in cures.values()
+        if front_of(step)
     ]
     mended = [row for row in lost if any((row[0], row[1]) not in still for still in cured)]
     if cured and not mended:
@@ -242,7 +244,7 @@ _NUMBERS = ("values", "nan", "shape", "dtype", "stride")
 _NOTHING = "(not there)"
 
 
-def _lost(look: Step, plain: Step) -> list[tuple[int, str, str, str]]:
+def lost_state(look: Step, plain: Step) -> list[tuple[int, str, str, str]]:
     """``(call, path, uncompiled, compiled)``, each path at the first call after which it differs."""
     found: dict[tuple[int, str], tuple[int, str, str, str]] = {}
     theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or ()}

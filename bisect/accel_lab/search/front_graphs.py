@@ -133,9 +133,9 @@ def _settings(
 
 
 _PHASES: Mapping[str, tuple[str, str]] = {
-    "output": ("output", "output {path}"),
-    "grad": ("gradient", "gradient of {path}"),
-    "leaf_grad": ("gradient", "gradient of {path}"),
+    "output": ("output", "{path}"),
+    "grad": ("gradient", "{path}"),
+    "leaf_grad": ("gradient", "{path}"),
     "mutated_input": ("mutation", "write to {path}"),
     "buffer": ("mutation", "buffer {path}"),
     "parameter": ("mutation", "parameter {path}"),

@@ -21,7 +21,7 @@ from .applications import Application, Kind, Tree, name_of
 from .climb import Climber
 from .cure import Item, LeavingOut, as_switch, smallest_cure
 from .named import Named
-from .pass_words import application_words, graph_change, merged_views, place_words, short_words
+from .pass_words import application_words, graph_change, merged_results, place_words, short_words
 
 _RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
 _SUBSYSTEMS = {
@@ -242,11 +242,11 @@ def _tell(
         before, after = change
         title = f"{place_words(application)} before and after {name_of(application)}".strip()
         exhibits.append(graph_change(title, before, after, application))
-        if merged := merged_views(before, after):
+        if merged := merged_results(before, after):
             contested = True
             evidence.append(
-                f"it makes {merged}, a view and what it is a view of, one result of the graph: that "
-                "AOTAutograd does not part them again could be the fault as well"
+                f"it makes {merged} one result of the graph: that AOTAutograd does not part them again "
+                "could be the fault as well"
             )
     word = "decomposition" if stage is Stage.DECOMPOSITION else _word(culprits[0])
     return Named(

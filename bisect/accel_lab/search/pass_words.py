@@ -69,19 +69,17 @@ def place_words(application: Application) -> str:
     return " ".join(word for word in words if word)
 
 
-def merged_views(before: Sequence[str], after: Sequence[str]) -> str:
-    """Two results of a graph that are one afterwards, where one was a view of the other; else empty."""
+def merged_results(before: Sequence[str], after: Sequence[str]) -> str:
+    """Two results of a graph that are one afterwards, in words; empty where there are none."""
     old, new = _results(before), _results(after)
     if len(old) != len(new):
         return ""
+    views = {frozenset((made["name"], made["of"])) for line in before if (made := _VIEW.match(line))}
     for one, two in itertools.combinations(range(len(old)), 2):
-        pair = {old[one], old[two]}
-        if new[one] != new[two] or len(pair) < 2:
-            continue
-        for line in before:
-            made = _VIEW.match(line)
-            if made and {made["name"], made["of"]} == pair:
-                return f"{old[one]} and {old[two]}"
+        pair = (old[one], old[two])
+        if new[one] == new[two] != "None" and pair[0] != pair[1]:
+            how = "a view and what it is a view of" if frozenset(pair) in views else "two results"
+            return f"{pair[0]} and {pair[1]}, {how},"
     return ""
 
 
