@@ -71,6 +71,33 @@ def test_the_fx_rung_leaves_its_graph(prober: Prober) -> None:
     assert graphs and any("torch.ops.aten" in g.read_text() for g in graphs)
 
 
+ALIASED = """
+import torch
+
+def scaled(t, by):
+    return t / by
+
+t = torch.ones(4)
+torch.compile(scaled)(t, 1.0)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rung", [Rung.FX, Rung.LOOPS], ids=str)
+def test_a_graph_that_the_passes_leave_empty_is_a_graph(prober: Prober, tmp_path: Path, rung: Rung) -> None:
+    outcome = prober.ask(replace(script(tmp_path, ALIASED), rung=rung))
+    assert outcome.status is Status.OK, outcome.raised
+    assert str(rung) in outcome.facts["reached"]
+
+
+@pytest.mark.torch
+def test_the_operator_whose_code_raised_is_told(prober: Prober, tmp_path: Path) -> None:
+    text = "import torch\ntorch.ops.aten.view.default(torch.ones(4), [5])\n"
+    outcome = prober.ask(replace(script(tmp_path, text), rung=Rung.UNCOMPILED))
+    assert outcome.raised is not None
+    assert outcome.raised.operator == "aten.view.default"
+
+
 @pytest.mark.torch
 def test_a_region_can_be_held_on_another_rung(prober: Prober) -> None:
     outcome = ask(prober, FORMS, Rung.DECOMP, hold={"1": "dynamo"})
@@ -309,3 +336,52 @@ def test_a_run_can_end_where_the_native_compiler_would_start(prober: Prober, tmp
     assert "native compiler" in " ".join(stopped.notes)
     assert printed(stopped) == ""
     assert printed(ask(prober, probe, Rung.KERNEL)) == "compiled\n"
+
+
+SHARED_CODE = """
+import torch
+
+def make(op):
+    def fn(x, y):
+        return op(x, y)
+
+    return fn
+
+x, y = torch.tensor(6.0), torch.tensor(3.0)
+torch.compile(make(torch.add))(x, y)
+assert torch.compile(make(torch.mul))(x, y) == 18
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rung", [Rung.DYNAMO, Rung.AOT, Rung.KERNEL], ids=str)
+def test_a_graph_is_used_again_where_torch_would_use_it(prober: Prober, tmp_path: Path, rung: Rung) -> None:
+    probe = script(tmp_path, SHARED_CODE)
+    plain = prober.ask(replace(probe, bare=True))
+    outcome = prober.ask(replace(probe, rung=rung))
+    assert (outcome.raised is None) is (plain.exit_code == 0)
+
+
+STATE_IN_A_CACHE = """
+import torch
+import torch._inductor.config as config
+
+@torch.compile
+def fn(t):
+    return t + 1
+
+fn(torch.ones(2))
+torch._dynamo.reset()
+before = dict(torch._dynamo.utils.counters["inductor"])
+fn(torch.ones(2))
+hits = torch._dynamo.utils.counters["inductor"].get("fxgraph_cache_hit", 0)
+print("hits", hits, before)
+assert not hits
+"""
+
+
+@pytest.mark.torch
+def test_caches_answer_only_where_they_are_asked_for(prober: Prober, tmp_path: Path) -> None:
+    probe = script(tmp_path, STATE_IN_A_CACHE)
+    assert prober.ask(probe).status is Status.OK
+    assert prober.ask(replace(probe, switches=(("caches", ["fx"]),))).status is Status.EXCEPTION

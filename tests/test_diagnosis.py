@@ -139,6 +139,40 @@ def test_a_warm_process_that_fails_in_another_way_is_not_used_and_not_counted() 
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.FX_PASSES, Confidence.PROVEN)
 
 
+class HidingLab(FakeLab):
+    """Only the untouched script fails, or one whose caches may answer."""
+
+    caches: tuple[str, ...] | None = None
+
+    def _outcome(self, probe: Probe) -> Outcome:
+        asked = dict(probe.switches).get("caches")
+        fails = probe.bare or (
+            self.caches is not None and asked is not None and set(self.caches) <= set(asked)
+        )
+        return failing() if fails else passing(facts=dict(self.facts))
+
+
+def test_what_recording_hides_is_not_taken_for_flaky() -> None:
+    lab = HidingLab()
+    found = diagnose(lab)
+    assert (found.verdict, found.culprits) == ("inconclusive", [])
+    assert any("hides the failure" in line for line in found.warnings)
+    assert len(lab.asked) < 12
+
+
+@pytest.mark.parametrize(
+    ("caches", "setting"), [(("fx",), "fx_graph_cache"), (("autograd", "fx"), "enable_autograd_cache")]
+)
+def test_a_cache_that_answers_wrongly_is_named(caches: tuple[str, ...], setting: str) -> None:
+    lab = HidingLab()
+    lab.caches = caches
+    culprit = diagnose(lab).culprit
+    assert culprit is not None
+    assert (culprit.stage, culprit.confidence) == (Stage.RUNTIME, Confidence.LIKELY)
+    assert culprit.component is not None and culprit.component.name == setting
+    assert culprit.component.confidence is Confidence.PROVEN
+
+
 def test_another_failure_below_is_evidence_but_no_proof() -> None:
     def answer(probe: Probe) -> Outcome | None:
         if probe.rung is Rung.FX and not probe.switches:
@@ -384,6 +418,28 @@ def test_what_autograd_refuses_is_not_proven_of_what_does_not_know_it(fault: Run
     assert culprit is not None and culprit.stage is STAGES[fault]
     assert (culprit.confidence is Confidence.PROVEN) is sure
     assert any("nothing below AOTAutograd knows" in line for line in culprit.evidence) is not sure
+
+
+@pytest.mark.parametrize("operator", ["aten.bicubic_backward.default", ""])
+def test_an_operator_that_raises_on_fake_tensors_is_its_meta_kernels(operator: str) -> None:
+    frames = (
+        Frame(file="torch/_functorch/_aot_autograd/graph_compile.py", line=1, function="trace"),
+        Frame(file="torch/_subclasses/fake_tensor.py", line=2, function="_dispatch_impl"),
+        Frame(file="torch/_ops.py", line=3, function="__call__"),
+    )
+    raised = Raised(type="RuntimeError", message="isIntList()", frames=frames, operator=operator)
+    refused = Outcome(status=Status.EXCEPTION, exit_code=1, raised=raised)
+
+    def answer(probe: Probe) -> Outcome | None:
+        return refused if FakeLab(fault=Rung.AOT)._outcome(probe).status is not Status.OK else None
+
+    culprit = diagnose(FakeLab(fault=Rung.AOT, answer=answer)).culprit
+    assert culprit is not None
+    if operator:
+        assert (culprit.stage, culprit.confidence) == (Stage.META_KERNEL, Confidence.LIKELY)
+        assert culprit.component is not None and culprit.component.name == operator
+    else:
+        assert culprit.stage is Stage.AOT_AUTOGRAD
 
 
 def test_a_mode_that_the_captured_graph_leaves_changed_is_dynamos() -> None:

@@ -191,6 +191,17 @@ def test_no_line_is_named_where_a_trace_cannot_be_ended_or_fails_before_its_firs
     assert name_front(climber, Stage.DYNAMO, at, [at]).component is None
 
 
+def test_the_line_of_a_graph_that_was_used_again_is_likely_at_most() -> None:
+    facts = {
+        "frames": [{"key": "f a.py:1", "call": 0}],
+        "calls": [call(0), call(1)],
+        **traced("f a.py:1", [], [2], [3], [4]),
+    }
+    named, _ = dynamo(facts, lambda s: until(s, 2))
+    assert named.component is not None
+    assert (named.component.name, named.component.confidence) == ("a.py:3", Confidence.LIKELY)
+
+
 def test_the_line_of_an_inlined_function_is_sought_where_it_has_a_trace_of_its_own() -> None:
     facts = {
         "frames": [{"key": "f a.py:1", "call": 0}],

@@ -15,20 +15,20 @@ class NotApplicable(RuntimeError):
 
 
 def describe(error: Any) -> Any:
-    """``{type, message, frames, text, links}`` of an exception; never raises."""
+    """``{type, message, frames, text, links, operator}`` of an exception; never raises."""
     try:
         message = str(error)
     except Exception:
         message = "<unprintable>"
     links, seen, link = [], {id(error)}, _origin(error)
-    frames = _frames(error)
+    frames, deepest = _frames(error), error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         try:
             links.append([type_name(link), str(link)[:2000]])
         except Exception:
             links.append([type_name(link), "<unprintable>"])
-        frames = frames + _frames(link)
+        frames, deepest = frames + _frames(link), link
         link = _origin(link)
     try:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -40,6 +40,7 @@ def describe(error: Any) -> Any:
         "frames": frames[-MAX_FRAMES:],
         "text": text[-200000:],
         "links": links[:10],
+        "operator": _operator(deepest),
     }
 
 
@@ -76,6 +77,17 @@ def type_name(error: Any) -> Any:
 def _origin(error: Any) -> Any:
     """What it was explicitly raised from (``raise ... from``)."""
     return error.__cause__
+
+
+def _operator(error: Any) -> str:
+    """The operator whose C++ code raised: that has no frame, so its call is innermost (``torch/_ops.py``)."""
+    try:
+        innermost = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+        if short(innermost.f_code.co_filename) != "torch/_ops.py" or innermost.f_code.co_name != "__call__":
+            return ""
+        return str(innermost.f_locals["self"])[:200]
+    except Exception:
+        return ""
 
 
 def _frames(error: Any) -> Any:

@@ -80,11 +80,10 @@ def _inner_compile(
 ) -> Any:
     """Stands where `compile_fx_inner` would; the result is its result, with interpreted kernels inside."""
     import torch._inductor.config as config
-    from torch._dynamo.utils import count_calls
     from torch._inductor import compile_fx
 
     reached: List[Any] = []
-    has_work = count_calls(gm.graph) > 0  # Inductor hands a graph without calls back as it is
+    has_work = torch_internals.has_calls(gm)
     settings = dict.fromkeys(
         ("graph_partition", "memory_planning", "triton__cudagraphs", "cpp_wrapper"), False
     )

@@ -8,12 +8,48 @@ from typing import Any
 from . import torch_internals
 
 
-class KernelBackend:
+class Backend:
+    """A backend that is equal to another one of the same request on the same rung.
+
+    So are torch's own (``torch/__init__.py: _TorchCompileInductorWrapper.__eq__``), and Dynamo takes a graph
+    of one for the other where the code object is the same: it must go on doing so.
+    """
+
+    def __init__(self, requested: Any, rung: str) -> None:
+        self._requested = requested
+        self._rung = rung
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Backend) or self._rung != other._rung:
+            return False
+        try:
+            return bool(self._requested == other._requested)
+        except Exception:
+            return self._requested is other._requested
+
+    def __hash__(self) -> int:
+        return hash(self._rung)
+
+
+class RungBackend(Backend):
+    """The part of the compiler that belongs to a rung."""
+
+    def __init__(self, requested: Any, rung: str, compiler_name: str, build: Any) -> None:
+        super().__init__(requested, rung)
+        self.__name__ = compiler_name
+        self._build = build
+
+    def __call__(self, gm: Any, example_inputs: Any, **_: Any) -> Any:
+        return self._build(gm, example_inputs)
+
+
+class KernelBackend(Backend):
     """The user's own Inductor request, with the switches that cannot be settings."""
 
     compiler_name = "inductor"
 
-    def __init__(self, inner: Any, ladder: Any, region: Any) -> None:
+    def __init__(self, requested: Any, inner: Any, ladder: Any, region: Any) -> None:
+        super().__init__(requested, "kernel")
         self._inner = inner
         self._ladder = ladder
         self._region = region
@@ -22,7 +58,7 @@ class KernelBackend:
         ladder = self._ladder
         ladder._save_graph("dynamo_graph", gm)
         capturing = ladder._capturing(gm, self._region)
-        with torch_internals.no_caches():
+        with torch_internals.no_caches(but=ladder.switches.get("caches") or ()):
             compiled = self._inner(gm, example_inputs, **kwargs)
         if ladder.annotator is not None and ladder.artifacts is not None:
             ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process

@@ -22,7 +22,7 @@ from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
 from .passes import Passes
 from .patterns import Patterns
-from .regions import Context, Identity, KernelBackend, boxed, identity, interpreted, tracing
+from .regions import Context, Identity, KernelBackend, RungBackend, boxed, identity, interpreted, tracing
 from .subsystems import Subsystems
 
 ORDER = (
@@ -237,7 +237,7 @@ class Ladder:
         if self.front is not None:
             builder = self.front.around(builder)
 
-        def backend(gm: Any, example_inputs: Any, **_: Any) -> Any:
+        def build(gm: Any, example_inputs: Any) -> Any:
             self._save_graph("dynamo_graph", gm)
             capturing = self._capturing(gm, region)
             region["graphs"] = region.get("graphs", 0) + 1
@@ -248,8 +248,8 @@ class Ladder:
                 self._note_not_applicable(error)
                 raise
 
-        backend.__name__ = "inductor" if region["backend"] == "inductor" else "accel_lab_" + rung
-        return backend
+        name = "inductor" if region["backend"] == "inductor" else "accel_lab_" + rung
+        return RungBackend(requested, rung, name, build)
 
     def _kernel(self, region: Any, requested: Any) -> Any:
         name, _, _ = torch_internals.describe_backend(requested)
@@ -259,7 +259,7 @@ class Ladder:
         inner = torch_internals.with_inductor_config(requested, patches) if patches else requested
         if isinstance(inner, str):
             inner = torch_internals.with_inductor_config("inductor", {"fx_graph_cache": False})
-        return KernelBackend(inner, self, region)
+        return KernelBackend(requested, inner, self, region)
 
     def _checked_inductor_patches(self) -> Any:
         patches = dict(self.switches.get("inductor") or {})
@@ -302,13 +302,16 @@ class Ladder:
         def inner(gm_: Any, inputs_: Any, **kwargs: Any) -> Any:
             direction = "backward" if kwargs.get("is_backward") else "forward"
             with self.applications.at(**place, direction=direction), torch_internals.stop_before_lowering():
+                last = None if torch_internals.has_calls(gm_) else gm_
                 try:
                     compile_fx.compile_fx_inner(gm_, inputs_, **kwargs)
                 except torch_internals.LoweringReached as reached:
-                    self.reached.add("fx")
-                    self._save_graph("post_grad", reached.gm)
-                    return interpreted(reached.gm)
-            raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
+                    last = reached.gm
+            if last is None:
+                raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
+            self.reached.add("fx")
+            self._save_graph("post_grad", last)
+            return interpreted(last)
 
         return self._inductor(gm, example_inputs, inner, patches)
 

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import warnings
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 _LOWERING_LOCK = threading.RLock()
 
@@ -130,17 +130,18 @@ def has_config(module: Any, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def no_caches() -> Iterator[Any]:
-    """Compile without the FX graph cache and AOTAutograd's cache.
+def no_caches(but: Sequence[str] = ()) -> Iterator[Any]:
+    """Compile without the FX graph cache and AOTAutograd's cache, ``but`` for ``fx`` or ``autograd`` of them.
 
     Either would answer instead of the part of the compiler that a rung wants to look at.
     """
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
-    with patched(inductor_config, fx_graph_cache=False, fx_graph_remote_cache=False), patched(
-        functorch_config, enable_autograd_cache=False, enable_remote_autograd_cache=False
-    ):
+    fx = {} if "fx" in but else {"fx_graph_cache": False, "fx_graph_remote_cache": False}
+    names = ("enable_autograd_cache", "enable_remote_autograd_cache")
+    autograd = {} if "autograd" in but else dict.fromkeys(names, False)
+    with patched(inductor_config, **fx), patched(functorch_config, **autograd):
         yield
 
 
@@ -370,6 +371,13 @@ def changed_config() -> Any:
             except Exception:
                 continue
     return changed
+
+
+def has_calls(gm: Any) -> bool:
+    """Whether a graph calls anything; one that does not Inductor hands back as it is, lowering nothing."""
+    from torch._dynamo.utils import count_calls
+
+    return bool(count_calls(gm.graph))
 
 
 def unsupported(message: str) -> Any:

@@ -41,13 +41,17 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Raised:
-    """An exception as it ended the run. ``links`` are the types and messages it was raised from."""
+    """An exception as it ended the run. ``links`` are the types and messages it was raised from.
+
+    ``operator`` is the one whose own code raised, where that is known.
+    """
 
     type: str
     message: str
     frames: tuple[Frame, ...] = ()
     text: str = ""
     links: tuple[tuple[str, str], ...] = ()
+    operator: str = ""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Raised:
@@ -57,6 +61,7 @@ class Raised:
             frames=tuple(Frame(**f) for f in data.get("frames", ())),
             text=data.get("text", ""),
             links=tuple((a, b) for a, b in data.get("links", ())),
+            operator=data.get("operator", ""),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +71,7 @@ class Raised:
             "frames": [f.to_json() for f in self.frames],
             "text": self.text,
             "links": [list(pair) for pair in self.links],
+            "operator": self.operator,
         }
 
 

@@ -73,6 +73,7 @@ def _fault(culprit: Culprit, number: int) -> str:
 _PAIRS = {
     "guard": "compiled afresh whenever that changes it passes, otherwise it fails",
     "setting": "with only that set it passes, without it fails",
+    "cache": "with it on the script fails, with it off it passes",
     "line": "with Dynamo's trace ended before it the script passes, with it ended behind it it fails",
 }
 

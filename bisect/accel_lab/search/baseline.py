@@ -30,7 +30,10 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
 
 @dataclass(kw_only=True)
 class Baseline:
-    """What the unchanged script does. ``target`` is the failure that everything is judged against."""
+    """What the unchanged script does. ``target`` is the failure that everything is judged against.
+
+    ``hidden``: only the untouched script shows it, and each time.
+    """
 
     steps: list[Step] = field(default_factory=list)
     target: Signature | None = None
@@ -40,6 +43,7 @@ class Baseline:
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
     doubtful: str = ""
+    hidden: bool = False
 
     @property
     def flaky(self) -> bool:
@@ -90,9 +94,36 @@ class BaselineSearch:
         found = self.look(meanwhile=self._lab.warm_up)
         if found.target is None:
             self._once_more(found)
-        elif found.target.kind != "values" and sum(step.signature is not None for step in found.steps) == 1:
+        elif (
+            found.target.kind != "values"
+            and sum(step.signature is not None for step in found.steps) == 1
+            and not self._is_hidden(found)
+        ):
             self._measure(found)
         return found
+
+    def _is_hidden(self, found: Baseline) -> bool:
+        """Only the plain run failed: is it so each time? Then it is not flaky, and looking at it hides it."""
+        plain = found.steps[0]
+        if plain.signature is None:
+            return False
+        probes = [
+            replace(self._probe, bare=bare, cold=True, attempt=n) for n in (1, 2) for bare in (True, False)
+        ]
+        jobs = [(probe.bare, self._lab.submit(probe)) for probe in probes]
+        apart = True
+        for bare, job in jobs:
+            outcome = job.result()
+            signature = self._lab.signature(outcome)
+            apart &= same_failure(plain.signature, signature) if bare else signature is None
+            self._add(found, outcome, signature, "plain run" if bare else "recorded run")
+        if apart:
+            found.hidden = True
+            found.notes.append(
+                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): what the lab "
+                "changes in order to look hides the failure"
+            )
+        return apart
 
     def look(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
         """The two cold runs and, for a script that ends well, its recorded values (if ``silent``).

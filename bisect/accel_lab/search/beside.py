@@ -1,9 +1,10 @@
 """What lies beside the ladder and makes the first failing rung misname the stage.
 
-Three faults show later than where they are: a wrong meta kernel (only a later stage trusts what it
-says), a missed guard (only a stage that specialises on the stale graph goes wrong), and a mode of torch's
-that the captured graph leaves in another state (only a stage that runs the graph more than once meets it).
-The first two are blamed only if correcting just them cures the failure; the third cannot be corrected here.
+Some faults show later than where they are: a wrong meta kernel (only a later stage trusts what it says,
+or runs it), a missed guard (only a stage that specialises on the stale graph goes wrong), and a mode of
+torch's that the captured graph leaves in another state (only a stage that runs the graph more than once
+meets it). The first two are blamed where correcting just them cures the failure; what cannot be corrected
+here is never more than likely.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def look(climber: Climber, ladder: Sequence[Step], reading: Reading, start: Rung
         return result
     _meta(climber, result, start)
     if result.culprit is None and start is Rung.AOT:
-        _guards(climber, result, start)
-        if result.culprit is None:
-            _modes(climber, result, start)
+        for check in (_guards, _modes, _refused):
+            if result.culprit is None:
+                check(climber, result, start)
     return result
 
 
@@ -184,3 +185,19 @@ def _modes(climber: Climber, result: Beside, start: Rung) -> None:
             f"{Rung.DYNAMO}, that does no harm to this script, and {start} runs the graph more than once",
         ),
     )
+
+
+def _refused(climber: Climber, result: Beside, start: Rung) -> None:
+    """Is it an operator that raises, run on fake tensors, where the real one does what the script wants?"""
+    at = next(step for step in result.ladder if step.rung is start)
+    op = frames.refused_on_fake_tensors(at.outcome.raised)
+    if op:
+        result.culprit = Culprit(
+            stage=Stage.META_KERNEL,
+            confidence=Confidence.LIKELY,
+            component=Component(kind="op", name=op, detail="raises when it is traced on fake tensors"),
+            evidence=(
+                f"{start} runs {op} on fake tensors, and there it raises; uncompiled the real kernel does "
+                "not: its meta kernel, or what it takes sizes as, is likelier at fault than who calls it",
+            ),
+        )

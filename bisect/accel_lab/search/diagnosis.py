@@ -15,12 +15,12 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import BLAMES, LADDER, LONG_LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from . import beside, environment_hints, frames, kernel_stage, second_witness
+from . import beside, environment_hints, frames, hidden, kernel_stage, second_witness
 from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches, tally_of
 from .components import name_component
 from .divergence import first_divergence
-from .flaky import doubt, passes_needed
+from .flaky import Tally, doubt, passes_needed
 from .ladder import Reading, read
 from .named import Named
 from .searching import Options as Options
@@ -52,6 +52,12 @@ class Diagnosis(Searching):
         self._take_baseline(base, len(base.steps))
         if base.target is None:
             found.verdict = "passes"
+            return found
+        if base.hidden:
+            steady = replace(base, tally=Tally(runs=1, failures=1))
+            culprit, found.ladder = hidden.look(self._climber(steady), base)
+            found.culprits = [culprit] if culprit is not None else []
+            found.verdict = "fails" if found.culprits else "inconclusive"
             return found
         search.warm(base)
         self._take_baseline(base, len(base.steps))

@@ -119,3 +119,14 @@ _AUTOGRADS = re.compile(
 def is_autograds(raised: Raised | None) -> bool:
     """Whether autograd itself refused: a check on what is saved, written or differentiated."""
     return raised is not None and _AUTOGRADS.search(raised.message) is not None
+
+
+def refused_on_fake_tensors(raised: Raised | None) -> str:
+    """The operator that raised when it was run on fake tensors, as its meta kernel is; else empty.
+
+    In C++ such a kernel has no frame: the innermost ones are ``FakeTensorMode`` and the operator's call.
+    """
+    if raised is None or not raised.operator:
+        return ""
+    around = [frame.file for frame in raised.frames[-3:]]
+    return raised.operator if "torch/_subclasses/fake_tensor.py" in around else ""

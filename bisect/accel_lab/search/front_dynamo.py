@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
@@ -11,7 +12,7 @@ from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
 from .front_lines import name_line
-from .front_questions import Questions, front_of, graph_breaks, user_line
+from .front_questions import Questions, front_of, graph_breaks, setting_words, user_line
 from .named import Named
 
 #: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
@@ -68,6 +69,9 @@ def name(questions: Questions, at: Step, told: Component | None) -> Named:
     line = None
     if len(narrow) == 1 and allowed is not None:
         line = name_line(questions, look, narrow[0], outer=code.outer(narrow[0]), **allowed)
+        if line is not None and line.component is not None and _used_again(look):
+            # A graph that is used again may be right for the call that it was made for, line and all.
+            line.component = replace(line.component, confidence=Confidence.LIKELY)
     if function is not None and function.confidence is Confidence.PROVEN:
         named.component = function
         if line is not None:
@@ -276,7 +280,7 @@ def _setting(questions: Questions, look: Step) -> Named | None:
     """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
     steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
     cured = [setting for setting, step in zip(_SETTINGS, steps, strict=False) if step.verdict is Verdict.GOOD]
-    cures = [f"{key}={value}" for key, value in cured]
+    cures = [setting_words(key, value) for key, value in cured]
     recompiles = front_of(look).get("recompiles") or []
     rows = [tuple(str(line).partition(": ")[::2]) for line in recompiles]
     exhibits = (

@@ -9,7 +9,7 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
 
-from .front_questions import Questions, front_of
+from .front_questions import Questions, front_of, setting_words
 from .named import Named
 
 #: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
@@ -117,7 +117,7 @@ def _settings(
         tried = (_PARTITION_SETTINGS[0], *_AOT_SETTINGS)
     steps = questions.ask([{"functorch": {key: value}} for key, value in tried])
     cures = [
-        f"{key}={value}"
+        setting_words(key, value)
         for (key, value), step in zip(tried, steps, strict=False)
         if step.verdict is Verdict.GOOD
     ]

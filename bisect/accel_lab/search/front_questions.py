@@ -114,3 +114,8 @@ def graph_breaks(step: Step) -> Exhibit | None:
     if not rows:
         return None
     return Exhibit(kind="graph_breaks", title="Graph breaks", rows=(("times", "reason"), *rows[:30]))
+
+
+def setting_words(key: str, value: object) -> str:
+    """A setting as it was tried; ``flip`` is the other truth value than the one that holds."""
+    return f"{key} switched over" if value == "flip" else f"{key}={value}"
