@@ -60,10 +60,9 @@ class Lines:
                 trace.is_non_empty_graph = _yes  # Dynamo itself would not end a graph of less than two calls
         if line not in segments[-1]:
             segments[-1].append(line)
+        # A trace begins anew at each place where it was ended, so the longest one is kept.
         known = self._segments.get(key)
-        if known is None or len(segments) > len(
-            known
-        ):  # a trace begins anew at each place where it was ended
+        if known is None or len(segments) > len(known):
             self._segments[key] = segments
             self._sources[key] = trace.f_code.co_filename
 
