@@ -385,3 +385,27 @@ def test_caches_answer_only_where_they_are_asked_for(prober: Prober, tmp_path: P
     probe = script(tmp_path, STATE_IN_A_CACHE)
     assert prober.ask(probe).status is Status.OK
     assert prober.ask(replace(probe, switches=(("caches", ["fx"]),))).status is Status.EXCEPTION
+
+
+STRIDED = """
+import torch
+
+seen = []
+
+@torch.library.custom_op("strided::seen", mutates_args=())
+def look(t: torch.Tensor) -> torch.Tensor:
+    seen.append(t.is_contiguous())
+    return t.clone()
+
+look.register_fake(torch.empty_like)
+torch.compile(lambda t: look(t.t()) + 1)(torch.ones(2, 3))
+assert seen == [False]
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rung", [Rung.DECOMP, Rung.FX], ids=str)
+def test_operators_can_be_given_contiguous_copies(prober: Prober, tmp_path: Path, rung: Rung) -> None:
+    probe = replace(script(tmp_path, STRIDED), rung=rung)
+    assert prober.ask(probe).status is Status.OK
+    assert prober.ask(replace(probe, switches=(("contiguous", True),))).status is Status.EXCEPTION

@@ -139,6 +139,15 @@ def test_a_warm_process_that_fails_in_another_way_is_not_used_and_not_counted() 
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.FX_PASSES, Confidence.PROVEN)
 
 
+@pytest.mark.parametrize(("fault", "asked"), [(Rung.DECOMP, True), (Rung.FX, True), (Rung.AOT, False)])
+def test_what_contiguous_copies_cure_is_not_proven(fault: Rung, asked: bool) -> None:
+    lab = FakeLab(fault=fault, cures=lambda probe: "contiguous" in dict(probe.switches))
+    culprit = diagnose(lab, components=False).culprit
+    assert culprit is not None and culprit.stage is STAGES[fault]
+    assert (culprit.confidence is Confidence.PROVEN) is not asked
+    assert any("misreads legal strides" in line for line in culprit.evidence) is asked
+
+
 class HidingLab(FakeLab):
     """Only the untouched script fails, or one whose caches may answer."""
 

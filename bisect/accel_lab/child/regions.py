@@ -158,10 +158,11 @@ def boxed(gm: Any) -> Any:
     return run
 
 
-def interpreted(gm: Any) -> Any:
+def interpreted(gm: Any, contiguous: bool = False) -> Any:
+    """The graph run operator by operator; ``contiguous``: each gets its tensors laid out row by row."""
     import torch
 
-    interpreter = torch.fx.Interpreter(gm)
+    interpreter = _contiguous(gm) if contiguous else torch.fx.Interpreter(gm)
 
     def run(args: Any) -> Any:
         values = list(args)
@@ -170,3 +171,26 @@ def interpreted(gm: Any) -> Any:
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
+
+
+def _contiguous(gm: Any) -> Any:
+    """An interpreter that copies what is not contiguous before an operator reads it.
+
+    What makes a view or writes to its arguments gets them as they are: it is about that very memory.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    def reads(target: Any) -> bool:
+        schema = getattr(target, "_schema", None)
+        if schema is None or schema.is_mutable:
+            return False
+        return all(value.alias_info is None for value in schema.returns)
+
+    class Interpreter(torch.fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            if reads(target):
+                args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.contiguous, (args, kwargs))
+            return super().call_function(target, args, kwargs)
+
+    return Interpreter(gm)

@@ -311,7 +311,7 @@ class Ladder:
                 raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
             self.reached.add("fx")
             self._save_graph("post_grad", last)
-            return interpreted(last)
+            return interpreted(last, contiguous=bool(self.switches.get("contiguous")))
 
         return self._inductor(gm, example_inputs, inner, patches)
 
@@ -367,7 +367,7 @@ class Ladder:
     def _nop(self, kind: str, gm: Any, example_inputs: Any) -> Any:
         self.reached.add("aot")
         self._save_graph(kind, gm)
-        return boxed(gm)
+        return interpreted(gm, contiguous=True) if self.switches.get("contiguous") else boxed(gm)
 
     def _checked(self, kind: str, gm: Any, example_inputs: Any) -> Any:
         self.reached.add("aot")

@@ -108,6 +108,24 @@ def unchecked(ladder: Sequence[Step], component: Component | None) -> str:
     return ""
 
 
+def misread_layout(climber: Climber, stage: Stage, at: Step) -> str:
+    """What to say where the graph is right once every operator gets its tensors laid out row by row.
+
+    Up to the FX passes a graph is run by eager's kernels. A part that only chose other strides than eager
+    would is then not what goes wrong: a kernel that misreads them may be.
+    """
+    graphs = stage in (Stage.DECOMPOSITION, Stage.FX_PASSES)
+    if not graphs or at.verdict is not Verdict.BAD or climber.baseline.flaky:
+        return ""
+    dense = climber.one(at.rung, (("contiguous", True),), "layout check")
+    if dense.verdict is not Verdict.GOOD:
+        return ""
+    return (
+        f"at {at.rung} it passes when every operator gets contiguous copies of its tensors: that an eager "
+        "kernel misreads legal strides could be the fault as well"
+    )
+
+
 def _counts(mismatch: dict[str, str], start: Rung) -> bool:
     """Whether a mismatch could be the cause of a failure that starts at ``start``.
 

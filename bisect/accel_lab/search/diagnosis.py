@@ -204,6 +204,11 @@ class Diagnosis(Searching):
             named = name_component(climber, stage, at, ladder=answer.ladder)
             stage = named.stage or stage
             answer.ambiguous |= named.contested
+        if misread := beside.misread_layout(climber, stage, at):
+            answer.ambiguous = True
+            evidence.append(misread)
+            part = named.component
+            named.component = replace(part, confidence=Confidence.LIKELY) if part is not None else None
         return Culprit(
             stage=stage,
             confidence=Confidence.LIKELY,
