@@ -6,11 +6,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from accel_lab.core.findings import Exhibit, Step
+from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
@@ -67,7 +67,8 @@ def diverge(
     base = Baseline(target=target, tally=Tally(runs=2, failures=failures), uncompiled=passing())
     climber = Climber(lab=made, probe=Probe(program=Program(path="x.py")), baseline=base)
     top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing())
-    return first_divergence(climber, stage, [top]), made
+    diverged = first_divergence(climber, stage, [top])
+    return (None if diverged is None else diverged.exhibit), made
 
 
 def test_the_first_wrong_node_is_shown_with_its_inputs() -> None:
@@ -142,6 +143,25 @@ def test_what_the_table_of_switches_has_told_is_not_asked_again() -> None:
     climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
     top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing())
     fusion = Step(rung=Rung.KERNEL, switch="fusion", verdict=Verdict.GOOD, outcome=passing())
-    exhibit = first_divergence(climber, Stage.CODEGEN, [top], ablation=[fusion])
-    assert exhibit is not None and "needs fusion" in exhibit.text
+    diverged = first_divergence(climber, Stage.CODEGEN, [top], ablation=[fusion])
+    assert diverged is not None and "needs fusion" in diverged.exhibit.text
     assert len(lab.asked) == 1
+
+
+def test_a_single_operator_that_makes_the_first_wrong_value_is_likely_the_component() -> None:
+    def component(*rows: dict[str, Any]) -> Component | None:
+        lab = Lab(answer=lambda probe: failing(facts=facts(*rows)))
+        base = Baseline(
+            target=lab.signature(failing()), tally=Tally(runs=2, failures=2), uncompiled=passing()
+        )
+        climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+        top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing())
+        diverged = first_divergence(climber, Stage.LOWERING, [top])
+        assert diverged is not None
+        return diverged.component
+
+    right, wrong = row("mm"), row("erf", True, ("mm",))
+    named = component(right, wrong)
+    assert named is not None and (named.name, named.confidence) == ("aten.erf", Confidence.LIKELY)
+    assert component(right, {**wrong, "between": ["neg (aten.neg)"]}) is None
+    assert component(right) is None

@@ -227,7 +227,9 @@ class Diagnosis(Searching):
             top = _row(answer.ladder, Rung.KERNEL)
             named = name_component(climber, split.stage, top, all_off=all_off, ablation=split.ablation)
             diverged = first_divergence(climber, split.stage, answer.ladder, ablation=split.ablation)
-            named.exhibits += [diverged] if diverged is not None else []
+            if diverged is not None:
+                named.exhibits.append(diverged.exhibit)
+                named.component = named.component or split.component or diverged.component
         refusal = beside.unchecked(answer.ladder, named.component) if split.stage is Stage.LOWERING else ""
         answer.ambiguous |= bool(refusal)
         return Culprit(

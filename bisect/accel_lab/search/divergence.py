@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accel_lab.core.findings import Exhibit, Step
+from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -63,10 +63,18 @@ class Compared:
         return Compared(rows=tuple(row for graph in graphs for row in graph.get("rows") or ()), first=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Diverged:
+    """The table for the report, and the operator that made the first wrong value, if it is a single one."""
+
+    exhibit: Exhibit
+    component: Component | None = None
+
+
 def first_divergence(
     climber: Climber, culprit_stage: Stage, ladder: Sequence[Step], *, ablation: Sequence[Step] = ()
-) -> Exhibit | None:
-    """A table of the values between kernels with the first wrong one; None where there is nothing to tell.
+) -> Diverged | None:
+    """The values between kernels with the first wrong one; None where there is nothing to tell.
 
     ``ablation`` is the table of switches: where one of those that keep values apart has cured the failure,
     that need not be asked again.
@@ -106,10 +114,12 @@ def _wrong_numbers(climber: Climber, outcome: Outcome) -> bool:
     return ended and base is not None and bool(climber.lab.differences(outcome, base))
 
 
-def _exhibit(found: Compared, note: str) -> Exhibit:
+def _exhibit(found: Compared, note: str) -> Diverged:
     if found.first is None:
         title = "no buffer between the kernels is further from float64 than eager's own value"
-        return Exhibit(kind="divergence", title=title, text=note, rows=_table(found.rows, None))
+        return Diverged(
+            exhibit=Exhibit(kind="divergence", title=title, text=note, rows=_table(found.rows, None))
+        )
     row = found.rows[found.first]
     known = {str(other["node"]): other for other in found.rows}
     inputs = [str(name) for name in row.get("inputs") or ()]
@@ -130,9 +140,14 @@ def _exhibit(found: Compared, note: str) -> Exhibit:
         lines.append(f"this is call {found.call + 1} of the graph; those before it agree")
     start = max(0, found.first - _BEFORE)
     shown = found.rows[start : found.first + _AFTER + 1]
-    return Exhibit(
+    exhibit = Exhibit(
         kind="divergence", title=title, text="\n".join(lines), rows=_table(shown, found.first - start)
     )
+    op = None
+    if not wrong and not between:
+        detail = f"{row['node']}, the first value that is wrong; {agree}"
+        op = Component(kind="op", name=str(row["op"])[:120], detail=detail[:300])
+    return Diverged(exhibit=exhibit, component=op)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], first: int | None) -> tuple[tuple[str, ...], ...]:
