@@ -166,11 +166,15 @@ def test_what_recording_hides_is_not_taken_for_flaky() -> None:
     found = diagnose(lab)
     assert (found.verdict, found.culprits) == ("inconclusive", [])
     assert any("hides the failure" in line for line in found.warnings)
-    assert len(lab.asked) < 12
+    assert len(lab.asked) < 12 and found.failure_rate == 1.0
 
 
 @pytest.mark.parametrize(
-    ("caches", "setting"), [(("fx",), "fx_graph_cache"), (("autograd", "fx"), "enable_autograd_cache")]
+    ("caches", "setting"),
+    [
+        (("fx",), "torch._inductor.config.fx_graph_cache"),
+        (("autograd", "fx"), "torch._functorch.config.enable_autograd_cache"),
+    ],
 )
 def test_a_cache_that_answers_wrongly_is_named(caches: tuple[str, ...], setting: str) -> None:
     lab = HidingLab()

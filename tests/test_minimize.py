@@ -24,6 +24,7 @@ from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.flaky import Tally
+from accel_lab.search.searching import Pair
 from fakes_lab import FakeLab, failing, passing
 
 BOOM = Signature(kind="exception", type="ValueError", message="boom")
@@ -89,6 +90,16 @@ def test_a_rung_that_fails_differently_is_not_the_one_to_reproduce() -> None:
     assert target is not None and (target.bad, target.good) == (Rung.KERNEL, Rung.DECOMP)
 
 
+def test_what_only_caches_show_is_reduced_with_them_on() -> None:
+    base = Baseline(target=BOOM, tally=Tally(runs=3, failures=3), hidden=True)
+    pair = Pair(bad=(Rung.KERNEL, (("caches", ["fx"]),)), good=(Rung.KERNEL, ()), without="caches off")
+    culprit = Culprit(stage=Stage.RUNTIME, confidence=Confidence.LIKELY)
+    target, _ = target_of(base, [step(Rung.KERNEL, Verdict.GOOD)], culprit, pair)
+    assert target is not None
+    assert (target.bad, target.good, target.attempts) == (Rung.KERNEL, Rung.KERNEL, 1)
+    assert dict(target.bad_with) == {"caches": ["fx"]} and target.good_with == ()
+
+
 def test_an_eager_failure_is_reduced_uncompiled() -> None:
     base = Baseline(target=BOOM, tally=Tally(runs=2, failures=2))
     ladder = [step(Rung.UNCOMPILED, Verdict.BAD), step(Rung.KERNEL, Verdict.BAD)]
@@ -102,6 +113,7 @@ def test_an_eager_failure_is_reduced_uncompiled() -> None:
         (Baseline(), Stage.FX_PASSES, "does not fail"),
         (Baseline(target=BOOM, tally=Tally(runs=2, failures=2)), Stage.ENVIRONMENT, "environment"),
         (Baseline(target=BOOM, tally=Tally(runs=20, failures=2)), Stage.FX_PASSES, "too rare"),
+        (Baseline(target=BOOM, tally=Tally(runs=3, failures=3), hidden=True), Stage.RUNTIME, "untouched"),
     ],
 )
 def test_what_cannot_be_reduced_is_said(base: Baseline, stage: Stage, word: str) -> None:

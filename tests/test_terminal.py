@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.findings import Component
+from accel_lab.core.findings import Component, Step
+from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import terminal, words
 from accel_lab.reporting.summary import next_steps, summarise
 from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT_REPRO, SHAPES, FakeRun
@@ -160,6 +162,17 @@ def test_a_proven_component_tells_what_its_pair_of_runs_changed(tmp_path: Path, 
     part = Component(kind=kind, name="x", confidence=Confidence.PROVEN)
     findings.culprits[0] = replace(findings.culprits[0], component=part, confidence=Confidence.LIKELY)
     assert f"The {kind} x is proven: {pair}." in summarise(findings)
+
+
+def test_a_way_around_is_not_the_backend_that_fails(tmp_path: Path) -> None:
+    findings = FakeRun(tmp_path, "rich").findings
+    cache = Component(kind="cache", name="torch._inductor.config.fx_graph_cache")
+    findings.culprits[0] = replace(findings.culprits[0], component=cache)
+    assert "Until it is fixed: torch._inductor.config.fx_graph_cache = False passes" in next_steps(findings)
+    findings.culprits[0] = replace(findings.culprits[0], component=None)
+    passing = Step(rung=Rung.KERNEL, verdict=Verdict.GOOD, outcome=Outcome(status=Status.OK))
+    findings.ladder, findings.ablation = [passing], []
+    assert not any("passes" in line for line in next_steps(findings))
 
 
 def test_summary_claims_nothing_of_an_unverified_repro(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def target_of(
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
         return None, "the environment is at fault, not the script: there is nothing to shrink"
+    if base.hidden and pair is None:
+        return None, "only the untouched script shows the failure, and a reduction has to look at its runs"
     attempts = passes = 1
     if base.flaky:
         rate = cautious_rate(base.tally, 0.2)

@@ -363,7 +363,7 @@ class Minimizer:
         if raised is None or product.target.signature.kind not in ("exception", "exit"):
             return ""
         kind, message = unwrap(raised)
-        return textwrap.shorten(f"{kind}: {message}", 160, placeholder=" ...")
+        return textwrap.shorten(f"{kind}: {message}" if message else kind, 160, placeholder=" ...")
 
     def _probe_for(self, product: Product) -> Probe:
         args = self._findings.program.args if product.kind == "script" else ()

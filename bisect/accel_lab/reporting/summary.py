@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accel_lab.core.findings import Culprit, Findings
-from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.stages import Confidence, Rung, Stage
 
 from . import reduced, since, words
 
@@ -197,6 +197,9 @@ def _run_repro(findings: Findings) -> list[str]:
 def _workaround(findings: Findings) -> str:
     from accel_lab.core.verdict import Verdict
 
+    part = findings.culprit.component if findings.culprit is not None else None
+    if part is not None and part.kind == "cache":
+        return f"Until it is fixed: {part.name} = False passes"
     cured = [s for s in findings.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     for step in cured:
         settings = dict(step.settings).get("inductor")
@@ -204,5 +207,8 @@ def _workaround(findings: Findings) -> str:
             listed = ", ".join(f'"{key}": {value!r}' for key, value in settings.items())
             return f"Until it is fixed: torch.compile(..., options={{{listed}}}) passes ({step.label})"
     good = words.last_good(findings)
-    backend = words.TORCH_BACKENDS.get(good.rung) if good is not None else None
+    # What passes at the kernel rung passes by something else than its backend.
+    backend = None
+    if good is not None and good.rung is not Rung.KERNEL:
+        backend = words.TORCH_BACKENDS.get(good.rung)
     return f'Until it is fixed: torch.compile(..., backend="{backend}") passes' if backend else ""

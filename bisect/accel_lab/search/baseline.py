@@ -119,6 +119,9 @@ class BaselineSearch:
             self._add(found, outcome, signature, "plain run" if bare else "recorded run")
         if apart:
             found.hidden = True
+            found.tally = Tally(
+                runs=3, failures=3
+            )  # what hides the failure says nothing of how often it comes
             found.notes.append(
                 "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): what the lab "
                 "changes in order to look hides the failure"

@@ -20,7 +20,7 @@ from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches, tally_of
 from .components import name_component
 from .divergence import first_divergence
-from .flaky import Tally, doubt, passes_needed
+from .flaky import doubt, passes_needed
 from .ladder import Reading, read
 from .named import Named
 from .searching import Options as Options
@@ -54,9 +54,9 @@ class Diagnosis(Searching):
             found.verdict = "passes"
             return found
         if base.hidden:
-            steady = replace(base, tally=Tally(runs=1, failures=1))
-            culprit, found.ladder = hidden.look(self._climber(steady), base)
-            found.culprits = [culprit] if culprit is not None else []
+            told = hidden.look(self._climber(base), base)
+            found.ladder, found.ablation, self.pair = base.steps[1:2], told.rows, told.pair
+            found.culprits = [told.culprit] if told.culprit is not None else []
             found.verdict = "fails" if found.culprits else "inconclusive"
             return found
         search.warm(base)

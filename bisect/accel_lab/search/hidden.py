@@ -6,35 +6,46 @@ them on, the recorded run tells whether what they answered is the fault.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 
 from .baseline import Baseline, same_failure
 from .climb import Climber
+from .searching import Pair
 
 #: The caches that may answer, the narrowest first, and what torch calls the setting.
 _CACHES = (
-    (("fx",), "fx_graph_cache", "Inductor's cache of compiled graphs"),
-    (("autograd", "fx"), "enable_autograd_cache", "AOTAutograd's cache, which holds Inductor's graphs"),
+    (("fx",), "torch._inductor.config.fx_graph_cache", "Inductor's cache of compiled graphs"),
+    (("autograd", "fx"), "torch._functorch.config.enable_autograd_cache", "AOTAutograd's cache"),
 )
 
 
-def look(climber: Climber, base: Baseline) -> tuple[Culprit | None, list[Step]]:
-    """The cache that answered wrongly, and the runs that were made with caches on."""
+@dataclass(kw_only=True)
+class Hidden:
+    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that told it."""
+
+    rows: list[Step] = field(default_factory=list)
+    culprit: Culprit | None = None
+    pair: Pair | None = None
+
+
+def look(climber: Climber, base: Baseline) -> Hidden:
+    """Ask with the caches on, the narrowest first, until it fails as the plain run does."""
     plain, recorded = base.steps[0], base.steps[1:]
-    rows: list[Step] = []
+    found = Hidden()
     for caches, setting, words in _CACHES:
         row = climber.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
-        rows.append(row)
+        found.rows.append(replace(row, switch=setting, label=f"{words} on"))
         if not same_failure(plain.signature, row.signature) or row.signature is None:
             continue
         probe = replace(climber.probe, rung=Rung.KERNEL, switches=row.settings, attempt=1)
         again = climber.lab.submit(probe).result()
         sure = same_failure(plain.signature, climber.lab.signature(again))
         passed = sum(step.signature is None for step in recorded)
-        culprit = Culprit(
+        found.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
+        found.culprit = Culprit(
             stage=Stage.RUNTIME,
             # The cache is known for sure; whose part of its key is missing is not.
             confidence=Confidence.LIKELY,
@@ -50,5 +61,5 @@ def look(climber: Climber, base: Baseline) -> tuple[Culprit | None, list[Step]]:
                 "another state is used again",
             ),
         )
-        return culprit, rows
-    return None, rows
+        break
+    return found

@@ -26,8 +26,8 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs that told the culprit on an accelerator: the switches of the one that fails and of the one
-    that passes, and in words what the second has instead. ``bad`` and ``good`` have a rung each."""
+    """Two runs that told the culprit where no two rungs do: the switches of the one that fails and of the
+    one that passes, and in words what the second has instead. ``bad`` and ``good`` have a rung each."""
 
     bad: tuple[Rung, Switches]
     good: tuple[Rung, Switches] | None = None
