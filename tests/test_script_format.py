@@ -258,9 +258,10 @@ def test_long_report_becomes_short_with_few_questions() -> None:
     result = reduce_script(problem, Candidate(LONG))
     assert outcome(result.source) == outcome(LONG)
     assert size_of(result.source)[0] <= 16
-    for gone in ("print", "cumsum", "Linear", "import os", "manual_seed", "helper", "relu", "640"):
+    for gone in ("print", "cumsum", "Linear", "import os", "helper", "relu", "640"):
         assert gone not in result.source
-    for kept in ("floor_divide", "torch.compile(", "assert_close(got, want, rtol=0.001, atol=0.001)", "17"):
+    check = "assert_close(got, want, rtol=0.001, atol=0.001)"
+    for kept in ("floor_divide", "torch.compile(", check, "17", "manual_seed(1234)"):
         assert kept in result.source
     # 113 when this was written; pysource-minimize needs 1080 for the same.
     assert len(problem.asked) < 140
@@ -548,3 +549,24 @@ def test_package_elsewhere_is_put_in(tmp_path: Path) -> None:
 
 def test_nothing_local_gives_none(tmp_path: Path) -> None:
     assert inline_local_imports("import os\nimport torch\n", tmp_path, None) is None
+
+
+SEEDED = """
+import torch
+
+torch.manual_seed(0)
+x = torch.randn(64)
+fast = torch.compile(lambda t: t.floor_divide(3))
+torch.testing.assert_close(fast(x), x.floor_divide(3))
+"""
+
+
+def test_a_seed_stays_as_long_as_random_numbers_are_drawn() -> None:
+    problem = ends_like(SEEDED)
+    kept = reduce_script(problem, Candidate(SEEDED)).source
+    assert ("manual_seed" in kept) is ("randn" in kept)
+    assert not any("randn" in text and "manual_seed" not in text for text in problem.asked)
+    fixed = SEEDED.replace("randn", "ones")
+    assert "manual_seed" not in reduce_script(ends_like(fixed), Candidate(fixed)).source
+    own = SEEDED.replace("torch.manual_seed(0)\n", "")
+    assert "randn" in reduce_script(ends_like(own), Candidate(own)).source  # none that could be lost
