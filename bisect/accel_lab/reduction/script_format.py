@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 from .engine import first_interesting, smallest_subset
+from .graph_program import RANDOM
 from .problem import Candidate, OutOfBudget, Problem
 from .script_constants import shrink_floats, shrink_integers
 from .script_expressions import elements, frozen, idle_parameters, inlined, simpler
@@ -28,8 +29,8 @@ MAX_ROUNDS = 8
 #: What makes random numbers the same in every run, and what draws them.
 _SEEDS = re.compile(r"\b(?:manual_seed\w*|seed|default_rng|set_rng_state)\s*\(")
 _DRAWS = re.compile(
-    r"rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|cauchy|geometric|shuffle"
-    r"|choice|sample|permut|xavier|kaiming|\bnn\.[A-Z]\w*\("
+    RANDOM.pattern + r"|normal|uniform|exponential|cauchy|geometric|shuffle|choice|sample|permut"
+    r"|xavier|kaiming|\bnn\.[A-Z]\w*\("
 )
 
 
@@ -62,14 +63,12 @@ class _Asked:
 
     def know(self, source: str) -> None:
         """Take a text for interesting without asking."""
-        future: Future[bool] = Future()
-        future.set_result(True)
-        self._known[source] = future
+        self._known[source] = _answered(True)
 
     def submit(self, candidate: Candidate) -> Future[bool]:
         known = self._known.get(candidate.source)
         if known is None or known.cancelled():
-            known = _no() if self._is_luck(candidate.source) else self._problem.submit(candidate)
+            known = _answered(False) if self._is_luck(candidate.source) else self._problem.submit(candidate)
             self._known[candidate.source] = known
         return known
 
@@ -88,9 +87,9 @@ class _Asked:
             self._problem.found(candidate, note)
 
 
-def _no() -> Future[bool]:
+def _answered(interesting: bool) -> Future[bool]:
     future: Future[bool] = Future()
-    future.set_result(False)
+    future.set_result(interesting)
     return future
 
 

@@ -38,7 +38,7 @@ def look(climber: Climber, base: Baseline) -> Hidden:
     for caches, setting, words in _CACHES:
         row = climber.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
         found.rows.append(replace(row, switch=setting, label=f"{words} on"))
-        if not same_failure(plain.signature, row.signature) or row.signature is None:
+        if not same_failure(plain.signature, row.signature):
             continue
         probe = replace(climber.probe, rung=Rung.KERNEL, switches=row.settings, attempt=1)
         again = climber.lab.submit(probe).result()
