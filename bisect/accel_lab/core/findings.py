@@ -101,8 +101,29 @@ class Exhibit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Considered:
+    """An alternative explanation, and what became of it: ruled out by a run, or still open.
+
+    ``name`` is its name in the registry (``search/alternatives``). While it is ``open``, the verdict is at
+    most as sure as ``limit``; ``component`` says that it contests the component as well as the stage.
+    """
+
+    name: str
+    open: bool
+    words: str
+    limit: Confidence = Confidence.LIKELY
+    component: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "open": self.open, "words": self.words}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """A stage (and, where it could be told, a component) with the evidence for it."""
+    """A stage (and, where it could be told, a component) with the evidence for it.
+
+    ``alternatives`` are the other explanations that were considered.
+    """
 
     stage: Stage
     confidence: Confidence
@@ -111,6 +132,7 @@ class Culprit:
     side: Side | None = None
     level: Level | None = None
     exhibits: tuple[Exhibit, ...] = ()
+    alternatives: tuple[Considered, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -121,6 +143,7 @@ class Culprit:
             "confidence": self.confidence.value,
             "evidence": list(self.evidence),
             "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
+            "alternatives": [alternative.to_json() for alternative in self.alternatives],
         }
 
 
