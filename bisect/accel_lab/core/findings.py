@@ -147,12 +147,34 @@ class Culprit:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ByDesign:
+    """Why a difference between compiled and uncompiled code is no bug.
+
+    ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` (as Python: ``torch._inductor.config.x =
+    y``) both agree; it is empty where no single setting shows it. ``evidence`` is what was run.
+    """
+
+    kind: str
+    setting: str
+    words: str
+    evidence: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "setting": self.setting,
+            "words": self.words,
+            "evidence": list(self.evidence),
+        }
+
+
 @dataclass(kw_only=True)
 class Findings:
     """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
 
     ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
-    not fail) and ``inconclusive``.
+    not fail), ``by_design`` (compiled and uncompiled code differ as they are meant to) and ``inconclusive``.
     """
 
     program: Program
@@ -163,6 +185,7 @@ class Findings:
     ladder: list[Step] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
+    by_design: ByDesign | None = None
     witness: dict[str, Any] | None = None
     confidence: float | None = None
     summary: str = ""
@@ -203,6 +226,7 @@ class Findings:
             "ablation": [step.to_json() for step in self.ablation],
             "culprit": self.culprit.to_json() if self.culprit else None,
             "culprits": [c.to_json() for c in self.culprits],
+            "by_design": self.by_design.to_json() if self.by_design else None,
             "witness": self.witness,
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),

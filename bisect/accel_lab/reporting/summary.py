@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel_lab.core.findings import Culprit, Findings
+from accel_lab.core.findings import ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Rung, Stage
 
 from . import reduced, since, words
@@ -44,6 +44,8 @@ def summarise(findings: Findings) -> str:
         return _measured(findings)
     if findings.verdict == "passes":
         return _passes(findings)
+    if findings.by_design is not None:
+        return _by_design(findings, findings.by_design)
     failure = findings.signature.line if findings.signature else "the failure"
     rate = findings.failure_rate
     often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
@@ -57,6 +59,16 @@ def summarise(findings: Findings) -> str:
     faults = [_fault(c, n) for n, c in enumerate(findings.culprits)]
     parts = [head, *faults, _since(findings), _repro(findings)]
     return " ".join(part for part in parts if part)
+
+
+def _by_design(findings: Findings, found: ByDesign) -> str:
+    """Why it is no bug, and what shows that."""
+    failure = f" The script's failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
+    shown = f" With {found.setting} compiled and uncompiled code agree." if found.setting else ""
+    return (
+        "This difference is by design, not a bug of torch.compile: "
+        f"{found.words.rstrip('.')}.{shown}{failure}"
+    )
 
 
 def _fault(culprit: Culprit, number: int) -> str:
@@ -162,6 +174,11 @@ def next_steps(findings: Findings) -> list[str]:
             "If it fails for you, run it with the interpreter that fails: --python PATH",
             "If you know wrong output when you see it, say so: --check CMD or --fail-regex TEXT",
         ]
+    if findings.by_design is not None:
+        steps = ["Compare with a tolerance, or compare distributions, instead of exact values"]
+        if findings.by_design.setting:
+            steps.insert(0, f"To see both agree: {findings.by_design.setting}")
+        return steps
     culprit = findings.culprit
     if culprit is None:
         return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Considered, Step
+from accel_lab.core.findings import ByDesign, Considered, Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
@@ -40,6 +40,7 @@ class Baseline:
 
     steps: list[Step] = field(default_factory=list)
     target: Signature | None = None
+    by_design: ByDesign | None = None
     tally: Tally = field(default_factory=Tally)
     values: Sequence[Difference] = ()
     reference: Outcome | None = None
@@ -275,9 +276,11 @@ class BaselineSearch:
         if not different:
             return False
         if cold.facts.get("random", True) and self._only_random(found, uncompiled):
-            found.notes.append(
-                "compiled and uncompiled code draw other random numbers by design; with "
-                "torch._inductor.config.fallback_random the results agree"
+            found.by_design = ByDesign(
+                kind="random_numbers",
+                setting="torch._inductor.config.fallback_random = True",
+                words="compiled and uncompiled code draw other random numbers from the same seed",
+                evidence=("the script ends well, and its recorded values agree with that setting alone",),
             )
             return False
         found.values = different

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Component, Considered, Culprit, Findings, Step
+from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -37,6 +37,7 @@ class Answer:
     ablation: list[Step] = field(default_factory=list)
     witness: dict[str, object] | None = None
     reading: Reading | None = None
+    by_design: ByDesign | None = None
     proof: Proof | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -51,7 +52,8 @@ class Diagnosis(Searching):
         base = self.baseline = search.run()
         self._take_baseline(base, len(base.steps))
         if base.target is None:
-            found.verdict = "passes"
+            found.by_design = base.by_design
+            found.verdict = "passes" if base.by_design is None else "by_design"
             return found
         if base.hidden:
             told = caches.look(self._climber(base), base)
@@ -63,6 +65,9 @@ class Diagnosis(Searching):
         self._take_baseline(base, len(base.steps))
         answer = self._answer(base, ())
         self._take(answer)
+        if answer.by_design is not None:
+            found.verdict = "by_design"
+            return found
         if answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER):
             self._other_faults(base, answer)
         found.verdict = "fails" if found.culprits else "inconclusive"
@@ -74,6 +79,7 @@ class Diagnosis(Searching):
         found = self.findings
         found.ladder, found.ablation = answer.ladder, answer.ablation
         found.witness = answer.witness
+        found.by_design = answer.by_design
         found.warnings += [w for w in answer.warnings if w not in found.warnings]
         found.confidence = round(1.0 - answer.proof.doubt, 6) if answer.proof is not None else None
         if answer.culprit is not None:
@@ -138,6 +144,9 @@ class Diagnosis(Searching):
         asked = registry.ask(case, Moment.STAGE)
         answer.ladder, told = case.ladder, [*told, *asked.considered]
         answer.warnings += asked.warnings
+        answer.by_design = asked.by_design
+        if answer.by_design is not None:
+            return
         if asked.culprit is not None:
             answer.culprit, answer.proof = qualify(asked.culprit, told), asked.proof
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from accel_lab.core.findings import Component, Considered, Culprit, Step
+from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.search.climb import Climber
 from accel_lab.search.ladder import Reading
@@ -60,12 +60,14 @@ class Ruling:
 
     ``considered`` says whether it is open; ``culprit`` is given where the fault is there, and ``cure`` is
     then the run in which that alone was corrected and which passed (none: the culprit is likely at most).
-    ``stage`` is the stage that the component belongs to in truth. ``row`` is a run that belongs on the
-    ladder, behind the rung ``AOT``. ``warnings`` are for the reader.
+    ``stage`` is the stage that the component belongs to in truth. ``by_design`` says that it is no fault at
+    all. ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the
+    reader.
     """
 
     considered: Considered | None = None
     culprit: Culprit | None = None
+    by_design: ByDesign | None = None
     cure: Step | None = None
     stage: Stage | None = None
     row: Step | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Considered, Culprit
+from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.climb import tally_of
@@ -41,6 +41,7 @@ class Asked:
 
     considered: list[Considered] = field(default_factory=list)
     culprit: Culprit | None = None
+    by_design: ByDesign | None = None
     proof: Proof | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -66,6 +67,9 @@ def ask(case: Case, moment: Moment) -> Asked:
             asked.considered.append(ruling.considered)
         if ruling.stage is not None:
             case.stage = ruling.stage
+        if ruling.by_design is not None:
+            asked.by_design = ruling.by_design
+            break
         if ruling.culprit is not None:
             asked.culprit, asked.proof = ruling.culprit, None
             if ruling.cure is not None:
