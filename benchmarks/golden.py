@@ -113,7 +113,8 @@ class Case:
     def component_on(self, build: str) -> str | None:
         """The component at fault, where it is known; another bug on one build has another one, or none."""
         here = self.on.get(build, {})
-        return here.get("component", None if "stages" in here else self.component)
+        named: str | None = here.get("component", None if "stages" in here else self.component)
+        return named
 
     def cannot_tell_on(self, build: str) -> str:
         """Why the lab may say that it cannot tell; empty where it must name a stage."""

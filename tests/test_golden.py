@@ -1,4 +1,4 @@
-"""The golden cases: bisect real and planted failures; compare the stage and the component with what is known."""
+"""The golden cases: bisect real and planted failures, and compare with what is known of them."""
 
 import os
 import sys
