@@ -132,7 +132,7 @@ class Values:
 
 @dataclass
 class SilentLab(FakeLab):
-    """A program that ends well and whose compiled regions return ``values``, wrong from the rung ``fault`` on.
+    """A program that ends well; its compiled regions return ``values``, wrong from the rung ``fault`` on.
 
     ``faults`` are the rungs of single regions, by their id; a region that is held on a rung by the ``hold``
     switch returns what it does there. ``reference`` says whether the float64 run ends well.

@@ -181,9 +181,7 @@ def test_numbers_that_are_wrong_now_and_then_are_never_wrong_as_proven(fault: Ru
     reason="the regions that are held are those that are wrong at the top, not those of the first bad rung",
 )
 def test_two_regions_that_are_wrong_in_two_stages_are_both_named() -> None:
-    lab = SilentLab(
-        fault=None, values={0: Values(), 1: Values()}, faults={0: Rung.DECOMP, 1: Rung.KERNEL}
-    )
+    lab = SilentLab(fault=None, values={0: Values(), 1: Values()}, faults={0: Rung.DECOMP, 1: Rung.KERNEL})
     found = diagnose(lab)
     assert {culprit.stage for culprit in found.culprits} == {Stage.DECOMPOSITION, Stage.CODEGEN}
 
