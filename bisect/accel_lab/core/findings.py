@@ -129,11 +129,12 @@ class Findings:
     """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
 
     ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
-    not fail) and ``inconclusive``.
+    not fail) and ``inconclusive``. ``outside`` says where it fails, if no rung of the ladder reaches that.
     """
 
     program: Program
     verdict: str = "inconclusive"
+    outside: str = ""
     baseline: list[Step] = field(default_factory=list)
     signature: Signature | None = None
     failure_rate: float | None = None
@@ -167,6 +168,7 @@ class Findings:
             "schema": SCHEMA,
             "script": self.program.to_json(),
             "verdict": self.verdict,
+            "outside": self.outside,
             "summary": self.summary,
             "baseline": {
                 "status": first.status.value if first else None,

@@ -44,6 +44,8 @@ def summarise(findings: Findings) -> str:
         return _measured(findings)
     if findings.verdict == "passes":
         return _passes(findings)
+    if findings.outside:
+        return _outside(findings)
     failure = findings.signature.line if findings.signature else "the failure"
     rate = findings.failure_rate
     often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
@@ -57,6 +59,16 @@ def summarise(findings: Findings) -> str:
     faults = [_fault(c, n) for n, c in enumerate(findings.culprits)]
     parts = [head, *faults, _since(findings), _repro(findings)]
     return " ".join(part for part in parts if part)
+
+
+def _outside(findings: Findings) -> str:
+    """The answer where no rung of the ladder reaches what fails."""
+    failure = f" The failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
+    told = (
+        f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects what "
+        "torch.compile compiles, and the failure comes from no such region, so no rung was run."
+    )
+    return " ".join(part for part in (told, _since(findings)) if part)
 
 
 def _fault(culprit: Culprit, number: int) -> str:
@@ -163,6 +175,13 @@ def next_steps(findings: Findings) -> list[str]:
             "If you know wrong output when you see it, say so: --check CMD or --fail-regex TEXT",
         ]
     culprit = findings.culprit
+    if findings.outside:
+        return [
+            *since.advice(findings.versions),
+            "Report it with the traceback: the part of torch that raised is named above",
+            "To bisect the same code, call it by torch.compile(..., fullgraph=True): if that fails as well, "
+            "the lab can tell the stage",
+        ]
     if culprit is None:
         return [
             *_run_repro(findings),

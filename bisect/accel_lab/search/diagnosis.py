@@ -16,6 +16,7 @@ from accel_lab.core.stages import BLAMES, LADDER, LONG_LADDER, Confidence, Rung,
 from accel_lab.core.verdict import Verdict
 
 from . import beside, environment_hints, frames, hidden, kernel_stage, second_witness
+from .alternatives import outside_ladder
 from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches, tally_of
 from .components import name_component
@@ -52,6 +53,9 @@ class Diagnosis(Searching):
         self._take_baseline(base, len(base.steps))
         if base.target is None:
             found.verdict = "passes"
+            return found
+        found.outside = outside_ladder.look(base) or ""
+        if found.outside:
             return found
         if base.hidden:
             told = hidden.look(self._climber(base), base)
