@@ -41,9 +41,9 @@ def execute(job: Any) -> Any:
     session = _Session(job)
     try:
         session.prepare()
-    except SystemExit as error:  # the rung cannot be prepared: said in the result, the program does not run
-        code = _exit_code(error)
-        session.finish(code, describe(error))
+    except SystemExit as stop:  # the rung cannot be prepared: said in the result, the program does not run
+        code = _exit_code(stop)
+        session.finish(code, describe(stop))
         return code
     code, raised, error = _run_program(job["program"])
     _join_threads()
@@ -106,8 +106,6 @@ class _Session:
             raise SystemExit("accel-lab could not prepare this run: %s" % error) from error
 
     def _install_rung(self) -> None:
-        import torch
-
         from .record import Recorder
         from .rungs import Ladder
 
@@ -146,8 +144,8 @@ class _Session:
     def _write_regions(self) -> None:
         _write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions)
 
-    def finish(self, code: Any, raised: Any, error: Any = None) -> None:
-        """End records and write ``result.json``; ``error`` is the exception that is described."""
+    def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
+        """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
         facts: Dict[str, Any] = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
         if self.shadow is not None:
             facts["shadow_fallbacks"] = sorted(getattr(self.shadow, "fallbacks", {}))[:50]
@@ -193,7 +191,7 @@ class _Session:
                         facts["kernels"] = self.ladder.annotator.kernels(cache)
                 if self.ladder.divergence is not None:
                     facts["divergence"] = self.ladder.divergence.to_json()
-        facts["other_entries"] = self.entries.facts(error)
+        facts["other_entries"] = self.entries.facts(ended_by)
         torch = sys.modules.get("torch")
         facts["determinism"] = _determinism(torch)
         _write_json(

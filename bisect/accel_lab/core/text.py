@@ -32,3 +32,8 @@ def _in_number(text: str, place: int) -> bool:
     """Whether a cut before ``place`` would leave a part of a number, which reads like another number."""
     left, right = text[place - 1], text[place]
     return (left.isdigit() or left in ".-+e") and (right.isdigit() or right in ".e")
+
+
+def sentence(text: str) -> str:
+    """The text with one full stop at its end; one that was made shorter keeps its dots."""
+    return text if text.endswith("...") else text.rstrip(".") + "."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accel_lab.core.findings import Culprit, Findings
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import sentence
 
 from . import reduced, since, words
 
@@ -52,7 +53,7 @@ def summarise(findings: Findings) -> str:
     if findings.signature is not None and findings.signature.kind == "values":
         head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
     else:
-        head = f"The script fails{often} with {failure.rstrip('.')}."
+        head = f"The script fails{often} with {sentence(failure)}"
     if findings.culprit is None:
         told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
         return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)
@@ -63,7 +64,7 @@ def summarise(findings: Findings) -> str:
 
 def _outside(findings: Findings) -> str:
     """The answer where no rung of the ladder reaches what fails."""
-    failure = f" The failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
+    failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
     told = (
         f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects what "
         "torch.compile compiles, and the failure comes from no such region, so no rung was run."
@@ -77,7 +78,7 @@ def _fault(culprit: Culprit, number: int) -> str:
     part = ""
     if culprit.component is not None:
         part = f" ({culprit.component.kind} {culprit.component.name})"
-    why = f": {culprit.evidence[0].rstrip('.')}." if culprit.evidence else "."
+    why = f": {sentence(culprit.evidence[0])}" if culprit.evidence else "."
     return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}{_component(culprit)}"
 
 
