@@ -175,10 +175,12 @@ class Findings:
 
     ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
     not fail), ``by_design`` (compiled and uncompiled code differ as they are meant to) and ``inconclusive``.
+    ``outside`` says where it fails, if no rung of the ladder reaches that.
     """
 
     program: Program
     verdict: str = "inconclusive"
+    outside: str = ""
     baseline: list[Step] = field(default_factory=list)
     signature: Signature | None = None
     failure_rate: float | None = None
@@ -213,6 +215,7 @@ class Findings:
             "schema": SCHEMA,
             "script": self.program.to_json(),
             "verdict": self.verdict,
+            "outside": self.outside,
             "summary": self.summary,
             "baseline": {
                 "status": first.status.value if first else None,

@@ -65,7 +65,7 @@ class _View:
             "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
             "form-action 'none'",
             "name": self.say(found.program.name),
-            "verdict": words.VERDICTS.get(found.verdict, "CANNOT TELL"),
+            "verdict": words.verdict_of(found),
             "mark": {"fails": words.BAD, "passes": words.GOOD, "by_design": words.GOOD}.get(
                 found.verdict, words.SKIP
             ),

@@ -90,6 +90,11 @@ VERDICTS = {
 }
 
 
+def verdict_of(findings: Findings) -> str:
+    """The answer in a word or two, before anything else."""
+    return "OUTSIDE THE LADDER" if findings.outside else VERDICTS.get(findings.verdict, "CANNOT TELL")
+
+
 def runs_of(step: Step) -> str:
     """What a row of the ladder runs; a row of an accelerator says it itself."""
     return step.label or RUNS.get(step.rung, "")

@@ -16,7 +16,7 @@ from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import environment_hints, second_witness
-from .alternatives import caches, registry
+from .alternatives import caches, outside_ladder, registry
 from .alternatives.case import Case, Moment
 from .baseline import Baseline, BaselineSearch
 from .climb import Climber, Switches
@@ -54,6 +54,9 @@ class Diagnosis(Searching):
         if base.target is None:
             found.by_design = base.by_design
             found.verdict = "passes" if base.by_design is None else "by_design"
+            return found
+        found.outside = outside_ladder.look(base) or ""
+        if found.outside:
             return found
         if base.hidden:
             told = caches.look(self._climber(base), base)
