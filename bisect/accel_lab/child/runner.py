@@ -8,6 +8,7 @@ appear to ``regions.json``. The parent takes the process's own exit status as th
 from __future__ import annotations
 
 import faulthandler
+import importlib.util
 import io
 import json
 import os
@@ -20,6 +21,7 @@ from typing import Any, Dict, List, Optional
 
 from .artifacts import Artifacts
 from .exceptions import NotApplicable, describe
+from .shadowing import Own
 
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
@@ -43,6 +45,7 @@ def execute(job: Any) -> Any:
         code = _exit_code(error)
         session.finish(code, describe(error))
         return code
+    session.own = Own(job["program"])
     code, raised = _run_program(job["program"])
     _join_threads()
     session.finish(code, raised)
@@ -61,6 +64,7 @@ class _Session:
         self.shadow: Any = None
         self.lab_error: Optional[Dict[str, Any]] = None
         self.not_applicable = ""
+        self.own: Any = None
 
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
@@ -76,7 +80,11 @@ class _Session:
 
     def _install(self) -> None:
         try:
-            self._install_rung()
+            if self.own is None:
+                self._install_rung()
+            else:
+                with self.own.back():
+                    self._install_rung()
         except NotApplicable as error:
             self.not_applicable = str(error)
             raise SystemExit("accel-lab: %s" % error) from error
@@ -261,9 +269,9 @@ def _run_program(program: Any) -> Any:
         if program["path"] is not None:
             _run_script(program["path"])
         else:
+            sys.path[0] = os.getcwd()
             import runpy
 
-            sys.path[0] = os.getcwd()
             runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
     except SystemExit as error:
         code = _exit_code(error)
@@ -317,8 +325,6 @@ class _AfterImport:
         callback = self._callbacks.pop(name, None)
         if callback is None:
             return None
-        import importlib.util
-
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             self._callbacks[name] = callback

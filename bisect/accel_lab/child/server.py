@@ -174,7 +174,11 @@ def _in_child(job: Any) -> Any:
         enter(job["view"])
     os.chdir(job["cwd"])
     from .runner import execute
+    from .shadowing import in_the_way
 
+    names = in_the_way(job["program"])
+    if names:
+        raise RuntimeError("%s beside the script: it needs a process of its own" % ", ".join(names))
     return execute(job)
 
 

@@ -43,7 +43,8 @@ class Changes:
         now = self._look()
         if len(now) > _MOST_FILES or len(self._before) > _MOST_FILES:
             return ""
-        back, left = [], []
+        back: list[Path] = []
+        left: list[Path] = []
         for path in sorted({*now, *self._before}):
             if now.get(path) == self._before.get(path) or _is_by_hand(path):
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 
 COPY_BYTES = 8 << 20
 COPY_TOTAL_BYTES = 64 << 20
-COPY_ENTRIES = 4_000
+COPY_ENTRIES = 2_000
 #: A folder below with more entries is one link; the script's own and the working directory never are.
 LINK_FROM = 20_000
 _MOST_DEPTH = 12

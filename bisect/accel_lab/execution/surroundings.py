@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,24 +32,13 @@ MOUNT, COPY, LINKS = "mount", "copy", "links"
 #: Parts of a system, never shown whole: devices and other processes live there.
 _SYSTEM = frozenset(
     {
-        *(
-            "/",
-            "/bin",
-            "/boot",
-            "/dev",
-            "/etc",
-            "/home",
-            "/lib",
-            "/lib32",
-            "/lib64",
-            "/media",
-            "/mnt",
-            "/opt",
-        ),
-        *("/proc", "/run", "/sbin", "/srv", "/sys", "/usr", "/var", "/Users"),
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt"),
+        *("/opt", "/proc", "/run", "/sbin", "/srv", "/sys", "/usr", "/var", "/Users"),
     }
 )
 _TRIAL_S = 20.0
+#: So many entries of a folder are looked at for their owner.
+_LOOK_AT = 5_000
 _REWRITTEN = ("*.txt", "*.json", "artifacts/*")
 _REWRITE_BYTES = 16 << 20
 
@@ -69,7 +58,7 @@ class View:
         """The user's paths in a value as the run must be told them."""
         for folder, shown in self.copies:
             pattern = re.compile(rf"(?<![\w./~-]){re.escape(str(folder))}(?![^/:])")
-            value = _mapped(value, lambda text, p=pattern, s=str(shown): p.sub(lambda _: s, text))
+            value = _mapped(value, pattern, str(shown))
         return value
 
     def tell_outside(self, folder: Path) -> None:
@@ -78,8 +67,8 @@ class View:
             return
         names = []
         for own, shown in self.copies:
-            for form in (str, lambda path: json.dumps(str(path))[1:-1]):
-                names.append((os.fsencode(form(shown)), os.fsencode(form(own))))
+            names.append((os.fsencode(shown), os.fsencode(own)))
+            names.append((json.dumps(str(shown))[1:-1].encode(), json.dumps(str(own))[1:-1].encode()))
         for pattern in _REWRITTEN:
             for path in folder.glob(pattern):
                 _rewrite(path, dict(names))
@@ -226,8 +215,8 @@ class Surroundings:
     def _note(self, folders: Iterable[Path], cut: bool) -> None:
         if cut:
             self.notes.append(
-                f"{', '.join(map(str, folders))}: too large to copy for each run, and this system lets nobody "
-                "lay a view over it: what the script writes into its large files and further folders stays"
+                f"{', '.join(map(str, folders))}: too large to copy for each run, and here no "
+                "overlay can be mounted: what it writes into its large files and further folders stays"
             )
 
 
@@ -244,7 +233,7 @@ def _is_ours(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
             for place, entry in enumerate(entries):
-                if place >= COPY_LOOK:
+                if place >= _LOOK_AT:
                     break
                 known = entry.stat(follow_symlinks=False)
                 if (known.st_uid, known.st_gid) != (user, group) and os.access(entry.path, os.W_OK):
@@ -252,9 +241,6 @@ def _is_ours(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-COPY_LOOK = 5_000
 
 
 def _open_work(upper: Path) -> None:
@@ -272,13 +258,13 @@ def _empty(folder: Path) -> Path:
     return cwd
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _mapped(value: Any, pattern: re.Pattern[str], shown: str) -> Any:
     if isinstance(value, str):
-        return change(value)
+        return pattern.sub(lambda _: shown, value)
     if isinstance(value, dict):
-        return {_mapped(key, change): _mapped(one, change) for key, one in value.items()}
+        return {_mapped(key, pattern, shown): _mapped(one, pattern, shown) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(one, change) for one in value)
+        return type(value)(_mapped(one, pattern, shown) for one in value)
     return value
 
 
