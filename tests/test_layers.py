@@ -72,8 +72,8 @@ PROCESS_CALLS = re.compile(
 PROCESS_WORDS = frozenset(
     {"PIPE", "DEVNULL", "STDOUT", "TimeoutExpired", "CalledProcessError", "SubprocessError"}
 )
-# The first program in a container is not on this machine: it starts the command that the container is for.
-CONTAINED = Path("child", "contained.py")
+# The first program in a container, and in a view, becomes or starts the command that either is for.
+CONTAINED = (Path("child", "contained.py"), Path("child", "view.py"))
 FORK_CALLS = re.compile(r"os\.fork(pty)?")
 EXIT_CALLS = re.compile(r"sys\.exit|os\._exit|os\.abort|exit|quit")
 PRINT_CALLS = re.compile(r"print|click\.s?echo")
@@ -187,7 +187,7 @@ def action_fault(path: Path, node: ast.AST) -> str | None:
         return f"{layer} must not call {name}: only cli prints"
     if STREAM_CALLS.fullmatch(name) and layer not in PROGRAMS:
         return f"{layer} must not call {name}: only cli writes to the terminal"
-    if PROCESS_CALLS.fullmatch(name) and path not in (PROCESS_MODULE, CONTAINED):
+    if PROCESS_CALLS.fullmatch(name) and path not in (PROCESS_MODULE, *CONTAINED):
         return f"{layer} must not call {name}: only {PROCESS_MODULE} starts processes"
     if FORK_CALLS.fullmatch(name) and path != PROCESS_MODULE and layer != "child":
         return f"{layer} must not call {name}: only the child forks"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import functools
+import importlib.util
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from typing import Any, Callable, Dict, List, Optional
 from .artifacts import Artifacts
 from .entries import ENTRIES, Entries
 from .exceptions import NotApplicable, describe
+from .shadowing import Own
 
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
@@ -45,6 +47,7 @@ def execute(job: Any) -> Any:
         code = _exit_code(stop)
         session.finish(code, describe(stop))
         return code
+    session.own = Own(job["program"])
     code, raised, error = _run_program(job["program"])
     _join_threads()
     session.finish(code, raised, error)
@@ -64,6 +67,7 @@ class _Session:
         self.lab_error: Optional[Dict[str, Any]] = None
         self.not_applicable = ""
         self.entries = Entries(self.folder, self.notes, self._in_regions)
+        self.own: Any = None
 
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
@@ -96,7 +100,11 @@ class _Session:
 
     def _install(self) -> None:
         try:
-            self._install_rung()
+            if self.own is None:
+                self._install_rung()
+            else:
+                with self.own.back():
+                    self._install_rung()
         except NotApplicable as error:
             self.not_applicable = str(error)
             raise SystemExit("accel-lab: %s" % error) from error
@@ -247,9 +255,9 @@ def _run_program(program: Any) -> Any:
         if program["path"] is not None:
             _run_script(program["path"])
         else:
+            sys.path[0] = os.getcwd()
             import runpy
 
-            sys.path[0] = os.getcwd()
             runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
     except SystemExit as error:
         code = _exit_code(error)
@@ -303,8 +311,6 @@ class _AfterImport:
         callback = self._callbacks.pop(name, None)
         if callback is None:
             return None
-        import importlib.util
-
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             self._callbacks[name] = callback
