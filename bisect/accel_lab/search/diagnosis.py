@@ -249,15 +249,19 @@ class Diagnosis(Searching):
         found.culprits[0] = replace(culprit, evidence=(*culprit.evidence, line))
 
     def _guilty_regions(self, base: Baseline, answer: Answer) -> list[int]:
-        """The compiled regions that raised or returned something else than uncompiled."""
-        top = row(answer.ladder, Rung.KERNEL).outcome
-        regions = top.facts.get("regions") or []
+        """The compiled regions that raised, or returned something else than uncompiled, where it first fails.
+
+        Higher up a region may be wrong by another fault, which must not be held back with this one.
+        """
+        start = answer.reading.start if answer.reading is not None else None
+        outcome = row(answer.ladder, start or Rung.KERNEL).outcome
+        regions = outcome.facts.get("regions") or []
         if len(regions) < 2 or base.uncompiled is None:
             return []
-        raised = {int(row["region"]) for row in top.facts.get("caught", [])}
+        raised = {int(caught["region"]) for caught in outcome.facts.get("caught", [])}
         if raised:
             return sorted(raised)
-        names = {d.region for d in self._lab.differences(top, base.uncompiled)}
+        names = {d.region for d in self._lab.differences(outcome, base.uncompiled, base.reference)}
         return sorted(int(region["id"]) for region in regions if region_key(region, regions) in names)
 
 
