@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import environment_hints, second_witness
 from .alternatives import caches, outside_ladder, registry
 from .alternatives.case import Case, Moment
-from .baseline import Baseline, BaselineSearch
+from .baseline import Baseline, BaselineSearch, values_signature
 from .climb import Climber, Switches
 from .ladder import Reading, index, read, row
 from .opening import Opened, open_stage
@@ -224,21 +224,28 @@ class Diagnosis(Searching):
                 return
             held.update(dict.fromkeys(regions, good))
             switches: Switches = (("hold", {str(region): rung.value for region, rung in held.items()}),)
-            rest = replace(base, target=base.target)
+            rest = replace(base)
             climber = self._climber(rest, switches)
             top = climber.one(Rung.KERNEL, kind="other faults")
-            if top.outcome.status is Status.OK or top.verdict is Verdict.SKIP:
+            if top.verdict is Verdict.SKIP or not self._still_fails(rest, top):
                 self._note_alone(found)
                 return
-            rest.target = top.signature
-            if rest.target is None:
-                return
-            rest.uncompiled = base.uncompiled
             answer = self._answer(rest, switches)
             if answer.culprit is None or answer.culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
                 return
             more = f"a second fault: it stays when the regions {sorted(held)} are kept on a rung that passes"
             found.culprits.append(replace(answer.culprit, evidence=(more, *answer.culprit.evidence)))
+
+    def _still_fails(self, rest: Baseline, top: Step) -> bool:
+        """Whether the run with regions held back fails; what is left of the failure is the new target."""
+        if rest.target is None or rest.target.kind != "values" or top.outcome.failed:
+            rest.target = top.signature
+            return top.outcome.failed and rest.target is not None
+        if rest.uncompiled is None:
+            return False
+        rest.values = self._lab.differences(top.outcome, rest.uncompiled, rest.reference)
+        rest.target = values_signature(rest.values)
+        return bool(rest.values)
 
     @staticmethod
     def _note_alone(found: Findings) -> None:
