@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from accel_lab.core.findings import Component, Findings, Step
+from accel_lab.core.findings import Component, Considered, Findings, Step
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search import diagnosis
-from accel_lab.search.beside import unchecked
+from accel_lab.search import opening
+from accel_lab.search.alternatives import meta_kernel
+from accel_lab.search.alternatives.case import Case
+from accel_lab.search.baseline import Baseline
+from accel_lab.search.climb import Climber
 from accel_lab.search.diagnosis import Diagnosis, Options
+from accel_lab.search.ladder import read
 from accel_lab.search.named import Named
 from fakes_lab import ORDER, FakeLab, failing, passing
 
@@ -121,7 +125,7 @@ def test_what_a_rung_adds_that_could_not_be_run_is_not_ruled_out(fault: Rung, ga
         assert found.culprit.confidence is Confidence.PROVEN
     else:
         assert found.culprit.confidence is Confidence.INCONCLUSIVE
-        assert any(f"{gap} told nothing" in line for line in found.culprit.evidence)
+        assert any(f"rung {gap} was inconclusive" in line for line in found.culprit.evidence)
 
 
 def test_a_warm_process_that_fails_in_another_way_is_not_used_and_not_counted() -> None:
@@ -388,14 +392,27 @@ def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
     culprit = diagnose(FakeLab(fault=Rung.LOOPS, answer=answer)).culprit
     assert culprit is not None and culprit.stage is Stage.LOWERING
     # But it could: with that very operator at fault, both are told.
-    ladder = [
-        Step(rung=Rung.META, verdict=Verdict.GOOD, outcome=passing(facts={"meta_mismatches": mismatch}))
-    ]
-    assert "could be missing there" in unchecked(ladder, Component(kind="op", name="aten.ceil.default"))
-    assert not unchecked(ladder, Component(kind="op", name="aten.floor.default"))
-    assert not unchecked(ladder, None) and not unchecked([], Component(kind="op", name="aten.ceil.default"))
+    check = Step(rung=Rung.META, verdict=Verdict.GOOD, outcome=passing(facts={"meta_mismatches": mismatch}))
+    op = Component(kind="op", name="aten.ceil.default")
+    considered = lost_check([check], op)
+    assert considered is not None and considered.open and "could be missing there" in considered.words
+    assert lost_check([check], Component(kind="op", name="aten.floor.default")) is None
+    assert lost_check([check], None) is None and lost_check([], op) is None
     mismatch[0]["real"] = "IndexError: index 3 is out of bounds"
-    assert not unchecked(ladder, Component(kind="op", name="aten.ceil.default"))
+    assert lost_check([check], op) is None
+
+
+def lost_check(ladder: list[Step], component: Component | None) -> Considered | None:
+    """What is said of a check that a meta kernel lacks, where a lowering is at fault."""
+    case = Case(
+        climber=Climber(lab=FakeLab(), probe=PROBE, baseline=Baseline()),
+        ladder=ladder,
+        reading=read([]),
+        start=Rung.LOOPS,
+        stage=Stage.LOWERING,
+        named=Named(component=component),
+    )
+    return meta_kernel.lost_check(case).considered
 
 
 @pytest.mark.parametrize(("op", "sure"), [("aten.ceil.default", False), ("aten.floor.default", True)])
@@ -406,7 +423,7 @@ def test_a_lowering_is_not_proven_for_a_check_that_a_meta_kernel_could_make(
     real = "NotImplementedError: \"ceil_vml_cpu\" not implemented for 'Bool'"
     mismatch = [{"op": "aten.ceil.default", "what": what, "real": real, "fake": "no error"}]
     named = Named(component=Component(kind="op", name=op, confidence=Confidence.PROVEN))
-    monkeypatch.setattr(diagnosis, "name_component", lambda *_, **__: named)
+    monkeypatch.setattr(opening, "name_component", lambda *_, **__: named)
 
     def answer(probe: Probe) -> Outcome | None:
         return passing(facts={"meta_mismatches": mismatch}) if probe.rung is Rung.META else None
@@ -481,14 +498,21 @@ def test_a_mode_that_the_captured_graph_leaves_changed_is_dynamos() -> None:
             assert culprit.component is not None and culprit.component.name == "torch.get_default_dtype()"
 
 
-@pytest.mark.parametrize("contested", [False, True])
+@pytest.mark.parametrize("merged", [False, True])
 def test_what_another_stage_may_have_to_keep_is_not_proven(
-    monkeypatch: pytest.MonkeyPatch, contested: bool
+    monkeypatch: pytest.MonkeyPatch, merged: bool
 ) -> None:
-    monkeypatch.setattr(diagnosis, "name_component", lambda *_, **__: Named(contested=contested))
+    before = ["%a : = aten.view.default(%x, [4])", "return [%x, %a]"]
+    change = (before, ["return [%x, %x]"] if merged else before)
+    part = Component(kind="pass", name="p", confidence=Confidence.PROVEN)
+    monkeypatch.setattr(opening, "name_component", lambda *_, **__: Named(component=part, changes=[change]))
     culprit = diagnose(FakeLab(fault=Rung.FX)).culprit
     assert culprit is not None and culprit.stage is Stage.FX_PASSES
-    assert (culprit.confidence is Confidence.PROVEN) is not contested
+    assert (culprit.confidence is Confidence.PROVEN) is not merged
+    assert culprit.component is not None
+    assert (culprit.component.confidence is Confidence.PROVEN) is not merged
+    told = {alternative.name: alternative.open for alternative in culprit.alternatives}
+    assert told["merged_results"] is merged
 
 
 def test_a_slow_rung_is_not_taken_for_the_hang() -> None:

@@ -101,8 +101,29 @@ class Exhibit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Considered:
+    """An alternative explanation, and what became of it: ruled out by a run, or still open.
+
+    ``name`` is its name in the registry (``search/alternatives``). While it is ``open``, the verdict is at
+    most as sure as ``limit``; ``component`` says that it contests the component as well as the stage.
+    """
+
+    name: str
+    open: bool
+    words: str
+    limit: Confidence = Confidence.LIKELY
+    component: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "open": self.open, "words": self.words}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """A stage (and, where it could be told, a component) with the evidence for it."""
+    """A stage (and, where it could be told, a component) with the evidence for it.
+
+    ``alternatives`` are the other explanations that were considered.
+    """
 
     stage: Stage
     confidence: Confidence
@@ -111,6 +132,7 @@ class Culprit:
     side: Side | None = None
     level: Level | None = None
     exhibits: tuple[Exhibit, ...] = ()
+    alternatives: tuple[Considered, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -121,6 +143,29 @@ class Culprit:
             "confidence": self.confidence.value,
             "evidence": list(self.evidence),
             "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
+            "alternatives": [alternative.to_json() for alternative in self.alternatives],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByDesign:
+    """Why a difference between compiled and uncompiled code is no bug.
+
+    ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` (as Python: ``torch._inductor.config.x =
+    y``) both agree; it is empty where no single setting shows it. ``evidence`` is what was run.
+    """
+
+    kind: str
+    setting: str
+    words: str
+    evidence: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "setting": self.setting,
+            "words": self.words,
+            "evidence": list(self.evidence),
         }
 
 
@@ -129,17 +174,20 @@ class Findings:
     """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
 
     ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
-    not fail) and ``inconclusive``.
+    not fail), ``by_design`` (compiled and uncompiled code differ as they are meant to) and ``inconclusive``.
+    ``outside`` says where it fails, if no rung of the ladder reaches that.
     """
 
     program: Program
     verdict: str = "inconclusive"
+    outside: str = ""
     baseline: list[Step] = field(default_factory=list)
     signature: Signature | None = None
     failure_rate: float | None = None
     ladder: list[Step] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
+    by_design: ByDesign | None = None
     witness: dict[str, Any] | None = None
     confidence: float | None = None
     summary: str = ""
@@ -167,6 +215,7 @@ class Findings:
             "schema": SCHEMA,
             "script": self.program.to_json(),
             "verdict": self.verdict,
+            "outside": self.outside,
             "summary": self.summary,
             "baseline": {
                 "status": first.status.value if first else None,
@@ -180,6 +229,7 @@ class Findings:
             "ablation": [step.to_json() for step in self.ablation],
             "culprit": self.culprit.to_json() if self.culprit else None,
             "culprits": [c.to_json() for c in self.culprits],
+            "by_design": self.by_design.to_json() if self.by_design else None,
             "witness": self.witness,
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .text import shorten
+
 _Rules = tuple[tuple[re.Pattern[str], str], ...]
 
 
@@ -56,12 +58,12 @@ _ADVICE = re.compile(
 
 def normalise(message: str) -> str:
     """The message without numbers, addresses, paths and generated names; at most 400 characters."""
-    return _tidied(message, _RULES)
+    return _tidied(message, _RULES)[:400]
 
 
 def legible(message: str) -> str:
     """The message for a reader, numbers and names kept: one line of at most 400 characters."""
-    return _tidied(message, _ACCIDENTAL + _SPACE)
+    return shorten(_tidied(message, _ACCIDENTAL + _SPACE), 400)
 
 
 def _tidied(message: str, rules: _Rules) -> str:
@@ -70,7 +72,7 @@ def _tidied(message: str, rules: _Rules) -> str:
         message = message[: cut.start()]
     for pattern, text in rules:
         message = pattern.sub(text, message)
-    return message.strip()[:400]
+    return message.strip()
 
 
 @dataclass(frozen=True, kw_only=True)

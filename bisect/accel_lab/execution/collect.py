@@ -34,14 +34,11 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
     result = _read_json(folder / "result.json") or {}
     facts: dict[str, Any] = dict(result.get("facts") or {})
     notes = [str(note) for note in result.get("notes", ())]
-    if "regions" not in facts:
-        regions = _read_json(folder / "regions.json")
-        if regions is not None:
-            facts["regions"] = regions
-    if "kernels" not in facts:
-        kernels = _read_json(folder / "kernels.json")
-        if kernels is not None:
-            facts["kernels"] = kernels
+    for name, file in (("regions", "regions"), ("kernels", "kernels"), ("other_entries", "entries")):
+        if name not in facts:
+            left = _read_json(folder / f"{file}.json")
+            if left is not None:
+                facts[name] = left
     raised = Raised.from_json(result["raised"]) if result.get("raised") else None
     status = _status(ended, raised, bare)
     if facts.get("lab_error"):

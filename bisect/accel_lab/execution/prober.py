@@ -25,6 +25,7 @@ from accel_lab.core.probe import Limits, Probe
 from . import process
 from .collect import CRASH, collect
 from .journal import Journal, write_atomic
+from .surroundings import enter_command
 from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
 
@@ -205,14 +206,24 @@ class Prober:
                 ended, warm = self._end(probe, place, False)
             if ended.limit == "interrupted":
                 raise Interrupted("interrupted")
+            place.view.tell_outside(place.folder)
             outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
+            if not warm:  # those of the baseline are; a warm run is asked for hundreds of times
+                outcome = replace(outcome, notes=(*outcome.notes, *self._seen_outside()))
         finally:
             self.workspace.tidy(place, keep=self._keep)
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
         return outcome
+
+    def _seen_outside(self) -> list[str]:
+        """What the user must be told of how the folders are shown, each line once."""
+        surroundings = self.workspace.surroundings
+        with self._lock:
+            told, surroundings.notes[:] = list(surroundings.notes), []
+        return [*told, *filter(None, [surroundings.mend()])]
 
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
@@ -245,12 +256,15 @@ class Prober:
 
     def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
         if probe.bare:
-            program = probe.program
-            target = [program.path] if program.path is not None else ["-m", str(program.module)]
-            command = [self.python, *target, *program.args]
+            program = place.view.inside(probe.program.to_json())
+            target = [program["path"]] if program["path"] is not None else ["-m", program["module"]]
+            command = [self.python, *target, *program["args"]]
         else:
             job = write_job(place, self._job(probe, place))
             command = [self.python, str(self.workspace.library), "once", str(job)]
+        if place.view.plan is not None:
+            plan = write_job(place, place.view.plan, "view.json")
+            command = enter_command(self.workspace.library, plan, command)
         return self._runner(
             command,
             cwd=place.cwd,
@@ -266,12 +280,13 @@ class Prober:
     def _job(self, probe: Probe, place: Place) -> dict[str, Any]:
         return {
             "id": f"{probe.key}-{time.monotonic_ns()}",
-            "program": probe.program.to_json(),
+            "program": place.view.inside(probe.program.to_json()),
             "rung": probe.rung.value,
-            "switches": dict(probe.switches),
+            "switches": place.view.inside(dict(probe.switches)),
             "seed": probe.attempt,
             "folder": str(place.folder),
             "cwd": str(place.cwd),
+            "view": place.view.plan,
             "stdin": str(self._stdin) if self._stdin else "",
             "stdout": str(place.stdout),
             "stderr": str(place.stderr),

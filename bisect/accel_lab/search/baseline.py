@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Step
+from accel_lab.core.findings import ByDesign, Considered, Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Rung
+from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
 from .lab import Difference, Lab
+
+#: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
+INSTRUMENTATION = "instrumentation"
 
 
 def hurried(probe: Probe, target: Signature | None) -> Probe:
@@ -32,18 +35,32 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
-    ``hidden``: only the untouched script shows it, and each time.
+    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of.
     """
 
     steps: list[Step] = field(default_factory=list)
     target: Signature | None = None
+    by_design: ByDesign | None = None
     tally: Tally = field(default_factory=Tally)
     values: Sequence[Difference] = ()
     reference: Outcome | None = None
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
-    doubtful: str = ""
-    hidden: bool = False
+    alternatives: list[Considered] = field(default_factory=list)
+
+    def contest(self, name: str, words: str) -> None:
+        """Doubt the premise: whatever is found is a lead at most."""
+        self.alternatives.append(Considered(name=name, open=True, words=words, limit=Confidence.INCONCLUSIVE))
+
+    @property
+    def doubtful(self) -> str:
+        """What is wrong with the premise, in words; empty where nothing is."""
+        return next((alternative.words for alternative in self.alternatives), "")
+
+    @property
+    def hidden(self) -> bool:
+        """Whether only the untouched script shows the failure, and each time."""
+        return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
 
     @property
     def flaky(self) -> bool:
@@ -118,14 +135,15 @@ class BaselineSearch:
             apart &= same_failure(plain.signature, signature) if bare else signature is None
             self._add(found, outcome, signature, "plain run" if bare else "recorded run")
         if apart:
-            found.hidden = True
+            found.contest(
+                INSTRUMENTATION,
+                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
+                "instrumentation "
+                "hides the failure",
+            )
             found.tally = Tally(
                 runs=3, failures=3
             )  # what hides the failure says nothing of how often it comes
-            found.notes.append(
-                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): what the lab "
-                "changes in order to look hides the failure"
-            )
         return apart
 
     def look(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
@@ -141,7 +159,7 @@ class BaselineSearch:
         plain, cold = plain_job.result(), cold_job.result()
         signatures = [lab.signature(plain), lab.signature(cold)]
         if plain.status is Status.NOT_APPLICABLE or cold.status is Status.REFUSED:
-            found.doubtful = "; ".join(cold.notes) or "the lab could not prepare the run"
+            found.contest("premise", "; ".join(cold.notes) or "the lab could not prepare the run")
         found.target = signatures[1] or signatures[0]
         self._add(found, plain, signatures[0], "plain run")
         self._add(found, cold, signatures[1], "recorded run")
@@ -151,7 +169,7 @@ class BaselineSearch:
                 f"the plain run failed in another way ({signatures[0].line if signatures[0] else ''}) "
                 "than the recorded one"
             )
-            found.doubtful = "two runs of the unchanged script failed in two different ways"
+            found.contest("premise", "two runs of the unchanged script failed in two different ways")
         if silent and not failing:
             self._silent(found, cold)
         return found
@@ -258,9 +276,11 @@ class BaselineSearch:
         if not different:
             return False
         if cold.facts.get("random", True) and self._only_random(found, uncompiled):
-            found.notes.append(
-                "compiled and uncompiled code draw other random numbers by design; with "
-                "torch._inductor.config.fallback_random the results agree"
+            found.by_design = ByDesign(
+                kind="random_numbers",
+                setting="torch._inductor.config.fallback_random = True",
+                words="compiled and uncompiled code draw other random numbers from the same seed",
+                evidence=("the script ends well, and its recorded values agree with that setting alone",),
             )
             return False
         found.values = different
