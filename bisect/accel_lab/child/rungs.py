@@ -22,6 +22,7 @@ from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
 from .passes import Passes
 from .patterns import Patterns
+from .python_kernels import PythonKernels
 from .regions import Context, Identity, KernelBackend, RungBackend, boxed, identity, interpreted, tracing
 from .subsystems import Subsystems
 
@@ -64,7 +65,9 @@ class Ladder:
     (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
     corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
-    ``front`` (look into Dynamo and AOTAutograd, see ``front``),
+    ``front`` (look into Dynamo and AOTAutograd, see ``front``), ``python_kernels`` (``list`` or ``compare``
+    the kernels of the Python dispatcher, see ``python_kernels``), ``native_kernels`` (operators whose
+    Python kernel is removed),
     ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
     ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
     ``measure`` (time and memory of each call, and no records, see ``measures``),
@@ -93,6 +96,8 @@ class Ladder:
         self.on_region: Optional[Callable[[], None]] = None
         self.on_compiler: Callable[[], None] = lambda: None
         self.front = Front(switches["front"]) if switches.get("front") else None
+        look, removed = switches.get("python_kernels"), switches.get("native_kernels") or ()
+        self.python_kernels = PythonKernels(look, removed) if look or removed else None
         self._depth = threading.local()
         self._lock = threading.RLock()
         self._original: Any = None
@@ -242,6 +247,8 @@ class Ladder:
             capturing = self._capturing(gm, region)
             region["graphs"] = region.get("graphs", 0) + 1
             try:
+                if self.python_kernels is not None:
+                    self.python_kernels.install()
                 with self.applications.at(region=region["id"], graph=region["graphs"] - 1):
                     return capturing(builder(gm, example_inputs, patches))
             except Exception as error:
@@ -272,7 +279,8 @@ class Ladder:
         return patches
 
     def _dynamo(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        return torch_internals.lookup_backend("eager")(gm, example_inputs)
+        compiled = torch_internals.lookup_backend("eager")(gm, example_inputs)
+        return compiled if self.python_kernels is None else self.python_kernels.around(compiled)
 
     def _aot(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         default, _ = torch_internals.partitioners()

@@ -185,6 +185,8 @@ class _Session:
                 random=self.ladder.random,
                 front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
+            if self.ladder.python_kernels is not None:
+                facts["python_kernels"] = self.ladder.python_kernels.facts()
             if self.ladder.meter is not None:
                 facts["measures"] = self.ladder.meter.facts()
             if self.ladder.mock is not None:

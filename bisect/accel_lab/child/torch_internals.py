@@ -419,3 +419,35 @@ def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
         clear()
     CompilerBisector.bisection_enabled = True  # decided at import, which was before these were set
     return bool(CompilerBisector.get_backend() == backend)
+
+
+def python_kernels() -> Any:
+    """Each operator with its kernels written in Python, by dispatch key (``torch/_ops.py: py_kernels``).
+
+    Only those that stand in for a native kernel: of autograd's keys and of composite ones.
+    """
+    import torch
+
+    found = []
+    for namespace in list(vars(torch.ops).values()):
+        if type(namespace).__name__ != "_OpNamespace":
+            continue
+        for packet in list(vars(namespace).values()):
+            if not isinstance(packet, torch._ops.OpOverloadPacket):
+                continue
+            for op in list(vars(packet).values()):
+                kernels = getattr(op, "py_kernels", None) if isinstance(op, torch._ops.OpOverload) else None
+                chosen = {k: v for k, v in (kernels or {}).items() if _DECOMPOSING.search(str(k))}
+                if chosen:
+                    found.append((op, chosen))
+    return found
+
+
+_DECOMPOSING = re.compile(r"Autograd|Composite")
+
+
+def python_dispatcher(on: bool) -> Any:
+    """A context in which torch's Python dispatcher is on or off (``torch/_dispatch/python.py``)."""
+    import torch
+
+    return torch._C._EnablePythonDispatcher() if on else torch._C._DisablePythonDispatcher()
