@@ -342,6 +342,14 @@ class Ladder:
             config_patches=patches,
         )
 
+    def order_conflicts(self) -> List[Dict[str, Any]]:
+        """What the loop interpreter found of loops whose result depends on the order of their iterations."""
+        if "loops" not in self.reached:
+            return []
+        from .loop_conflicts import FOUND
+
+        return FOUND
+
     def _mock(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         self.reached.add("mock")
         return self.mock.compile(gm, example_inputs)
