@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe
@@ -98,6 +99,9 @@ class FakeLab:
 
     def differences(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> list[Any]:
         return []
+
+    def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
+        return None if self.differences(got, want, reference) else Agreement(types=())
 
     def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
         return bool(one) == bool(two)

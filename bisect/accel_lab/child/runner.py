@@ -118,15 +118,13 @@ class _Session:
         from .rungs import Ladder
 
         switches = self.job.get("switches") or {}
-        reference = None
         if switches.get("shadow"):
-            from .shadow import ShadowMode
+            from .shadow import DRAWS, ShadowMode
 
-            self.shadow = ShadowMode()
+            self.shadow = ShadowMode(draws=DRAWS)
             self.shadow.__enter__()
-            reference = self.shadow.lookup
         if not switches.get("measure"):  # to record a call takes time and memory of its own
-            self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), reference=reference)
+            self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
         )

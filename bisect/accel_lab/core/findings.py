@@ -53,6 +53,43 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AgreedType:
+    """How near the recorded values of one type are to an uncompiled run's.
+
+    ``greatest`` is the greatest difference, relative to the value and its tensor's own size; ``tolerance`` is
+    the relative difference that is never counted.
+    """
+
+    dtype: str
+    tensors: int
+    greatest: float
+    tolerance: float
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What it means that the recorded values agree with an uncompiled run's.
+
+    ``factor`` is how many times eager's own error against a float64 run was allowed; None if that run was not
+    needed.
+    """
+
+    types: tuple[AgreedType, ...]
+    others: int = 0
+    factor: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "types": [row.to_json() for row in self.types],
+            "others": self.others,
+            "factor": self.factor,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Component:
     """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
 
@@ -184,6 +221,7 @@ class Findings:
     baseline: list[Step] = field(default_factory=list)
     signature: Signature | None = None
     failure_rate: float | None = None
+    agreement: Agreement | None = None
     ladder: list[Step] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
@@ -223,6 +261,7 @@ class Findings:
                 "repeats": sum(step.runs for step in self.baseline),
                 "failures": sum(step.failures for step in self.baseline),
                 "failure_rate": self.failure_rate,
+                "agreement": self.agreement.to_json() if self.agreement else None,
                 "runs": [step.to_json() for step in self.baseline],
             },
             "ladder": [step.to_json() for step in self.ladder],

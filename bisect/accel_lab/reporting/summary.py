@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel_lab.core.findings import ByDesign, Culprit, Findings
+from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import sentence
 
@@ -163,11 +163,37 @@ def _passes(findings: Findings) -> str:
         )
     runs = sum(step.runs for step in findings.baseline)
     compared = any(step.outcome.facts.get("regions") for step in findings.baseline)
-    if compared:
-        tail = "and what its compiled regions return agrees with an uncompiled run"
+    if findings.agreement is not None:
+        means = _agrees(findings.agreement)
+        tail = f"and what its compiled regions return agrees with an uncompiled run: {means}"
+    elif compared:
+        tail = "and nothing in what its compiled regions return was found wrong"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
     return f"The script does not fail: {runs} runs ended well, {tail}."
+
+
+def _agrees(told: Agreement) -> str:
+    """What "agrees" means, in the numbers that were compared."""
+    if not told.types:
+        return f"{_count(told.others, 'value')} compared exactly" if told.others else "they return no numbers"
+    kinds = ", ".join(_agreed(row) for row in told.types)
+    exact = f"; {_count(told.others, 'other value')} compared exactly" if told.others else ""
+    if told.factor is None:
+        return f"every number is equal to within a tolerance relative to its own size ({kinds}{exact})"
+    return (
+        f"no number is further from a float64 run than {told.factor:g} times eager's own error, beyond a "
+        f"tolerance relative to its own size ({kinds}{exact})"
+    )
+
+
+def _agreed(row: AgreedType) -> str:
+    near = "all equal" if row.greatest == 0 else f"greatest difference {row.greatest:.2g}"
+    return f"{_count(row.tensors, 'tensor')} of {row.dtype}: {near}, tolerance {row.tolerance:.2g}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _why_not(findings: Findings) -> str:

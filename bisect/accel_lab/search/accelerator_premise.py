@@ -66,7 +66,7 @@ class Premise:
         assert plain is not None
         if not cold.facts.get("regions") or lab.signature(plain) is not None:
             return
-        if not lab.differences(cold, plain):
+        if lab.agreement(cold, plain) is not None:
             return
         shadow = replace(
             self._probe, rung=Rung.UNCOMPILED, switches=(("shadow", True), *self._probe.switches)

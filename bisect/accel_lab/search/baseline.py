@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import ByDesign, Considered, Step
+from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
@@ -46,6 +46,7 @@ class Baseline:
     reference: Outcome | None = None
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
+    agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
 
     def contest(self, name: str, words: str) -> None:
@@ -268,12 +269,15 @@ class BaselineSearch:
         if lab.signature(uncompiled) is not None:
             found.notes.append("the script fails when nothing is compiled, and passes when it is")
             return False
-        if not lab.differences(cold, uncompiled):
+        found.agreement = lab.agreement(cold, uncompiled)
+        if found.agreement is not None:
             return False
         reference = lab.submit(replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))).result()
         found.reference = reference if reference.status is Status.OK else None
         different = lab.differences(cold, uncompiled, found.reference)
         if not different:
+            if found.reference is not None:
+                found.agreement = lab.agreement(cold, uncompiled, found.reference)
             return False
         if cold.facts.get("random", True) and self._only_random(found, uncompiled):
             found.by_design = ByDesign(
