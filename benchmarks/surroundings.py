@@ -161,6 +161,30 @@ def no_grad(script: Script, rng: random.Random) -> None:
     script.tree.body = [*body[:first], with_it]
 
 
+def silent(script: Script, rng: random.Random) -> None:
+    """What the script compares with ``assert_close`` is printed, and nobody notices that it is wrong."""
+    found = []
+
+    class Printing(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+            return node
+
+        def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+            call = node.value
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.testing.assert_close":
+                found.append(call)
+                return ast.Expr(
+                    value=ast.Call(func=ast.Name(id="print", ctx=ast.Load()), args=call.args, keywords=[])
+                )
+            return node
+
+    script.tree = Printing().visit(script.tree)
+    if not found:
+        raise NotSimpleError("it does not compare values with assert_close")
+    if any(call.keywords for call in found):
+        raise NotSimpleError("it compares by tolerances of its own")
+
+
 SURROUNDINGS: dict[str, Callable[[Script, random.Random], None]] = {
     "module": in_module,
     "regions": between,
@@ -168,7 +192,10 @@ SURROUNDINGS: dict[str, Callable[[Script, random.Random], None]] = {
     "bf16": bf16,
     "no_grad": no_grad,
     "loader": from_loader,
+    "silent": silent,
 }
+#: A script there ends well, with wrong numbers.
+SILENT = "silent"
 
 
 def _loads_outside(script: Script) -> Iterator[ast.Name]:

@@ -54,8 +54,11 @@ assert got.shape == net.weight[0].shape
 WHOLE = {"call": CALL, "decorated": DECORATED}
 
 
-@pytest.mark.parametrize("surrounding", list(SURROUNDINGS))
-@pytest.mark.parametrize("script", list(WHOLE))
+@pytest.mark.parametrize(
+    ("script", "surrounding"),
+    [("call", name) for name in SURROUNDINGS]
+    + [("decorated", name) for name in SURROUNDINGS if name != "silent"],
+)
 def test_the_same_seed_gives_the_same_script_with_the_function_once(surrounding, script):
     text = surround(WHOLE[script], surrounding, 3)
     assert surround(WHOLE[script], surrounding, 3) == text
@@ -134,6 +137,18 @@ def test_the_loader_gives_the_arguments_of_each_call():
     text = surround(CALL, "loader", 0)
     assert "fed(torch.compile(fn))(t), fn(t)" in text
     assert text.count("num_workers=1") == 1
+
+
+def test_a_silent_script_prints_what_it_compared():
+    body = ast.parse(surround(CALL, "silent", 0)).body
+    assert [ast.unparse(s) for s in body[-2:]] == [
+        "print(torch.compile(fn)(t), fn(t))",
+        "print(grad(torch.compile(fn)), grad(fn))",
+    ]
+    with pytest.raises(NotSimpleError, match="does not compare"):
+        surround(INSTANCE, "silent", 0)
+    with pytest.raises(NotSimpleError, match="tolerances"):
+        surround(CALL.replace("fn(t))", "fn(t), rtol=0, atol=0)"), "silent", 0)
 
 
 def test_names_of_the_script_are_not_taken():
@@ -231,11 +246,25 @@ def bench(**changes):
 def test_a_script_counts_only_if_it_still_fails_in_the_same_way(tmp_path):
     script = tmp_path / "x.py"
     mended = case(passes_on=("2.14.1",))
-    assert bench().differs(mended, script) == ""
+    assert bench().differs(mended, script, "module") == ""
     other = fuzz.Ending(code=1, error="ValueError: x")
-    assert "otherwise" in bench(surrounded_ends=other).differs(mended, script)
-    assert "mended" in bench(mended_ends=other).differs(mended, script)
-    assert bench(mended_ends=other).differs(case(), script) == ""  # nobody knows of that build
+    assert "otherwise" in bench(surrounded_ends=other).differs(mended, script, "module")
+    assert "mended" in bench(mended_ends=other).differs(mended, script, "module")
+    assert bench(mended_ends=other).differs(case(), script, "module") == ""  # nobody knows of that build
+
+
+def test_a_silent_script_counts_if_it_ends_well_and_the_case_compares_values(tmp_path):
+    script, well = tmp_path / "x.py", fuzz.Ending(code=0, error="")
+    compares = fuzz.Ending(code=1, error="AssertionError: Tensor-likes are not close!")
+    uncompiled = {"eager_ends": well, "mended_ends": well}
+    assert (
+        bench(original_ends=compares, surrounded_ends=well, **uncompiled).differs(case(), script, "silent")
+        == ""
+    )
+    assert "otherwise" in bench(original_ends=compares, **uncompiled).differs(case(), script, "silent")
+    assert "comparison of values" in bench(surrounded_ends=well, **uncompiled).differs(
+        case(), script, "silent"
+    )
 
 
 def test_a_script_that_fails_uncompiled_is_dropped(tmp_path):
@@ -245,7 +274,9 @@ def test_a_script_that_fails_uncompiled_is_dropped(tmp_path):
                 return fuzz.Ending(code=1, error="AssertionError")
             return super().plain(case, script, eager=eager, python=python)
 
-    assert "nothing compiled" in Uncompiled(python="p", build="2.13.0").differs(case(), tmp_path / "x.py")
+    assert "nothing compiled" in Uncompiled(python="p", build="2.13.0").differs(
+        case(), tmp_path / "x.py", "module"
+    )
 
 
 def test_a_silent_case_is_dropped_as_nothing_shows_it():
