@@ -22,6 +22,7 @@ from .front_component import name_front
 from .kernel_component import name_kernel
 from .named import Named
 from .pass_component import name_pass
+from .sanitizer import show_fault
 
 #: The stages that the kernel rung is split into.
 _KERNEL = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
@@ -73,6 +74,7 @@ def _named(
             return named
     if stage in _KERNEL:
         named = name_kernel(climber, stage, at, ablation, all_off=all_off)
+        show_fault(climber, named)
         return replace(named, component=named.component or _from_frames(at.outcome, stage))
     return Named(component=_from_frames(at.outcome, stage))
 
