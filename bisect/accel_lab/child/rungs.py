@@ -61,7 +61,8 @@ class Ladder:
 
     ``switches`` may hold: ``inductor`` (its settings), ``hold`` (region number to the rung it is kept
     on), ``fresh`` (forget all compiled code before each call), ``off`` (applications of a subsystem to
-    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager``
+    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules),
+    ``sanitize`` (C++ with the address sanitizer, which the process was started with), ``meta_eager``
     (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
     corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
@@ -144,6 +145,8 @@ class Ladder:
         if self.rung in ("scheduled", "kernel") and not bisector:
             self._open_kernels()
         if self.switches.get("strict_math") and not torch_internals.strict_math():
+            raise NotApplicable("the compiler flags of this torch are not known")
+        if self.switches.get("sanitize") and not torch_internals.sanitize_kernels():
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.front is not None:
             self.front.install()

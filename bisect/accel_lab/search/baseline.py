@@ -96,6 +96,9 @@ def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
         return plain is recorded
     if plain.kind == recorded.kind:
         return plain.type == recorded.type or plain.kind not in ("exception",)
+    if {plain.kind, recorded.kind} == {"signal", "memory_fault"}:
+        # What the allocator printed may have been lost: an abort alone does not contradict it.
+        return "SIGABRT" in (plain.type, recorded.type)
     return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
 
 
@@ -109,6 +112,11 @@ class BaselineSearch:
 
     def run(self) -> Baseline:
         """The baseline; ``target`` is None where the script does not fail."""
+        found = self._prove()
+        tell_faults(found)
+        return found
+
+    def _prove(self) -> Baseline:
         found = self.look(meanwhile=self._lab.warm_up)
         if found.target is None:
             self._once_more(found)
@@ -177,6 +185,10 @@ class BaselineSearch:
 
     def warm(self, found: Baseline) -> None:
         """The gate of the warm server: it is used only if it shows the same failure as the cold run."""
+        self._pass_gate(found)
+        tell_faults(found)
+
+    def _pass_gate(self, found: Baseline) -> None:
         lab = self._lab
         if not lab.is_warm or found.target is None:
             return
@@ -301,6 +313,22 @@ class BaselineSearch:
             replace(self._probe, switches=(("inductor", {"fallback_random": True}),))
         ).result()
         return aligned.status is Status.OK and not self._lab.differences(aligned, uncompiled, found.reference)
+
+
+def tell_faults(found: Baseline) -> None:
+    """Say that several signals were counted as one failure, where the runs of a memory fault had several."""
+    faults = [s.signature for s in found.steps if s.signature and s.signature.kind == "memory_fault"]
+    seen = [fault.type for fault in faults]
+    kinds = list(dict.fromkeys(seen))
+    if len(kinds) < 2:
+        return
+    counts = ", ".join(f"{kind} in {seen.count(kind)} of {len(seen)} runs" for kind in kinds)
+    said = next((f" ({fault.said})" for fault in faults if fault.said), "")
+    found.notes = [note for note in found.notes if not note.startswith(_ONE_FAULT)]
+    found.notes.append(f"{_ONE_FAULT}: {counts}{said}")
+
+
+_ONE_FAULT = "memory is overwritten, which shows in several ways that are counted as one failure"
 
 
 def values_signature(different: Sequence[Difference]) -> Signature:
