@@ -24,7 +24,7 @@ ORDER = (Confidence.INCONCLUSIVE, Confidence.LIKELY, Confidence.PROVEN)
 
 #: The passing side is run at least so often: one pass says little of a failure that comes and goes.
 LEAST_PASSES = 2
-#: So many passes of a stage's proof are asked at most, and of a component's, which never keeps the stage waiting.
+#: So many passes are asked at most: of a stage's proof, and of a component's, for which nobody should wait.
 MOST_PASSES, MOST_COMPONENT_PASSES = 60, 6
 
 
