@@ -133,7 +133,7 @@ class BaselineSearch:
             )
         else:
             found.untold = (
-                f"the plain run passed each time ({runs} of {runs}) and the recorded one failed each time: the "
+                f"the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the "
                 "failure comes from what the lab changes in order to look, not from the script"
             )
         return True
