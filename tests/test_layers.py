@@ -82,6 +82,9 @@ STREAM_CALLS = re.compile(r"sys\.(__)?std(out|err)(__)?\.(write|writelines|buffe
 # script's standard error what Python would have written. It does not print otherwise.
 PROGRAMS = frozenset({"cli", "child", "__main__"})
 PRINTERS = frozenset({"cli"})
+# A verdict is proven by its pair of runs, its repeats and its alternatives, and nowhere but there; the enum
+# itself is defined beside the stages.
+PROOF_MAKERS = frozenset({Path("search", "proof.py"), Path("core", "stages.py")})
 # The name under which the copy of the child is imported by the probed interpreter.
 CHILD_COPY = "accel_lab_child"
 TOP_LEVEL = frozenset(
@@ -208,7 +211,24 @@ def code_faults(root: Path) -> list[str]:
         for node in ast.walk(tree):
             if fault := action_fault(path, node):
                 faults.append(f"{path}:{getattr(node, 'lineno', 0)}: {fault}")
+        if path not in PROOF_MAKERS:
+            faults += [f"{path}:{line}: only search/proof.py makes PROVEN" for line in proofs_made(tree)]
     return faults
+
+
+def proofs_made(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines that make `Confidence.PROVEN`; to compare with it or to look words up is free."""
+    read: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            read |= {id(inner) for inner in ast.walk(node)}
+        elif isinstance(node, ast.Dict):
+            read |= {id(key) for key in node.keys if key is not None}
+    for node in ast.walk(tree):
+        made = isinstance(node, ast.Attribute) and dotted(node) == "Confidence.PROVEN"
+        spelt = isinstance(node, ast.Call) and dotted(node.func) == "Confidence"
+        if (made or spelt) and id(node) not in read:
+            yield getattr(node, "lineno", 0)
 
 
 def declared_imports(pyproject: str) -> frozenset[str]:
@@ -322,6 +342,9 @@ def test_a_tree_that_keeps_the_rules_has_no_fault(small_tree: Path) -> None:
         ("child/serve.py", "from subprocess import Popen", "so only it imports subprocess"),
         ("execution/prober.py", "import os\nos.execv('x', [])", "must not call os.execv"),
         ("execution/prober.py", "import os\nos.fork()", "only the child forks"),
+        ("search/ladder.py", "found = Confidence.PROVEN", "only search/proof.py makes PROVEN"),
+        ("search/ladder.py", "f(confidence=Confidence.PROVEN if x else y)", "only search/proof.py makes"),
+        ("session.py", "found = Confidence('proven')", "only search/proof.py makes PROVEN"),
         ("helpers/things.py", "", "helpers is no layer"),
         ("helpers.py", "", "helpers is no layer"),
     ],

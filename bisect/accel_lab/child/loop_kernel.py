@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
-from . import loop_ops
+from . import loop_run
 from .loop_index import evaluate
 from .loop_trace import NotInterpretable, Program
 
@@ -19,20 +19,22 @@ class Kernel:
     """Loop nests that the wrapper runs at one place; called with the wrapper's local variables.
 
     They run one after another, or, with ``together``, as fused loops: all at one index before the next.
+    ``groups`` are the nests that generated code puts into the same loops.
     """
 
     def __init__(
         self,
         graph: Any,
-        programs: List[Tuple[Program, Any]],
+        groups: Sequence[Sequence[Tuple[Program, Any]]],
         renamed: Dict[str, str],
         together: bool = False,
     ) -> None:
         self._graph = graph
         self._together = together
-        self._programs = programs
+        self._groups = [list(group) for group in groups]
+        self._programs = [part for group in self._groups for part in group]
         self._renamed = dict(renamed)
-        for program, _ in programs:
+        for program, _ in self._programs:
             for name in program.buffers():
                 real = _real_name(graph, name)
                 if real != name and name not in self._renamed:
@@ -45,9 +47,12 @@ class Kernel:
     def __call__(self, variables: Dict[str, Any]) -> None:
         memory = functools.partial(self._memory, variables)
         size_of = functools.partial(self._size_of, variables)
-        run = loop_ops.run_together if self._together else loop_ops.run_in_turn
         with torch.no_grad():
-            run(self._programs, memory, size_of)
+            if self._together:
+                loop_run.run_together(self._programs, memory, size_of)
+                return
+            for group in self._groups:
+                loop_run.run_fused(group, memory, size_of)
 
     def _memory(self, variables: Dict[str, Any], name: str) -> torch.Tensor:
         """A buffer's storage from its first element on, as one flat tensor."""

@@ -7,69 +7,19 @@ buffer's storage are errors here, where generated code would read or write whate
 
 from __future__ import annotations
 
-import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import sympy
 import torch
 
 from . import loop_memory, loop_random, loop_reduce
-from .loop_index import affine, blocks, evaluate
+from .loop_conflicts import differing_writes, tell
+from .loop_index import affine, evaluate
 from .loop_math import ELEMENTWISE, compute_dtype
 from .loop_trace import Block, Instruction, NotInterpretable, Program, Ref
 
-#: Points of an iteration space that are held in memory at once.
-CHUNK = 1 << 22
-#: Points that fused loops are run at one by one.
-MOST_POINTS = 1024
-
 Memory = Callable[[str], torch.Tensor]
 SizeOf = Callable[[sympy.Symbol], Any]
-Parts = Sequence[Tuple[Program, torch.device]]
-
-
-def run_in_turn(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
-    """Execute loop nests one after another on `memory` (buffer name to flat storage)."""
-    for program, device in parts:
-        sizes, written = _sizes(program, size_of), _written(program, memory)
-        if 0 in sizes[: program.iteration_loops]:
-            continue
-        for piece in blocks(sizes, program.iteration_loops, CHUNK):
-            ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
-            Space(program, ranges, memory, size_of, device, written).execute(program.instructions)
-
-
-def run_together(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
-    """Execute loop nests as fused ones: all of them at one point of the loops that they share, then the next.
-
-    The loops that count are the outermost that all have in common. Raises NotInterpretable where that are
-    too many points.
-    """
-    sizes = [_sizes(program, size_of) for program, _ in parts]
-    most = min(program.iteration_loops for program, _ in parts)
-    shared = next((n for n in range(most) if len({row[n] for row in sizes}) > 1), most)
-    if len(parts) < 2 or not shared:
-        run_in_turn(parts, memory, size_of)
-        return
-    while math.prod(sizes[0][:shared]) > MOST_POINTS:
-        shared -= 1
-        if not shared:
-            raise NotInterpretable("fused loops over too many points to run them one by one")
-    written = [_written(program, memory) for program, _ in parts]
-    for point in blocks(sizes[0][:shared], shared, 1):
-        for (program, device), row, names in zip(parts, sizes, written):
-            if 0 not in row[: program.iteration_loops]:
-                ranges = point + [(0, size) for size in row[shared:]]
-                Space(program, ranges, memory, size_of, device, names).execute(program.instructions)
-
-
-def _sizes(program: Program, size_of: SizeOf) -> List[int]:
-    return [int(evaluate(size, size_of)) for _, size in program.loops]
-
-
-def _written(program: Program, memory: Memory) -> Set[int]:
-    """The addresses of the storages that a loop nest writes to."""
-    return {memory(name).untyped_storage().data_ptr() for name in program.written()}
 
 
 class Space:
@@ -84,6 +34,7 @@ class Space:
         device: torch.device,
         written: Set[int],
     ) -> None:
+        self.program = program
         self.shape = [stop - start for start, stop in ranges]
         self.iteration_loops = program.iteration_loops
         self.device = device
@@ -271,10 +222,32 @@ class Space:
             if view is not None and torch.broadcast_shapes(view.shape, what.shape) == view.shape:
                 view.copy_(what)
                 return
-        where, what = torch.broadcast_tensors(self.index(index), what)
+        self.scatter(flat, self.index(index), what, name, mode)
+
+    def scatter(
+        self, flat: torch.Tensor, where: torch.Tensor, what: torch.Tensor, name: str, mode: Optional[str]
+    ) -> None:
+        """Write elements of memory at computed offsets."""
+        where, what = torch.broadcast_tensors(where, what)
         if mode is not None:  # every point of the space counts, also those that share an address
             where, what = self.full(where), self.full(what)
         loop_memory.scatter(flat, where, what, name, mode)
+        if mode is None:
+            self._look_at_duplicates(where, what.to(flat.dtype), name)
+
+    def _look_at_duplicates(self, where: torch.Tensor, what: torch.Tensor, name: str) -> None:
+        for pair in differing_writes(where, what):
+            points = [self.point(position, where.shape) for position in pair]
+            tell("write_write", [self.program], name, points, by_contract=self.program.scatters)
+
+    def point(self, position: int, shape: Sequence[int]) -> List[int]:
+        """The iteration at a flat position of a value of that shape."""
+        found: List[int] = []
+        for size in reversed(shape):
+            found.insert(0, position % size)
+            position //= size
+        starts = {place: start for start, place in self._starts.values()}
+        return [starts.get(n, 0) + at for n, at in enumerate(found)][: self.iteration_loops]
 
     def _strided(self, index: Any) -> Optional[loop_memory.Strided]:
         """The index as an offset and a stride per loop, where it is linear in the loop variables."""

@@ -64,7 +64,8 @@ class InOrder:
             if operation.is_no_op():
                 continue  # no elements, as the scheduler skips them too
             if isinstance(operation, ir.ComputedBuffer):
-                kernel = Kernel(V.graph, [(_program(operation), operation.get_device())], {})
+                program = _labelled(_program(operation), operation)
+                kernel = Kernel(V.graph, [[(program, operation.get_device())]], {})
                 if self._on_graph is not None:
                     self._on_graph("loop_ir", "%s:\n%s" % (operation, kernel.text()))
                 wrapper.writeline(call_of(kernel))
@@ -150,14 +151,17 @@ def interpreting_backend(backend: Any, on_graph: Optional[OnGraph], together: bo
         from torch._inductor.codegen.common import Kernel as InductorKernel
         from torch._inductor.virtualized import V
 
-        programs = []
+        groups: List[List[Tuple[Program, Any]]] = []
         inductor_kernel = InductorKernel(increase_kernel_count=False)
         with V.set_kernel_handler(inductor_kernel):
-            for part in node.get_nodes():
-                part.decide_inplace_update()
-                part.mark_run()
-                programs.append((_scheduled_program(part), part.get_device()))
-        kernel = Kernel(V.graph, programs, _inplace_names(inductor_kernel), together)
+            for nest in _same_loops(node):
+                groups.append([])
+                for part in nest.get_nodes():
+                    part.decide_inplace_update()
+                    part.mark_run()
+                    program = _labelled(_scheduled_program(part), part.node)
+                    groups[-1].append((program, part.get_device()))
+        kernel = Kernel(V.graph, groups, _inplace_names(inductor_kernel), together)
         if on_graph is not None:
             on_graph("scheduled_ir", "%s:\n%s" % (node.get_name(), kernel.text()))
         V.graph.wrapper_code.writeline(call_of(kernel))
@@ -175,6 +179,29 @@ def interpreting_backend(backend: Any, on_graph: Optional[OnGraph], together: bo
         setattr(backend, name, refuse)
     backend.flush = lambda: None
     return backend
+
+
+def _same_loops(node: Any) -> List[Any]:
+    """The parts of a scheduled node that are loops of their own.
+
+    Fused outer loops are shared only where the code generator can keep what is between them in the inner
+    loops; else each of them becomes loops of its own.
+    """
+    outer = getattr(node, "get_outer_nodes", None)
+    return [node] if outer is None else list(outer())
+
+
+def _labelled(program: Program, operation: Any) -> Program:
+    """The program with the name of its operation and of the operators that it was made for."""
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    program.name = operation.get_name()
+    program.scatters = isinstance(operation.data, ir.Scatter)
+    nodes = set(getattr(operation, "origins", ())).union(getattr(operation.data, "origins", ()))
+    ordered = [node for node in V.graph.graph.nodes if node in nodes] or list(nodes)
+    program.operators = [str(node.target) for node in ordered if node.op == "call_function"]
+    return program
 
 
 def _scheduled_program(node: Any) -> Program:

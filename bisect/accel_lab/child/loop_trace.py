@@ -62,12 +62,17 @@ class Program:
         self.loops = list(loops)
         self.iteration_loops = iteration_loops
         self.instructions = instructions
+        # Told of conflicts: the operation's name, the operators it was made for (the last one asked for it),
+        # and whether it writes where an index tensor says.
+        self.name = ""
+        self.operators: List[str] = []
+        self.scatters = False
         _mark_dead_values(instructions)
 
     def buffers(self) -> Set[str]:
         """Names of all buffers that the body reads or writes."""
         found: Set[str] = set()
-        for instruction in _walk(self.instructions):
+        for instruction in walk(self.instructions):
             if instruction.name in ("load", "load_seed", "store", "store_reduction"):
                 found.add(instruction.args[0])
             elif instruction.name == "bucketize":
@@ -76,11 +81,11 @@ class Program:
 
     def written(self) -> Set[str]:
         """Names of the buffers that the body writes."""
-        return {i.args[0] for i in _walk(self.instructions) if i.name in ("store", "store_reduction")}
+        return {i.args[0] for i in walk(self.instructions) if i.name in ("store", "store_reduction")}
 
     def takes_positions(self) -> bool:
         """Whether a reduction tells a point's place in the order of its loops, given no other place."""
-        found = [i.args[2:4] for i in _walk(self.instructions) if i.name == "reduction"]
+        found = [i.args[2:4] for i in walk(self.instructions) if i.name == "reduction"]
         return any(kind.startswith("arg") and not isinstance(value, tuple) for kind, value in found)
 
     def walks(self) -> List[Optional[List[Tuple[int, int]]]]:
@@ -89,7 +94,7 @@ class Program:
         None for a load whose index is no affine function of the loops.
         """
         loops = self.loops[self.iteration_loops :]
-        return [_walk_of(i.args[1], loops) for i in _walk(self.instructions) if i.name == "load"]
+        return [_walk_of(i.args[1], loops) for i in walk(self.instructions) if i.name == "load"]
 
     def text(self) -> str:
         """The program as a reader wants it, one instruction per line."""
@@ -256,13 +261,13 @@ def _unwrap(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
-def _walk(instructions: List[Instruction]) -> List[Instruction]:
+def walk(instructions: List[Instruction]) -> List[Instruction]:
     found = []
     for instruction in instructions:
         found.append(instruction)
         for arg in instruction.args:
             if isinstance(arg, Block):
-                found.extend(_walk(arg.instructions))
+                found.extend(walk(arg.instructions))
     return found
 
 

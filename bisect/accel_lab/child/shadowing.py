@@ -1,7 +1,8 @@
 """Modules beside the script that plain Python would import in the place of those that the lab brought in.
 
 Python looks in the script's folder and in PYTHONPATH before its own library, so ``json.py`` beside a script
-is what ``import json`` means there, to torch too. What the lab has imported must not stand in its way.
+is what ``import json`` means there, to torch too. What the lab has imported by then must not stand in its
+way.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.outcome import Outcome
+from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
-from . import process
+from . import process, sanitizer
 from .collect import CRASH, collect
 from .journal import Journal, write_atomic
 from .surroundings import enter_command
@@ -71,6 +71,7 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
+        self._sanitizer: tuple[str, ...] | None = None
         self._keep = keep
         self._runner = runner
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
@@ -195,8 +196,12 @@ class Prober:
     # -- running -------------------------------------------------------------------------------
 
     def _run(self, probe: Probe) -> Outcome:
+        sanitized = dict(probe.switches).get("sanitize", False)
+        if sanitized and not self._sanitizer_libraries():
+            note = "the address sanitizer is not available: the C++ compiler does not bring its library"
+            return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
-        warm, crash = self.is_warm and not probe.cold and not probe.bare, ""
+        warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
             ended, warm = self._end(probe, place, warm)
             if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
@@ -232,6 +237,8 @@ class Prober:
             # A script that asks for an accelerator by itself finds the lab's, unless it has its own.
             paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        if dict(probe.switches).get("sanitize"):
+            env = sanitizer.environment(env, place.folder, self._sanitizer_libraries())
         server = self._start_server() if warm else None
         if server is not None:
             job = self._job(probe, place)
@@ -253,6 +260,16 @@ class Prober:
                     raise Interrupted("interrupted") from None
                 self.go_cold()
         return self._cold(probe, place, env, marker), False
+
+    def _sanitizer_libraries(self) -> tuple[str, ...]:
+        """What must be preloaded, asked of the compiler where the probes run, once."""
+        with self._lock:
+            if self._sanitizer is None:
+                words = sanitizer.compiler_words(self.environment)
+                ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
+                said = (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+                self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
+            return self._sanitizer
 
     def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
         if probe.bare:

@@ -56,6 +56,7 @@ class Searching:
         found.baseline = list(base.steps)
         found.signature = base.target
         found.failure_rate = base.tally.rate
+        found.agreement = base.agreement
         found.warnings = [*base.notes, *filter(None, (base.doubtful, base.untold))]
         self.counts["baseline"] = runs
         found.probes = self.counts
