@@ -278,7 +278,9 @@ class Prober:
             command = [self.python, *target, *program["args"]]
         else:
             job = write_job(place, self._job(probe, place))
-            command = [self.python, str(self.workspace.library), "once", str(job)]
+            # Not the folder: to run one, Python imports more by itself than it does for a script.
+            entry = self.workspace.library / "__main__.py"
+            command = [self.python, str(entry), "once", str(job)]
         if place.view.plan is not None:
             plan = write_job(place, place.view.plan, "view.json")
             command = enter_command(self.workspace.library, plan, command)

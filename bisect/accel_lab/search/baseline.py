@@ -18,6 +18,9 @@ from .lab import Difference, Lab
 
 #: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
 INSTRUMENTATION = "instrumentation"
+#: After so many passes the runs before them are told as state that was left behind.
+_PASSES_AFTER_ONE = 10
+_PASSES_AFTER_TWO = 6
 
 
 def hurried(probe: Probe, target: Signature | None) -> Probe:
@@ -35,7 +38,8 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
-    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of.
+    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``untold`` says why
+    nothing can be told of the failure by running the script again and again; empty where something can.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -46,6 +50,7 @@ class Baseline:
     reference: Outcome | None = None
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
+    untold: str = ""
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
 
@@ -123,37 +128,73 @@ class BaselineSearch:
         elif (
             found.target.kind != "values"
             and sum(step.signature is not None for step in found.steps) == 1
-            and not self._is_hidden(found)
+            and not self._sides_differ(found)
         ):
             self._measure(found)
         return found
 
-    def _is_hidden(self, found: Baseline) -> bool:
-        """Only the plain run failed: is it so each time? Then it is not flaky, and looking at it hides it."""
-        plain = found.steps[0]
-        if plain.signature is None:
+    def _sides_differ(self, found: Baseline) -> bool:
+        """One of the plain and the recorded run failed: is it so each time? Then that is no chance.
+
+        Where only the plain run fails, looking at it hides the failure; where only the recorded one does, the
+        lab makes it.
+        """
+        shown_by_plain = found.steps[0].signature is not None
+        # That the lab makes a failure is said of itself, and ends the search: it takes more to say so.
+        rounds = [(1, 2)] if shown_by_plain else [(1, 2), (3, 4)]
+        apart, runs = True, 1
+        for attempts in rounds:
+            if apart:
+                apart = self._stay_apart(found, attempts, shown_by_plain)
+                runs += len(attempts)
+        if not apart:
             return False
+        found.tally = Tally(runs=runs, failures=runs)  # the other runs say nothing of how often it comes
+        if shown_by_plain:
+            found.contest(
+                INSTRUMENTATION,
+                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
+                "instrumentation hides the failure",
+            )
+        else:
+            found.untold = (
+                f"the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the "
+                "failure comes from what the lab changes in order to look, not from the script"
+            )
+        return True
+
+    def _stay_apart(self, found: Baseline, attempts: tuple[int, ...], shown_by_plain: bool) -> bool:
+        """Whether runs of both kinds again fail on the one side only, and there in the same way."""
         probes = [
-            replace(self._probe, bare=bare, cold=True, attempt=n) for n in (1, 2) for bare in (True, False)
+            replace(self._probe, bare=bare, cold=True, attempt=n) for n in attempts for bare in (True, False)
         ]
         jobs = [(probe.bare, self._lab.submit(probe)) for probe in probes]
         apart = True
         for bare, job in jobs:
             outcome = job.result()
             signature = self._lab.signature(outcome)
-            apart &= same_failure(plain.signature, signature) if bare else signature is None
+            fails = bare is shown_by_plain
+            apart &= same_failure(found.target, signature) if fails else signature is None
             self._add(found, outcome, signature, "plain run" if bare else "recorded run")
-        if apart:
-            found.contest(
-                INSTRUMENTATION,
-                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
-                "instrumentation "
-                "hides the failure",
-            )
-            found.tally = Tally(
-                runs=3, failures=3
-            )  # what hides the failure says nothing of how often it comes
         return apart
+
+    def _is_state(self, found: Baseline) -> bool:
+        """Whether the first runs failed and none ever after: they left something behind, or it was chance.
+
+        Two failures before six passes are chance in at most one of eighty scripts that fail now and then.
+        """
+        told = [step for step in found.steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
+        first = next((n for n, step in enumerate(told) if step.verdict is Verdict.GOOD), len(told))
+        later = told[first:]
+        enough = _PASSES_AFTER_ONE if first == 1 else _PASSES_AFTER_TWO
+        if first == 0 or len(later) < enough or any(step.verdict is Verdict.BAD for step in later):
+            return False
+        found.untold = (
+            f"the first {first} of {len(told)} runs failed and none of the {len(later)} after them: what the "
+            "first ones left behind outside the script's folder (a file, a cache, a database) keeps it from "
+            "failing again, so it cannot be bisected until every run starts from the same state"
+        )
+        return True
 
     def look(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
         """The two cold runs and, for a script that ends well, its recorded values (if ``silent``).
@@ -192,13 +233,17 @@ class BaselineSearch:
         lab = self._lab
         if not lab.is_warm or found.target is None:
             return
+        known_flaky = found.flaky
         _, verdict = self._ask_again(found, attempt=0)
         if verdict is Verdict.BAD or not lab.is_warm:
             return
-        if not found.flaky:
+        if not known_flaky:
             # One disagreement: is the failure flaky, or does warmth hide it? More runs of both kinds tell.
             again = [self._ask_again(found, attempt=n)[1] for n in (1, 2, 3)]
             if all(v is not Verdict.BAD for v in again):
+                self._cold_again(found)
+                if self._is_state(found):
+                    return
                 lab.go_cold()
                 found.notes.append(
                     "in a warm process the script behaves differently, so every run is made in a fresh one"
@@ -206,6 +251,16 @@ class BaselineSearch:
                 found.drop_warm()
                 return
         self._measure(found)
+
+    def _cold_again(self, found: Baseline) -> None:
+        """Does it not fail any more, in whatever process? Runs that fail again say nothing new."""
+        for bare in (True, False):
+            probe = hurried(replace(self._probe, bare=bare, cold=True, attempt=4), found.target)
+            outcome = self._lab.submit(probe).result()
+            signature = self._lab.signature(outcome)
+            if signature is not None or found.target is None or found.target.kind == "values":
+                return
+            self._add(found, outcome, signature, "plain run" if bare else "recorded run")
 
     def _ask_again(self, found: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
         outcome = self._lab.submit(hurried(self._probe.again(attempt), found.target)).result()
@@ -269,7 +324,8 @@ class BaselineSearch:
                 label = "warm run" if outcome.warm else "cold run"
                 self._add(found, outcome, self._lab.signature(outcome), label, verdict)
             if found.tally.runs == before:
-                return
+                break
+        self._is_state(found)
 
     def _silent(self, found: Baseline, cold: Outcome) -> bool:
         """The script ends well: do its compiled regions return what they return uncompiled?"""

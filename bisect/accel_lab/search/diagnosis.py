@@ -64,8 +64,12 @@ class Diagnosis(Searching):
             found.culprits = [told.culprit] if told.culprit is not None else []
             found.verdict = "fails" if found.culprits else "inconclusive"
             return found
-        search.warm(base)
-        self._take_baseline(base, len(base.steps))
+        if not base.untold:
+            search.warm(base)
+            self._take_baseline(base, len(base.steps))
+        if base.untold:
+            found.verdict = "inconclusive"
+            return found
         answer = self._answer(base, ())
         self._take(answer)
         if answer.by_design is not None:

@@ -57,7 +57,7 @@ class Searching:
         found.signature = base.target
         found.failure_rate = base.tally.rate
         found.agreement = base.agreement
-        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        found.warnings = [*base.notes, *filter(None, (base.doubtful, base.untold))]
         self.counts["baseline"] = runs
         found.probes = self.counts
 
