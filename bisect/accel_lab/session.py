@@ -165,6 +165,7 @@ class Session:
             # The user's own build stands on the line: what it answered here is its answer there.
             line.benches.home[own] = ground.probe.environment
         if line is not None and (diagnosis is None or self._passes()):
+            line.own_passes = public_version(ground.build.torch) if ground is not None else ""
             sought = line.seek()
             if sought.version is not None:
                 here = line.benches.open(sought.version, home=True)

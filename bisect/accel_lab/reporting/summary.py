@@ -6,7 +6,7 @@ from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Fi
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import sentence
 
-from . import reduced, since, words
+from . import clues, reduced, since, words
 
 _WHOSE: dict[Stage, str] = {
     Stage.EAGER: "torch.compile is not to blame",
@@ -54,13 +54,15 @@ def summarise(findings: Findings) -> str:
     often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
     if findings.signature is not None and findings.signature.kind == "values":
         head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
+    elif clues.names_tests(findings.signature):
+        head = f"The script fails{often}: {sentence(findings.signature.said if findings.signature else '')}"
     else:
         head = f"The script fails{often} with {sentence(failure)}"
     if findings.culprit is None:
         told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
         return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)
     faults = [_fault(c, n) for n, c in enumerate(findings.culprits)]
-    parts = [head, *faults, _since(findings), _repro(findings)]
+    parts = [head, *faults, clues.numbers(findings), _since(findings), _repro(findings)]
     return " ".join(part for part in parts if part)
 
 
