@@ -5,13 +5,14 @@ Everything here but ``load_case`` is pure, so the grading itself is tested on ma
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from component_names import same_component
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,6 +63,8 @@ class Case:
     """One folder of repros/. ``run`` is what follows the options: a script, or ``-m module args``.
 
     ``needs`` are modules that the probed interpreter must have; where it lacks one, the case is not run.
+    ``cannot_tell`` is why no stage may be named, ``component_open`` why no component can be; else they are
+    empty, and an answer is demanded. ``on`` holds what is otherwise on one build.
     """
 
     slug: str
@@ -83,6 +86,8 @@ class Case:
     core: bool = False
     exact: bool = False
     flaky: bool = False
+    cannot_tell: str = ""
+    component_open: str = ""
     note: str = ""
     on: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -105,10 +110,28 @@ class Case:
         """The stages of further, independent faults that must be named as well."""
         return tuple(self.on.get(build, {}).get("also", self.also))
 
+    def component_on(self, build: str) -> str | None:
+        """The component at fault, where it is known; another bug on one build has another one, or none."""
+        here = self.on.get(build, {})
+        named: str | None = here.get("component", None if "stages" in here else self.component)
+        return named
+
+    def cannot_tell_on(self, build: str) -> str:
+        """Why the lab may say that it cannot tell; empty where it must name a stage."""
+        return str(self.on.get(build, {}).get("cannot_tell", self.cannot_tell))
+
+    def component_open_on(self, build: str) -> str:
+        """Why the component cannot be named; empty where it must be."""
+        return str(self.on.get(build, {}).get("component_open", self.component_open))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """The grade of one bisection; ``wrong_as_proven`` must never be true."""
+    """The grade of one bisection; ``wrong_as_proven`` must never be true.
+
+    ``component_right`` is None where the case states no component, where the stage was not named rightly, and
+    where the component is open and was not named.
+    """
 
     grade: Grade
     answer: str = ""
@@ -137,16 +160,42 @@ def load_case(folder: Path) -> Case:
         if key in data:
             data[key] = tuple(data[key])
     case = Case(slug=folder.name, folder=folder, **data)
-    named = set(case.stages) | set(case.also)
-    for override in case.on.values():
-        named |= set(override.get("stages", ())) | set(override.get("also", ()))
-    if not named <= STAGES:
-        raise ValueError(f"{folder.name}/expect.toml: no such stage: {sorted(named - STAGES)}")
-    if case.status not in ("fails", "passes"):
-        raise ValueError(f"{folder.name}/expect.toml: status is {case.status!r}, want fails or passes")
-    if set(case.fails_on) & set(case.passes_on):
-        raise ValueError(f"{folder.name}/expect.toml: a build both fails and passes")
+    problem = _problem(case)
+    if problem:
+        raise ValueError(f"{folder.name}/expect.toml: {problem}")
     return case
+
+
+#: What may be otherwise on one build.
+ON_BUILD = frozenset({"stages", "also", "component", "cannot_tell", "component_open"})
+
+
+def _problem(case: Case) -> str:
+    """What is wrong with a case; empty if nothing is."""
+    named = {*case.stages, *case.also}
+    for build, other in case.on.items():
+        if set(other) - ON_BUILD:
+            return f"unknown keys {sorted(set(other) - ON_BUILD)} on {build}"
+        if build not in case.fails_on:
+            return f"says what is found on {build}, which is not among the builds that it fails on"
+        named |= {*other.get("stages", ()), *other.get("also", ())}
+        if "component_open" in other and case.component_on(build) is None:
+            return f"a component is open on {build}, and none is stated"
+    if named - STAGES:
+        return f"no such stage: {sorted(named - STAGES)}"
+    if case.status not in ("fails", "passes"):
+        return f"status is {case.status!r}, want fails or passes"
+    if set(case.fails_on) & set(case.passes_on):
+        return "a build both fails and passes"
+    if case.component_open and case.component is None:
+        return "a component is open, and none is stated"
+    reasons = [case.cannot_tell, case.component_open]
+    reasons += [
+        other[key] for other in case.on.values() for key in ("cannot_tell", "component_open") if key in other
+    ]
+    if not all(isinstance(reason, str) for reason in reasons):
+        return "cannot_tell and component_open say why, in words"
+    return ""
 
 
 def load_cases(root: Path = REPROS, names: Sequence[str] = ()) -> list[Case]:
@@ -202,8 +251,11 @@ def grade(case: Case, build: str, findings: Mapping[str, Any] | None) -> Score:
     named = [str(c["stage"]) for c in culprits]
     if not stage_matches(named[0], stages + also):
         return score(Grade.WRONG, f"want {' or '.join(stages)}")
-    component = (culprits[0].get("component") or {}).get("name")
-    more: dict[str, Any] = {"component": component, "component_right": _same_component(case, component)}
+    component = _component(culprits, stages)
+    more: dict[str, Any] = {
+        "component": component,
+        "component_right": _component_right(case, build, component),
+    }
     wanted = (stages, *((stage,) for stage in also))
     missing = ["/".join(group) for group in wanted if not any(stage_matches(n, group) for n in named)]
     if missing:
@@ -231,15 +283,17 @@ def _culprits(findings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row and row.get("stage")]
 
 
-def _same_component(case: Case, name: str | None) -> bool | None:
-    """Whether the named component is the case's; None where either is unknown."""
-    if case.component is None or not name:
+def _component(culprits: Sequence[Mapping[str, Any]], stages: Sequence[str]) -> str | None:
+    """The component of the first culprit in one of the case's own stages; else of the answer."""
+    own = [c for c in culprits if stage_matches(str(c["stage"]), stages)]
+    name = ((own or culprits)[0].get("component") or {}).get("name")
+    return str(name) if name else None
+
+
+def _component_right(case: Case, build: str, name: str | None) -> bool | None:
+    """Whether the named component is the case's; see :class:`Score` for None."""
+    wanted = case.component_on(build)
+    if wanted is None:
         return None
-    wanted, got = _word(case.component), _word(name)
-    return wanted in got or got in wanted
-
-
-def _word(name: str) -> str:
-    """``aten.avg_pool2d_backward.default`` and ``avg_pool2d_backward`` are the same operator."""
-    name = re.sub(r"^(?:torch\.ops\.)?(?:aten\.)?", "", name.lower().replace("::", "."))
-    return re.sub(r"\.(?:default|tensor|scalar|out|self)$", "", name)
+    right = name is not None and same_component(wanted, name)
+    return right or (None if case.component_open_on(build) else False)

@@ -1,8 +1,9 @@
 """The localization score: bisect every golden case and count how often the right stage is named.
 
-    python benchmarks/localize.py --python PATH [--python PATH ...] [NAME ...]
+    python benchmarks/localize.py --python PATH [--python PATH ...] [--save] [--compare] [NAME ...]
 
-Exit code 1 when a scored case is given a wrong stage, 0 otherwise.
+Exit code 1 when a scored case is given a wrong stage, or with ``--compare`` another verdict than the
+committed table has, 0 otherwise.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import golden_table
 from golden import REPROS, Case, Grade, Score, grade, load_cases, release, stage_matches
 from harness import missing_modules, run_bisect, run_plain, run_torch_bisector, stop_when_asked, torch_version
+
+#: The verdicts that are committed.
+TABLE = Path(__file__).resolve().parent / "golden_table.tsv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +68,8 @@ class Options:
     torch_bisector: bool = False
     bisector_timeout_s: float = 420.0
     output: Path | None = None
+    save: Path | None = None
+    compare: Path | None = None
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, Any]:
@@ -79,6 +86,9 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "wrong": [f"{row.slug} on {row.build}" for row in scored if row.score.grade is Grade.WRONG],
         "wrong_as_proven": [f"{row.slug} on {row.build}" for row in rows if row.score.wrong_as_proven],
         "components": {"right": sum(known), "known": len(known)},
+        "not_the_component": [
+            f"{row.slug} on {row.build}" for row in scored if row.score.component_right is False
+        ],
         "seconds": round(sum(row.seconds for row in rows), 1),
         "median_ratio": round(statistics.median(ratios), 2) if ratios else None,
         "worst_ratio": round(max(ratios), 2) if ratios else None,
@@ -143,6 +153,34 @@ def plain_limit(args: Sequence[str], default_s: float = 300.0) -> float:
         if word == "--timeout":
             return float(value)
     return default_s
+
+
+def line(row: Row) -> golden_table.Line:
+    """The row's line in the committed table."""
+    return golden_table.Line(
+        case=row.slug,
+        build=row.build,
+        want="/".join(row.want),
+        stage=row.score.answer or "-",
+        component=row.score.component or "-",
+        confidence=row.score.confidence or "-",
+        probes=row.probes,
+        ratio=golden_table.coarse(row.ratio),
+    )
+
+
+def keep(rows: Sequence[Row], options: Options) -> int:
+    """Tell what changed against the committed table, and write it, as asked; 1 where a verdict changed."""
+    lines = [line(row) for row in rows]
+    code = 0
+    if options.compare is not None:
+        changes = golden_table.compared(golden_table.read(options.compare), lines)
+        print(changes.text)
+        code = int(bool(changes.verdicts))
+    if options.save is not None:
+        cases = {case.slug for case in load_cases(options.repros)}
+        golden_table.write(options.save, golden_table.merged(golden_table.read(options.save), lines, cases))
+    return code
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -211,6 +249,12 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("--plain", action="store_true", help="time a plain run of each case as well")
     parser.add_argument("--torch-bisector", action="store_true", help="run torch's own bisector as well")
     parser.add_argument("--bisector-timeout", type=float, default=420.0, help="seconds for torch's bisector")
+    parser.add_argument(
+        "--save", type=Path, nargs="?", const=TABLE, help=f"update the rows of {TABLE.name}; implies --plain"
+    )
+    parser.add_argument(
+        "--compare", type=Path, nargs="?", const=TABLE, help="say what changed against the committed table"
+    )
     parser.add_argument("--json", type=Path, dest="output", help="write the rows and the summary here")
     given = parser.parse_args(argv)
     return Options(
@@ -219,10 +263,12 @@ def parse(argv: Sequence[str]) -> Options:
         repros=given.repros,
         jobs=max(1, given.jobs),
         timeout_s=given.timeout,
-        plain=given.plain,
+        plain=given.plain or given.save is not None,
         torch_bisector=given.torch_bisector,
         bisector_timeout_s=given.bisector_timeout,
         output=given.output,
+        save=given.save,
+        compare=given.compare,
     )
 
 
@@ -241,7 +287,7 @@ def main(argv: Sequence[str]) -> int:
     if options.output is not None:
         data = {"schema": "accel-lab/localize/1", "summary": summary, "rows": [row.to_json() for row in rows]}
         options.output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    return exit_code(rows)
+    return max(exit_code(rows), keep(rows, options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A lab without processes: a program whose fault sits at a chosen rung and fires at a chosen rate."""
+"""A lab without processes: a program whose fault sits at a chosen rung, raises or returns wrong numbers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
+from accel_lab.numerics.comparison import Comparison
+from accel_lab.numerics.records import Difference, same_difference
 
 ORDER = [
     Rung.UNCOMPILED,
@@ -97,6 +100,9 @@ class FakeLab:
     def differences(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> list[Any]:
         return []
 
+    def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
+        return None if self.differences(got, want, reference) else Agreement(types=())
+
     def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
         return bool(one) == bool(two)
 
@@ -107,3 +113,94 @@ class FakeLab:
     def warm_probes(self) -> list[Probe]:
         """Those that the warm server would have answered."""
         return [p for p in self.asked if not p.cold and not p.bare]
+
+
+#: Where a fake region's value is recorded: an output unless the test says otherwise.
+OUTPUT = ("output", "0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """One recorded value of a region: float64's, eager's, a compiled one's, and one that a fault has made.
+
+    ``draws`` is what the compiled code draws in its place unless ``fallback_random`` is on.
+    """
+
+    exact: float = 1.0
+    eager: float = 1.0
+    compiled: float = 1.0
+    wrong: float = 2.0
+    draws: float | None = None
+    place: tuple[str, str] = OUTPUT
+
+
+@dataclass
+class SilentLab(FakeLab):
+    """A program that ends well; its compiled regions return ``values``, wrong from the rung ``fault`` on.
+
+    ``faults`` are the rungs of single regions, by their id; a region that is held on a rung by the ``hold``
+    switch returns what it does there. ``reference`` says whether the float64 run ends well.
+    """
+
+    values: dict[int, Values] = field(default_factory=lambda: {0: Values()})
+    faults: dict[int, Rung] = field(default_factory=dict)
+    reference: bool = True
+    compared: list[tuple[bool, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [{"id": region, "name": f"f{region}", "backend": "inductor"} for region in self.values]
+        self.facts = {"random": False, **self.facts, "regions": names}
+
+    def _outcome(self, probe: Probe) -> Outcome:
+        given = self.answer(probe)
+        if given is not None:
+            return given
+        settings = dict(probe.switches)
+        if settings.get("shadow") and not self.reference:
+            return failing("float64 needs more memory", "MemoryError")
+        warm = self.warm and not probe.cold and not probe.bare
+        facts = {} if probe.bare else {**self.facts, "recorded": self._recorded(probe)}
+        return passing(warm=warm, seconds=0.1, facts=facts)
+
+    def _recorded(self, probe: Probe) -> dict[int, tuple[float, float | None]]:
+        """Each region's value, and the float64 one beside it where the run has that."""
+        settings = dict(probe.switches)
+        held = {int(region): Rung(rung) for region, rung in (settings.get("hold") or {}).items()}
+        aligned = bool((settings.get("inductor") or {}).get("fallback_random"))
+        fires = self._random.random() < self.rate
+        found: dict[int, tuple[float, float | None]] = {}
+        for region, values in self.values.items():
+            rung = min(probe.rung, held.get(region, probe.rung), key=ORDER.index)
+            fault = self.faults.get(region, self.fault)
+            at_fault = fault is not None and ORDER.index(rung) >= ORDER.index(fault)
+            value = values.eager if rung is Rung.UNCOMPILED else values.compiled
+            if at_fault and fires and not self.cures(probe):
+                value = values.wrong
+            elif values.draws is not None and rung is Rung.KERNEL and not aligned:
+                value = values.draws
+            found[region] = (value, values.exact if settings.get("shadow") else None)
+        return found
+
+    def differences(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> list[Any]:
+        """Without float64 any difference counts, with it what is twice as far off as eager is."""
+        ours = got.facts.get("recorded") or {}
+        theirs = (reference or want).facts.get("recorded") or {}
+        self.compared.append((reference is not None, bool(ours and theirs)))
+        found = []
+        for region in sorted(set(ours) & set(theirs)):
+            (value, _), (eager, exact) = ours[region], theirs[region]
+            differs = value != eager if exact is None else abs(value - exact) > 2 * abs(eager - exact)
+            if differs:
+                found.append(self._difference(region, abs(value - eager)))
+        return found
+
+    def _difference(self, region: int, error: float) -> Difference:
+        phase, path = self.values[region].place
+        comparison = Comparison(same=False, reason="values", max_abs_error=error, detail=f"off by {error:g}")
+        return Difference(
+            region=f"f{region}#0", name=f"f{region}", call=0, phase=phase, path=path, comparison=comparison
+        )
+
+    def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
+        return same_difference(list(one), list(two))

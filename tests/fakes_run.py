@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.findings import Component, Culprit, Exhibit, Findings, Step
+from accel_lab.core.findings import AgreedType, Agreement, Component, Culprit, Exhibit, Findings, Step
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature, normalise
@@ -329,6 +329,14 @@ class FakeRun:
 
     def _passes(self) -> Findings:
         found = self._base("passes", [self.step(Rung.KERNEL, Verdict.GOOD, bare=True)], self.ladder(None))
+        found.agreement = Agreement(
+            types=(
+                AgreedType(dtype="bfloat16", tensors=2, greatest=3e-3, tolerance=0.03125),
+                AgreedType(dtype="float32", tensors=10, greatest=2.5e-7, tolerance=1.5e-5),
+            ),
+            others=1,
+            factor=3.0,
+        )
         found.summary = "The script does not fail: every rung passes."
         return found
 

@@ -87,7 +87,7 @@ def test_table(
     rows: dict[Ask, Verdict], stage: Stage | None, out: Ask | None, confidence: Confidence
 ) -> None:
     reading = read_table(rows)
-    assert (reading.stage, reading.out, reading.confidence) == (stage, out, confidence)
+    assert (reading.stage, reading.out, reading.limit) == (stage, out, confidence)
 
 
 @pytest.mark.parametrize(("rows", "stage", "out", "confidence"), CASES)

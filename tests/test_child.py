@@ -271,12 +271,13 @@ def test_a_mistake_of_the_lab_is_not_taken_for_the_programs_end(
     prober: Prober, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The warm child finds no working directory: the lab's own failure, so the probe is asked again, cold."""
-    plain, spoilt = prober.workspace.place, []
+    plain, spoilt = prober.workspace.place, list[Place]()
 
     def place(probe: Probe) -> Place:
         made = plain(probe)
         if not spoilt:
-            spoilt.append(made.cwd.rmdir())
+            spoilt.append(made)
+            return replace(made, cwd=made.folder / "gone")
         return made
 
     monkeypatch.setattr(prober.workspace, "place", place)

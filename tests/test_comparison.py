@@ -222,6 +222,7 @@ def test_nan_and_infinity_at_the_same_place_are_equal(reference: list[float] | N
     assert compare_tensors(want.copy(), want, reference=reference) == Comparison(
         same=True,
         max_abs_error=0.0,
+        relative=0.0,
         max_ulp=0,
         error_vs_reference=None if reference is None else 0.0,
         eager_error_vs_reference=None if reference is None else 0.0,

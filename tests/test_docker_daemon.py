@@ -28,6 +28,7 @@ from accel_lab.environments.docker_runner import DockerRunner
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.execution import process
 from accel_lab.execution.prober import Prober
+from accel_lab.execution.surroundings import LINKS
 from accel_lab.execution.workspace import Workspace
 
 pytestmark = pytest.mark.docker
@@ -263,7 +264,7 @@ class Line:
 
     def ask(self, version: str, *, bare: bool = True, rung: Rung = Rung.KERNEL) -> Outcome:
         environment = self.provider.make(self.provider.spec(version))
-        workspace = Workspace(self.folder / version, self.script.parent)
+        workspace = Workspace(self.folder / version, self.script.parent, views=LINKS)
         with Prober(
             python=environment.python,
             workspace=workspace,

@@ -20,8 +20,8 @@ from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import Difference
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
+from accel_lab.search.components import name_component
 from accel_lab.search.flaky import Tally
-from accel_lab.search.front_component import name_front
 from accel_lab.search.front_guards import look
 from accel_lab.search.front_questions import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.named import Named
@@ -71,7 +71,7 @@ def climb(
     mended: Mapping[str, Any] | None = None,
     wrong: Sequence[Difference] = (),
     failure: Outcome | None = None,
-    failures: int = 2,
+    failures: int = 9,
     fullgraph: bool = False,
 ) -> tuple[Climber, Lab, Step]:
     failure = failure or failing()
@@ -88,15 +88,15 @@ def climb(
     lab = Lab(answer=answer)
     lab.wrong = wrong
     base = Baseline(
-        target=signature_of(failure), tally=Tally(runs=2, failures=failures), uncompiled=passing()
+        target=signature_of(failure), tally=Tally(runs=9, failures=failures), uncompiled=passing()
     )
     climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
-    return climber, lab, Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failure)
+    return climber, lab, Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failure, failures=1)
 
 
 def dynamo(facts: Mapping[str, Any], cured: Callable[[Switch], bool], **more: Any) -> tuple[Named, Lab]:
     climber, lab, at = climb(facts, cured, **more)
-    return name_front(climber, Stage.DYNAMO, at, [at]), lab
+    return name_component(climber, Stage.DYNAMO, at, ladder=[at]), lab
 
 
 def graphs(
@@ -104,7 +104,7 @@ def graphs(
 ) -> tuple[Named, Lab]:
     rows = [{"key": f"0:{unit}", "target": unit, "line": f"line of {unit}"} for unit in units]
     climber, lab, at = climb({"units": rows}, cured, **more)
-    return name_front(climber, stage, replace(at, rung=Rung.AOT), [at]), lab
+    return name_component(climber, stage, replace(at, rung=Rung.AOT), ladder=[at]), lab
 
 
 CODE = {
@@ -174,7 +174,7 @@ def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
     answer = lab.answer
     ended = {"stop": ["f a.py:1", 3]}
     lab.answer = lambda probe: failing("another") if front(probe) == ended else answer(probe)
-    named = name_front(climber, Stage.DYNAMO, at, [at])
+    named = name_component(climber, Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and named.component.name == "a.py:3"
     assert named.component.confidence is Confidence.LIKELY
     assert "fails in another way" in named.evidence[-1]
@@ -183,12 +183,12 @@ def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
 def test_no_line_is_named_where_a_trace_cannot_be_ended_or_fails_before_its_first() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}], **traced("f a.py:1", [], [2], [3], [4])}
     climber, lab, at = climb(facts, lambda s: until(s, 0))
-    assert name_front(climber, Stage.DYNAMO, at, [at]).component is None
+    assert name_component(climber, Stage.DYNAMO, at, ladder=[at]).component is None
     answer = lab.answer
     lab.answer = lambda probe: (
         Outcome(status=Status.NOT_APPLICABLE) if front(probe).get("stop") else answer(probe)
     )
-    assert name_front(climber, Stage.DYNAMO, at, [at]).component is None
+    assert name_component(climber, Stage.DYNAMO, at, ladder=[at]).component is None
 
 
 def test_the_line_of_a_graph_that_was_used_again_is_likely_at_most() -> None:
@@ -428,7 +428,7 @@ def test_operators_under_one_mode_are_a_block_and_all_of_a_graph_is_no_component
 
     def name(*units: dict[str, Any]) -> Named:
         climber, _, at = climb({"units": units}, lambda s: "0:enter" in s.get("outside", ()))
-        return name_front(climber, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), [at])
+        return name_component(climber, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), ladder=[at])
 
     named = name(block, other)
     assert named.component is not None and named.component.kind == "block"
@@ -443,4 +443,4 @@ def test_a_graph_used_again_for_a_call_that_returns_another_kind_of_tensor() -> 
     climber, _, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=plain)
     named = look(climber, Rung.AOT)
     assert named is not None and named.component is not None
-    assert (named.component.name, named.component.confidence) == ("t", Confidence.PROVEN)
+    assert named.component.name == "t" and named.cure is not None

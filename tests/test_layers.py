@@ -72,8 +72,8 @@ PROCESS_CALLS = re.compile(
 PROCESS_WORDS = frozenset(
     {"PIPE", "DEVNULL", "STDOUT", "TimeoutExpired", "CalledProcessError", "SubprocessError"}
 )
-# The first program in a container is not on this machine: it starts the command that the container is for.
-CONTAINED = Path("child", "contained.py")
+# The first program in a container, and in a view, becomes or starts the command that either is for.
+CONTAINED = (Path("child", "contained.py"), Path("child", "view.py"))
 FORK_CALLS = re.compile(r"os\.fork(pty)?")
 EXIT_CALLS = re.compile(r"sys\.exit|os\._exit|os\.abort|exit|quit")
 PRINT_CALLS = re.compile(r"print|click\.s?echo")
@@ -82,6 +82,9 @@ STREAM_CALLS = re.compile(r"sys\.(__)?std(out|err)(__)?\.(write|writelines|buffe
 # script's standard error what Python would have written. It does not print otherwise.
 PROGRAMS = frozenset({"cli", "child", "__main__"})
 PRINTERS = frozenset({"cli"})
+# A verdict is proven by its pair of runs, its repeats and its alternatives, and nowhere but there; the enum
+# itself is defined beside the stages.
+PROOF_MAKERS = frozenset({Path("search", "proof.py"), Path("core", "stages.py")})
 # The name under which the copy of the child is imported by the probed interpreter.
 CHILD_COPY = "accel_lab_child"
 TOP_LEVEL = frozenset(
@@ -184,7 +187,7 @@ def action_fault(path: Path, node: ast.AST) -> str | None:
         return f"{layer} must not call {name}: only cli prints"
     if STREAM_CALLS.fullmatch(name) and layer not in PROGRAMS:
         return f"{layer} must not call {name}: only cli writes to the terminal"
-    if PROCESS_CALLS.fullmatch(name) and path not in (PROCESS_MODULE, CONTAINED):
+    if PROCESS_CALLS.fullmatch(name) and path not in (PROCESS_MODULE, *CONTAINED):
         return f"{layer} must not call {name}: only {PROCESS_MODULE} starts processes"
     if FORK_CALLS.fullmatch(name) and path != PROCESS_MODULE and layer != "child":
         return f"{layer} must not call {name}: only the child forks"
@@ -208,7 +211,24 @@ def code_faults(root: Path) -> list[str]:
         for node in ast.walk(tree):
             if fault := action_fault(path, node):
                 faults.append(f"{path}:{getattr(node, 'lineno', 0)}: {fault}")
+        if path not in PROOF_MAKERS:
+            faults += [f"{path}:{line}: only search/proof.py makes PROVEN" for line in proofs_made(tree)]
     return faults
+
+
+def proofs_made(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines that make `Confidence.PROVEN`; to compare with it or to look words up is free."""
+    read: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            read |= {id(inner) for inner in ast.walk(node)}
+        elif isinstance(node, ast.Dict):
+            read |= {id(key) for key in node.keys if key is not None}
+    for node in ast.walk(tree):
+        made = isinstance(node, ast.Attribute) and dotted(node) == "Confidence.PROVEN"
+        spelt = isinstance(node, ast.Call) and dotted(node.func) == "Confidence"
+        if (made or spelt) and id(node) not in read:
+            yield getattr(node, "lineno", 0)
 
 
 def declared_imports(pyproject: str) -> frozenset[str]:
@@ -322,6 +342,9 @@ def test_a_tree_that_keeps_the_rules_has_no_fault(small_tree: Path) -> None:
         ("child/serve.py", "from subprocess import Popen", "so only it imports subprocess"),
         ("execution/prober.py", "import os\nos.execv('x', [])", "must not call os.execv"),
         ("execution/prober.py", "import os\nos.fork()", "only the child forks"),
+        ("search/ladder.py", "found = Confidence.PROVEN", "only search/proof.py makes PROVEN"),
+        ("search/ladder.py", "f(confidence=Confidence.PROVEN if x else y)", "only search/proof.py makes"),
+        ("session.py", "found = Confidence('proven')", "only search/proof.py makes PROVEN"),
         ("helpers/things.py", "", "helpers is no layer"),
         ("helpers.py", "", "helpers is no layer"),
     ],

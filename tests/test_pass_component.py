@@ -11,13 +11,15 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.search.alternatives.merged_results import merged_results
 from accel_lab.search.applications import Application, Tree, name_of
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
+from accel_lab.search.components import name_component
 from accel_lab.search.cure import as_switch
+from accel_lab.search.flaky import Tally
 from accel_lab.search.named import Named
-from accel_lab.search.pass_component import name_pass
-from accel_lab.search.pass_words import application_words, graph_change, merged_results
+from accel_lab.search.pass_words import application_words, graph_change
 from fakes_lab import FakeLab, failing, passing
 
 Off = frozenset[tuple[str, str]]
@@ -86,10 +88,10 @@ def look(compiler: Compiler, stage: Stage = Stage.FX_PASSES, at: Outcome | None 
     lab = FakeLab(answer=compiler.answer)
     probe = Probe(program=Program(path="x.py"))
     first = compiler.answer(probe) if at is None else at
-    base = Baseline(target=lab.signature(failing()))
+    base = Baseline(target=lab.signature(failing()), tally=Tally(runs=9, failures=9))
     climber = Climber(lab=lab, probe=probe, baseline=base)
     rung = Rung.DECOMP if stage is Stage.DECOMPOSITION else Rung.FX
-    return name_pass(climber, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first))
+    return name_component(climber, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first, failures=1))
 
 
 def several() -> list[dict[str, Any]]:
@@ -236,15 +238,11 @@ TWO = [
 ONE = [*TWO[:2], "return [%add, %add]"]
 
 
-def test_a_pass_that_makes_two_results_one_is_contested() -> None:
+def test_the_graph_before_and_after_a_pass_is_kept_for_what_contests_it() -> None:
     rows = [row(JOINT, "noop#0", function="noop")]
     named = look(Compiler(rows, lambda off: (JOINT, "noop#0") not in off, change=(TWO, ONE)))
     assert named.component is not None and named.component.name == "noop"
-    assert named.contested and named.component.confidence is Confidence.LIKELY
-    assert any("%view and %add" in line for line in named.evidence)
-    named = look(Compiler(rows, lambda off: (JOINT, "noop#0") not in off))
-    assert named.component is not None and not named.contested
-    assert named.component.confidence is Confidence.PROVEN
+    assert named.changes == [(list(TWO), list(ONE))]
 
 
 def test_results_that_become_one_are_told() -> None:

@@ -162,7 +162,7 @@ def train(folder: str, variant: str) -> dict[str, Any]:
     scale = torch.tensor([1.0, 2.0], requires_grad=True)
     mode = shadow.ShadowMode() if variant in ("reference", "capped") else None
     cap = 200 if variant == "capped" else 1 << 20
-    recorder = record.Recorder(folder, cap, reference=mode.lookup if mode else None)
+    recorder = record.Recorder(folder, cap, shadow=mode)
     if mode:
         mode.__enter__()
     recorder.watch_module(0, model)

@@ -227,9 +227,9 @@ def measure(name: str) -> dict[str, Any]:
     after = torch.get_rng_state()
     given = tensors(shapes, options)
     torch.manual_seed(5)
-    with shadow.ShadowMode() as mode:
+    with shadow.ShadowMode(draws=shadow.DRAWS) as mode:
         real = function(*given)
-        reference = mode.lookup(real)
+        reference, spread = mode.lookup(real), mode.spread(real)
     same_state = torch.equal(torch.get_rng_state(), after)
     wide = [t.detach().to(WIDE[t.dtype]).requires_grad_(t.requires_grad) for t in tensors(shapes, options)]
     torch.manual_seed(5)
@@ -244,6 +244,7 @@ def measure(name: str) -> dict[str, Any]:
         "same_state": same_state,
         "fallbacks": dict(mode.fallbacks),
         "has_reference": reference is not None,
+        "has_spread": spread is not None,
     }
     if reference is not None:
         exact = reference if truth is None else truth
@@ -251,6 +252,7 @@ def measure(name: str) -> dict[str, Any]:
         told["dtype"] = str(reference.dtype)
         told["shape"] = reference.shape == real.shape
         told["error"] = float((reference - exact).abs().max()) / scale
+        told["spread"] = None if spread is None else float(spread.max()) / scale
         told["real_error"] = float((real.detach().to(exact.dtype) - exact).abs().max()) / scale
     return told
 
@@ -285,6 +287,7 @@ def special() -> dict[str, Any]:
         told["float64_alone"] = mode.lookup(a.double().clone().sum()) is not None
         told["float64_only"] = mode.lookup(torch.ones(3, dtype=torch.float64).sin())
         told["integers"] = mode.lookup(torch.arange(3))
+        told["numbers"] = numbers()
         # What depends on an operator without a float64 twin has no reference; overwriting ends that.
         lost = torch.sparse.mm(a.exp().diag().to_sparse(), torch.ones(7, 1)).sin()
         told["lost"] = mode.lookup(lost) is None
@@ -303,10 +306,10 @@ def special() -> dict[str, Any]:
         if hasattr(torch, "float8_e4m3fn"):
             back = a.exp().to(torch.float8_e4m3fn).float()
             told["float8"] = float((mode.lookup(back) - back.double()).abs().max())
-        rows = len(mode._rows)
+        rows = len(mode._exact.rows)
         for _ in range(6000):
             a + 1
-        told["rows_grow"] = len(mode._rows) - rows
+        told["rows_grow"] = len(mode._exact.rows) - rows
         raised = []
         for bad in (lambda: a @ torch.ones(3), lambda: torch.zeros(2).index_select(0, torch.tensor([5]))):
             try:
@@ -322,6 +325,24 @@ def special() -> dict[str, Any]:
     told["branch"] = branch(a)
     told["default_dtype"] = str(torch.get_default_dtype())
     return told
+
+
+def numbers() -> dict[str, Any]:
+    """What is known of Python numbers that were taken out of tensors."""
+    with shadow.ShadowMode(draws=shadow.DRAWS) as mode:
+        third = torch.ones(()) / 3
+        value, known = third.item(), mode.number(third.item())
+        zero = torch.linspace(0, 1, 7).sub(torch.linspace(0, 1, 7).mean()).sum()
+        noise = mode.number(zero.item())
+        twice = (torch.ones(()) / 3.0000001).item()
+        return {
+            "value": value,
+            "exact": known.value,
+            "spread": known.spread,
+            "noise": noise.spread,
+            "unknown": mode.number(0.125) is None,
+            "ambiguous": twice == value and mode.number(twice) is None,
+        }
 
 
 def own_operators(a: torch.Tensor) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
@@ -115,6 +116,13 @@ class LocalLab:
     ) -> list[records.Difference]:
         wanted = self.load((reference or want).folder)
         return records.failures(records.diff(self.load(got.folder), wanted, self._oracle.comparison))
+
+    def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
+        config, sieve = self._oracle.comparison, reference is None
+        one, two = self.load(got.folder), self.load((reference or want).folder)
+        if records.failures(records.diff(one, two, config, sieve=sieve)):
+            return None
+        return records.agreement(one, two, config, sieve=sieve)
 
     def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
         return records.same_difference(list(one), list(two))

@@ -27,6 +27,7 @@ from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.request import Request, new_run_folder
 from accel_lab.search.accelerator_search import AcceleratorDiagnosis
 from accel_lab.search.adapter_search import AdapterDiagnosis
+from accel_lab.search.alternatives.outside_ladder import about_entries
 from accel_lab.search.diagnosis import Diagnosis
 from accel_lab.search.searching import Searching
 from accel_lab.versions.bench import Bench, Setting, Told, silent
@@ -282,8 +283,10 @@ class Session:
             found.warnings += [note for note in line.notes if note not in found.warnings]
             found.probes["releases"] = line.benches.asked
             found.seconds_probes += line.benches.seconds
-        found.warnings += not_covered(self.request.program)
-        notes = {note for step in found.baseline for note in step.outcome.notes}
+        runs = [step.outcome for step in found.baseline]
+        if not any("other_entries" in run.facts for run in runs):  # else the run itself has told
+            found.warnings += not_covered(self.request.program)
+        notes = {note for run in runs for note in run.notes if not found.outside or not about_entries(note)}
         found.warnings += sorted(note for note in notes if note not in found.warnings)
         found.artifacts = str(self.folder)
         found.seconds_total = time.monotonic() - started

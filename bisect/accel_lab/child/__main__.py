@@ -1,12 +1,18 @@
 """Entry of a probe process: ``python <copy of this package> once JOB`` or ``... serve``."""
 
-import os
 import sys
+
+_AT_START = frozenset(sys.modules)
+
+import os  # noqa: E402 - after what Python has imported by itself was looked at
 
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_here)
 
 if __name__ == "__main__":
+    from accel_lab_child import shadowing
+
+    shadowing.at_start = _AT_START
     if sys.argv[1] == "once":
         from accel_lab_child.runner import run_once
 

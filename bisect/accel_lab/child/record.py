@@ -23,7 +23,7 @@ import threading
 import warnings
 import weakref
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -42,6 +42,9 @@ from .record_values import (
     type_name,
     undisturbed,
 )
+
+if TYPE_CHECKING:
+    from .shadow import ShadowMode
 
 #: Inputs up to this much per call are checksummed, so that a change is seen without a version counter.
 SNAPSHOT_BYTES = 16 << 20
@@ -105,15 +108,10 @@ class Call:
 class Recorder:
     """Writes the events of one run into ``folder``; at most ``cap_bytes`` of tensor values.
 
-    ``reference`` gives the float64 values that belong to a tensor, where there are any.
+    ``shadow`` gives the float64 values that belong to a tensor or a number, where there are any.
     """
 
-    def __init__(
-        self,
-        folder: str,
-        cap_bytes: int,
-        reference: Optional[Callable[[torch.Tensor], Optional[torch.Tensor]]] = None,
-    ) -> None:
+    def __init__(self, folder: str, cap_bytes: int, shadow: Optional[ShadowMode] = None) -> None:
         self.folder = os.path.abspath(folder)
         os.makedirs(self.folder, exist_ok=True)
         self._events = os.path.join(self.folder, "records.jsonl")
@@ -122,7 +120,7 @@ class Recorder:
         self._sample_left = max(1 << 20, cap_bytes // 4)
         self._module_left = cap_bytes
         self._leaf_left = LEAF_BYTES
-        self._reference = reference
+        self._shadow = shadow
         self._pid = _getpid()
         self._lock = threading.RLock()
         self._calls: Dict[int, int] = {}
@@ -273,8 +271,18 @@ class Recorder:
         if type(value).__module__ == "numpy":
             return self._numpy(value)
         if value is None or isinstance(value, (bool, int, float, complex, str)):
-            return {"kind": "value", "type": type_name(value), **scalar(value)}
+            return {"kind": "value", "type": type_name(value), **scalar(value), **self._number(value)}
         return {"kind": "object", "type": type_name(value)}
+
+    def _number(self, value: Any) -> Dict[str, Any]:
+        """The float64 value of a Python number that was taken out of a tensor."""
+        if self._shadow is None or not isinstance(value, (float, complex)):
+            return {}
+        found = self._shadow.number(value)
+        if found is None:
+            return {}
+        spread = None if found.spread is None else scalar(float(found.spread))["value"]
+        return {"exact": {**scalar(found.value), "spread": spread}}
 
     def _numpy(self, value: Any) -> Dict[str, Any]:
         """An array or scalar that numpy made, read through torch: this module does without numpy."""
@@ -303,36 +311,38 @@ class Recorder:
         }
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             event["type"] = type_name(tensor)
-        reference = self._reference(tensor) if self._reference is not None else None
-        self._store(event, flat, memory, None if reference is None else flat_values(reference))
+        extras = {}
+        if self._shadow is not None:
+            found = {"ref": self._shadow.lookup(tensor), "spread": self._shadow.spread(tensor)}
+            extras = {name: flat_values(value) for name, value in found.items() if value is not None}
+        self._store(event, flat, memory, extras)
         return event
 
     def _store(
-        self, event: Dict[str, Any], flat: torch.Tensor, memory: Any, reference: Optional[torch.Tensor]
+        self, event: Dict[str, Any], flat: torch.Tensor, memory: Any, extras: Dict[str, torch.Tensor]
     ) -> None:
         """Keep the values whole within the cap, a sample of them beyond it."""
-        extra = b"" if reference is None else raw_bytes(reference)
-        if len(memory) + len(extra) <= self._left:
-            self._left -= len(memory) + len(extra)
+        size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
+        if size <= self._left:
+            self._left -= size
             event["offset"] = _append(self._tensors, memory)
         else:
             step = max(1, -(-flat.numel() // SAMPLE_ELEMENTS))
             flat = flat[::step].contiguous()
             memory = raw_bytes(flat)
-            if reference is not None:
-                reference = reference[::step].contiguous()
-                extra = raw_bytes(reference)
-            if len(memory) + len(extra) > self._sample_left:
+            extras = {name: extra[::step].contiguous() for name, extra in extras.items()}
+            size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
+            if size > self._sample_left:
                 event["note"] = "beyond the cap: hash and statistics only"
                 return
-            self._sample_left -= len(memory) + len(extra)
+            self._sample_left -= size
             event["note"] = f"beyond the cap: one element in {step} is kept"
             event["sample"] = {"step": step, "offset": _append(self._tensors, memory), "nbytes": len(memory)}
-        if reference is not None:
-            event["ref"] = {
-                "offset": _append(self._tensors, extra),
-                "length": len(extra),
-                "dtype": str(reference.dtype)[6:],
+        for name, extra in extras.items():
+            event[name] = {
+                "offset": _append(self._tensors, raw_bytes(extra)),
+                "length": len(raw_bytes(extra)),
+                "dtype": str(extra.dtype)[6:],
             }
 
     def _emit(self, event: Dict[str, Any]) -> None:

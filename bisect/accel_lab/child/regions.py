@@ -58,6 +58,8 @@ class KernelBackend(Backend):
         ladder = self._ladder
         ladder._save_graph("dynamo_graph", gm)
         capturing = ladder._capturing(gm, self._region)
+        if ladder.python_kernels is not None:
+            ladder.python_kernels.install()
         with torch_internals.no_caches(but=ladder.switches.get("caches") or ()):
             compiled = self._inner(gm, example_inputs, **kwargs)
         if ladder.annotator is not None and ladder.artifacts is not None:

@@ -22,6 +22,7 @@ from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
 from .passes import Passes
 from .patterns import Patterns
+from .python_kernels import PythonKernels
 from .regions import Context, Identity, KernelBackend, RungBackend, boxed, identity, interpreted, tracing
 from .subsystems import Subsystems
 
@@ -60,11 +61,14 @@ class Ladder:
 
     ``switches`` may hold: ``inductor`` (its settings), ``hold`` (region number to the rung it is kept
     on), ``fresh`` (forget all compiled code before each call), ``off`` (applications of a subsystem to
-    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager``
+    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules),
+    ``sanitize`` (C++ with the address sanitizer, which the process was started with), ``meta_eager``
     (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
     corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
-    ``front`` (look into Dynamo and AOTAutograd, see ``front``),
+    ``front`` (look into Dynamo and AOTAutograd, see ``front``), ``python_kernels`` (``list`` or ``compare``
+    the kernels of the Python dispatcher, see ``python_kernels``), ``native_kernels`` (operators whose
+    Python kernel is removed),
     ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
     ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
     ``measure`` (time and memory of each call, and no records, see ``measures``),
@@ -93,6 +97,8 @@ class Ladder:
         self.on_region: Optional[Callable[[], None]] = None
         self.on_compiler: Callable[[], None] = lambda: None
         self.front = Front(switches["front"]) if switches.get("front") else None
+        look, removed = switches.get("python_kernels"), switches.get("native_kernels") or ()
+        self.python_kernels = PythonKernels(look, removed) if look or removed else None
         self._depth = threading.local()
         self._lock = threading.RLock()
         self._original: Any = None
@@ -139,6 +145,8 @@ class Ladder:
         if self.rung in ("scheduled", "kernel") and not bisector:
             self._open_kernels()
         if self.switches.get("strict_math") and not torch_internals.strict_math():
+            raise NotApplicable("the compiler flags of this torch are not known")
+        if self.switches.get("sanitize") and not torch_internals.sanitize_kernels():
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.front is not None:
             self.front.install()
@@ -242,6 +250,8 @@ class Ladder:
             capturing = self._capturing(gm, region)
             region["graphs"] = region.get("graphs", 0) + 1
             try:
+                if self.python_kernels is not None:
+                    self.python_kernels.install()
                 with self.applications.at(region=region["id"], graph=region["graphs"] - 1):
                     return capturing(builder(gm, example_inputs, patches))
             except Exception as error:
@@ -272,7 +282,8 @@ class Ladder:
         return patches
 
     def _dynamo(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        return torch_internals.lookup_backend("eager")(gm, example_inputs)
+        compiled = torch_internals.lookup_backend("eager")(gm, example_inputs)
+        return compiled if self.python_kernels is None else self.python_kernels.around(compiled)
 
     def _aot(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         default, _ = torch_internals.partitioners()

@@ -8,6 +8,8 @@ appear to ``regions.json``. The parent takes the process's own exit status as th
 from __future__ import annotations
 
 import faulthandler
+import functools
+import importlib.util
 import io
 import json
 import os
@@ -16,10 +18,12 @@ import signal
 import sys
 import threading
 import types
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .artifacts import Artifacts
+from .entries import ENTRIES, Entries
 from .exceptions import NotApplicable, describe
+from .shadowing import Own
 
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
@@ -34,18 +38,21 @@ def run_once(job_path: str) -> None:
 def execute(job: Any) -> Any:
     """Run the job's program; returns the exit code that Python would have given."""
     folder = job["folder"]
+    if (job.get("switches") or {}).get("sanitize"):
+        os.environ.pop("LD_PRELOAD", None)  # it is in place, and the compiler runs faster without it
     _catch_faults(folder)
     _seed(job.get("seed", 0))
     session = _Session(job)
     try:
         session.prepare()
-    except SystemExit as error:  # the rung cannot be prepared: said in the result, the program does not run
-        code = _exit_code(error)
-        session.finish(code, describe(error))
+    except SystemExit as stop:  # the rung cannot be prepared: said in the result, the program does not run
+        code = _exit_code(stop)
+        session.finish(code, describe(stop))
         return code
-    code, raised = _run_program(job["program"])
+    session.own = Own(job["program"])
+    code, raised, error = _run_program(job["program"])
     _join_threads()
-    session.finish(code, raised)
+    session.finish(code, raised, error)
     return code
 
 
@@ -61,22 +68,45 @@ class _Session:
         self.shadow: Any = None
         self.lab_error: Optional[Dict[str, Any]] = None
         self.not_applicable = ""
+        self.entries = Entries(self.folder, self.notes, self._in_regions)
+        self.own: Any = None
 
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
-        if "torch._dynamo" in sys.modules:
-            self._install()
-        else:
-            sys.meta_path.insert(0, _AfterImport({"torch._dynamo": self._install, "numpy": self._seed_numpy}))
-        if "numpy" in sys.modules:
+        waiting: Dict[str, Callable[[], None]] = {
+            name: functools.partial(self._arrived, name) for name in ("numpy", "torch._dynamo", *ENTRIES)
+        }
+        for name in list(waiting):
+            if name in sys.modules:
+                waiting.pop(name)()
+        if waiting:
+            sys.meta_path.insert(0, _AfterImport(waiting))
+
+    def _arrived(self, name: str) -> None:
+        if name == "numpy":
             self._seed_numpy()
+            return
+        if name == "torch._dynamo":
+            self._install()
+        self.entries.watch(name)
+
+    def _in_regions(self) -> Any:
+        """How deep in a region of torch.compile, how many exceptions came out of them, how often entered."""
+        if self.ladder is None:
+            return 0, 0, 0
+        calls = sum(region["calls"] for region in self.ladder.regions)
+        return getattr(self.ladder._depth, "value", 0), len(self.ladder.caught), calls
 
     def _seed_numpy(self) -> None:
         sys.modules["numpy"].random.seed(self.job.get("seed", 0) % 2**32)
 
     def _install(self) -> None:
         try:
-            self._install_rung()
+            if self.own is None:
+                self._install_rung()
+            else:
+                with self.own.back():
+                    self._install_rung()
         except NotApplicable as error:
             self.not_applicable = str(error)
             raise SystemExit("accel-lab: %s" % error) from error
@@ -86,21 +116,17 @@ class _Session:
             raise SystemExit("accel-lab could not prepare this run: %s" % error) from error
 
     def _install_rung(self) -> None:
-        import torch
-
         from .record import Recorder
         from .rungs import Ladder
 
         switches = self.job.get("switches") or {}
-        reference = None
         if switches.get("shadow"):
-            from .shadow import ShadowMode
+            from .shadow import DRAWS, ShadowMode
 
-            self.shadow = ShadowMode()
+            self.shadow = ShadowMode(draws=DRAWS)
             self.shadow.__enter__()
-            reference = self.shadow.lookup
         if not switches.get("measure"):  # to record a call takes time and memory of its own
-            self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), reference=reference)
+            self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
         )
@@ -111,22 +137,6 @@ class _Session:
         self.ladder.on_region = self._write_regions
         self.ladder.on_compiler = self._stop
         self.ladder.install(sys.modules["torch._dynamo"])
-        self._watch_other_entries(torch)
-
-    def _watch_other_entries(self, torch: Any) -> None:
-        """Note the ways into the compiler that no rung reaches, when the script takes one."""
-        for module_name, attribute in (
-            ("torch.export", "export"),
-            ("torch._inductor", "aoti_compile_and_package"),
-            ("torch._inductor", "aot_compile"),
-            ("torch._inductor", "compile"),
-            ("torch.jit", "script"),
-            ("torch.jit", "trace"),
-        ):
-            module = sys.modules.get(module_name)
-            original = getattr(module, attribute, None)
-            if isinstance(original, types.FunctionType):
-                setattr(module, attribute, _noting(original, module_name + "." + attribute, self.notes))
 
     def _stop(self) -> None:
         """End the run: the native compiler would start now, and the question was what happens before."""
@@ -142,8 +152,8 @@ class _Session:
     def _write_regions(self) -> None:
         _write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions)
 
-    def finish(self, code: Any, raised: Any) -> None:
-        """End records and write ``result.json``."""
+    def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
+        """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
         facts: Dict[str, Any] = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
         if self.shadow is not None:
             facts["shadow_fallbacks"] = sorted(getattr(self.shadow, "fallbacks", {}))[:50]
@@ -176,6 +186,8 @@ class _Session:
                 order_conflicts=self.ladder.order_conflicts(),
                 front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
+            if self.ladder.python_kernels is not None:
+                facts["python_kernels"] = self.ladder.python_kernels.facts()
             if self.ladder.meter is not None:
                 facts["measures"] = self.ladder.meter.facts()
             if self.ladder.mock is not None:
@@ -190,6 +202,7 @@ class _Session:
                         facts["kernels"] = self.ladder.annotator.kernels(cache)
                 if self.ladder.divergence is not None:
                     facts["divergence"] = self.ladder.divergence.to_json()
+        facts["other_entries"] = self.entries.facts(ended_by)
         torch = sys.modules.get("torch")
         facts["determinism"] = _determinism(torch)
         _write_json(
@@ -213,23 +226,6 @@ def _determinism(torch: Any) -> Any:
     except Exception:
         return facts
     return facts
-
-
-def _noting(original: Any, name: str, notes: Any) -> Any:
-    import functools
-
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        line = "%s was called: the ladder does not reach it, only torch.compile regions are covered" % name
-        if line not in notes and not _from_torch(sys._getframe(1)):
-            notes.append(line)
-        return original(*args, **kwargs)
-
-    return call
-
-
-def _from_torch(frame: Any) -> bool:
-    return "/site-packages/torch/" in frame.f_code.co_filename.replace(os.sep, "/")
 
 
 def _catch_faults(folder: str) -> None:
@@ -256,24 +252,24 @@ def _join_threads() -> None:
 
 
 def _run_program(program: Any) -> Any:
-    """``(exit code, described exception or None)``; prints the traceback as Python does."""
+    """``(exit code, described exception or None, that exception)``; prints the traceback as Python does."""
     sys.argv = [program["path"] or program["module"], *program["args"]]
     try:
         if program["path"] is not None:
             _run_script(program["path"])
         else:
+            sys.path[0] = os.getcwd()
             import runpy
 
-            sys.path[0] = os.getcwd()
             runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
     except SystemExit as error:
         code = _exit_code(error)
-        return code, describe(error) if code else None
+        return code, describe(error) if code else None, error
     except BaseException as error:
         described = describe(error)
         _report(error)
-        return (130 if isinstance(error, KeyboardInterrupt) else 1), described
-    return 0, None
+        return (130 if isinstance(error, KeyboardInterrupt) else 1), described, error
+    return 0, None, None
 
 
 def _run_script(path: str) -> None:
@@ -318,8 +314,6 @@ class _AfterImport:
         callback = self._callbacks.pop(name, None)
         if callback is None:
             return None
-        import importlib.util
-
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             self._callbacks[name] = callback

@@ -31,7 +31,7 @@ def serve() -> None:
     initialised = torch_internals.lazy_init()
     import torch
 
-    from . import loops, record, rungs, runner, shadow  # noqa: F401 - so that no child pays for them
+    from . import loops, record, rungs, runner, shadow, view  # noqa: F401 - so that no child pays for them
 
     _become_subreaper()
     _say(
@@ -168,9 +168,17 @@ def _in_child(job: Any) -> Any:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], hard))
     os.environ.update(job["env"])
+    if job.get("view"):
+        from .view import enter
+
+        enter(job["view"])
     os.chdir(job["cwd"])
     from .runner import execute
+    from .shadowing import in_the_way
 
+    names = in_the_way(job["program"])
+    if names:
+        raise RuntimeError("%s beside the script: it needs a process of its own" % ", ".join(names))
     return execute(job)
 
 

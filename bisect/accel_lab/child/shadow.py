@@ -18,79 +18,52 @@ measures all rounding, that of casts too. float8 and integers end a shadow: thei
 What cannot be followed: an operator that has no float64 kernel, or answers otherwise there, or is not
 torch's own. Its result is the real one, it is counted in ``fallbacks``, and what depends on it has no
 reference (``lookup`` returns None), since the errors made before it would not be seen. A Python number taken
-out of a tensor (``item()``) and values written behind torch's back into a computed tensor count as exact.
+out of a tensor (``item()``) counts as exact where it goes back into one; so do values written behind torch's
+back into a computed tensor.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import threading
-from typing import Any, Callable, Counter, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Counter, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .record_values import disable_modes
+from .shadow_follow import Follower, Operation, made_of
 from .shadow_ops import Plan, kernel_key
-from .shadow_rows import Rows, Unfollowed
-from .shadow_tensors import (
-    WIDE,
-    adopt,
-    agrees,
-    copy_into,
-    covers,
-    exact,
-    map_leaves,
-    shadowed,
-    storage_key,
-    tensors_in,
-    view_of,
-    wide,
-)
+from .shadow_shake import Shake
+from .shadow_tensors import exact, shadowed, storage_key, tensors_in, view_of
+
+#: How often a recorded run is followed with random roundings: one draw may be lucky, two seldom are.
+DRAWS = 2
+#: Python numbers whose float64 value is remembered.
+_MOST_NUMBERS = 4096
 
 
-class _Operation:
-    """One call of an operator: its tensors by the part that they play."""
+class Number(NamedTuple):
+    """The float64 value of a Python number, and how far rounding may move it."""
 
-    __slots__ = ("args", "bound", "func", "inputs", "keys", "kwargs", "made", "plan", "real", "written")
-
-    def __init__(self, func: Any, plan: Plan, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
-        self.func = func
-        self.plan = plan
-        self.args = args
-        self.kwargs = kwargs
-        self.bound = plan.bind(args, kwargs)
-        self.inputs = list(tensors_in(self.bound))
-        self.written = [t for name in plan.writes for t in tensors_in(self.bound.get(name))]
-        self.keys = {storage_key(tensor) for tensor in self.inputs}
-        self.real: Any = None
-        self.made: List[torch.Tensor] = []
-
-    def returned(self, real: Any) -> None:
-        """Take the real result; what shares an input's storage is a view and has its shadow already."""
-        self.real = real
-        self.made = _made(real, self.keys)
-
-
-def _made(real: Any, keys: Set[int]) -> List[torch.Tensor]:
-    return [t for t in tensors_in(real) if t.numel() and shadowed(t) and storage_key(t) not in keys]
+    value: complex
+    spread: Optional[float]
 
 
 class ShadowMode(TorchDispatchMode):
-    """Keeps the shadows; ``lookup`` gives that of a tensor.
+    """Keeps the shadows; ``lookup`` gives that of a tensor, ``spread`` how far rounding may move it.
 
-    ``fallbacks`` counts the operators that could not be followed, ``followed`` is the number of those that
-    were.
+    With ``draws`` the operators are followed so many times more, rounding at random (``shadow_shake``).
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self) -> None:
+    def __init__(self, draws: int = 0) -> None:
         super().__init__()
-        self.fallbacks: Counter[str] = collections.Counter()
-        self.followed = 0
-        self._rows = Rows()
+        self._exact = Follower()
+        self._shaken = [Follower(Shake(seed)) for seed in range(draws)]
+        self._followers = [self._exact, *self._shaken]
+        self._numbers: Dict[complex, Optional[Number]] = {}
         self._plans: Dict[Any, Plan] = {}
         self._thread = threading.get_ident()
 
@@ -99,6 +72,15 @@ class ShadowMode(TorchDispatchMode):
         _teach_higher_order_operators()
         super().__enter__()
         return self
+
+    @property
+    def fallbacks(self) -> Counter[str]:
+        """The operators that could not be followed, with how often."""
+        return self._exact.fallbacks
+
+    @property
+    def followed(self) -> int:
+        return self._exact.followed
 
     def lookup(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
         """The float64 values of a tensor, or None where there is no reference.
@@ -110,12 +92,33 @@ class ShadowMode(TorchDispatchMode):
         if threading.get_ident() != self._thread:
             return None
         with _aside():
+            return self._exact.values(tensor)
+
+    def spread(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
+        """How far roundings drawn at random moved each element, in float64; None where it is not known."""
+        if threading.get_ident() != self._thread or not self._shaken:
+            return None
+        with _aside():
             if not shadowed(tensor):
                 return None
-            row = self._rows.find(tensor)
-            if row is None:
-                return None if tensor.dtype in WIDE else exact(tensor)
-            return None if row.values is None else view_of(row.values, tensor).clone()
+            kept = self._exact.rows.find(tensor)
+            if kept is not None and kept.values is None:
+                return None
+            middle = exact(tensor) if kept is None or kept.values is None else view_of(kept.values, tensor)
+            total = torch.zeros(tensor.shape, dtype=torch.float64, device=tensor.device)
+            for follower in self._shaken:
+                row = follower.rows.find(tensor)
+                if row is None:
+                    continue  # nothing was rounded on the way
+                if row.values is None:
+                    return None
+                moved = (view_of(row.values, tensor) - middle).abs()
+                total += torch.where(moved.isfinite(), moved, torch.zeros_like(moved)).square()
+            return (total / len(self._shaken)).sqrt()
+
+    def number(self, value: complex) -> Optional[Number]:
+        """What was taken out of a tensor as this Python number (``item()``), in float64, and its spread."""
+        return self._numbers.get(value) if threading.get_ident() == self._thread else None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
@@ -133,144 +136,48 @@ class ShadowMode(TorchDispatchMode):
         if plan.kind == "composite":
             with self:
                 return func.decompose(*args, **kwargs)
-        operation = _Operation(func, plan, args, kwargs)
+        operation = Operation(func, plan, args, kwargs)
         return self._foreign(operation) if plan.kind == "foreign" else self._operator(operation)
 
-    def _operator(self, op: _Operation) -> Any:
+    def _operator(self, op: Operation) -> Any:
         """Run an operator of torch as it is, then on the shadows."""
         takes_real = op.plan.kind == "discrete" or op.plan.draws(op.bound)
-        if op.written and not takes_real:
+        if op.writes and not takes_real:
             with _aside():
-                self._rows.before_write(op.inputs, op.written)
+                for follower in self._followers:
+                    follower.before(op)
         op.returned(op.func(*op.args, **op.kwargs))
-        if not op.made and not op.written:
-            return op.real
-        with _aside():
-            op.written = self._rows.after_write(op.written)
-            try:
-                if takes_real:
-                    self._take_real(op)
-                elif op.made or op.written:
-                    self._follow(op)
-            except Exception:  # whatever it is, the script must not see it
-                self.fallbacks[str(op.func)] += 1
-                self._rows.give_up(op.made + op.written)
+        if op.plan.name == "_local_scalar_dense":
+            self._remember(op.real, op.inputs[0])
+        if op.made or op.writes:
+            with _aside():
+                for follower in self._followers:
+                    follower.after(op, takes_real)
         return op.real
 
-    def _follow(self, op: _Operation) -> None:
-        """Run the float64 twin and keep what it made."""
-        narrow = any(t.dtype not in WIDE for t in op.made + op.written)
-        if not narrow and not self._rows.any_of(op.inputs):
-            return  # float64 computed from float64
-        if self._depends_on_lost(op):
-            self._rows.give_up(op.made + op.written)
+    def _remember(self, value: Any, tensor: torch.Tensor) -> None:
+        """Keep the float64 value of a number that leaves its tensor: the number itself carries none."""
+        if not isinstance(value, (float, complex)) or threading.get_ident() != self._thread:
             return
-        if op.plan.kind == "opaque":
-            raise Unfollowed(op.plan.name)
-        was_exact = not self._rows.any_of(t for t in op.inputs if not any(t is w for w in op.written))
-        taken: Set[int] = set()
+        shadow, spread = self.lookup(tensor), self.spread(tensor)
+        with _aside():
+            here = Number(
+                value if shadow is None else shadow.tolist(), None if spread is None else spread.tolist()
+            )
+        if value not in self._numbers:
+            if len(self._numbers) < _MOST_NUMBERS:
+                self._numbers[value] = here
+        elif self._numbers[value] != here:
+            self._numbers[value] = None  # two tensors held this very number: which one it was cannot be told
 
-        def twins(name: str, value: Any) -> Any:
-            return map_leaves(value, lambda leaf: self._twin(op, name, leaf, taken))
-
-        args = [twins(name, value) for name, value in zip(op.plan.names, op.args)]
-        kwargs = {name: twins(name, value) for name, value in op.kwargs.items()}
-        floats = any(t.is_floating_point() or t.is_complex() for t in op.inputs)
-        with contextlib.nullcontext() if floats else _default_float64():
-            twin = op.func(*args, **kwargs)
-        self._keep(op, twin, taken, was_exact)
-        self.followed += 1
-
-    def _depends_on_lost(self, op: _Operation) -> bool:
-        """Whether an input that matters has no reference."""
-        writes = {id(t) for t in op.written} if op.plan.overwrites else set()
-        chosen = {id(t) for name in op.plan.choosers for t in tensors_in(op.bound.get(name))}
-        for tensor in op.inputs:
-            row = self._rows.find(tensor) if shadowed(tensor) else None
-            if row is not None and row.values is None and id(tensor) not in writes | chosen:
-                return True
-        return False
-
-    def _twin(self, op: _Operation, name: str, leaf: Any, taken: Set[int]) -> Any:
-        """What the float64 twin is given for an argument; storages that it may hold go to ``taken``."""
-        if isinstance(leaf, torch.dtype):
-            return wide(leaf)
-        if not isinstance(leaf, torch.Tensor):
-            return False if name == "half_to_float" else leaf
-        if name in op.plan.writes:
-            followed = any(leaf is tensor for tensor in op.written)
-            twin = view_of(self._rows.to_write(leaf, op.plan.overwrites), leaf) if followed else leaf.clone()
-        elif not shadowed(leaf):
-            return leaf
-        else:
-            row = self._rows.find(leaf)
-            if row is None or row.values is None or name in op.plan.choosers:
-                twin = exact(leaf)
-            else:
-                twin = view_of(row.values, leaf)
-        taken.add(storage_key(twin))
-        return twin
-
-    def _keep(self, op: _Operation, twin: Any, taken: Set[int], was_exact: bool) -> None:
-        """Make rows of the twin's outputs, once all of them fit; none where exact values stayed exact."""
-        for tensor in op.written if was_exact and op.plan.overwrites else ():
-            values = self._rows.to_write(tensor, True)
-            if covers(tensor) and torch.equal(view_of(values, tensor), exact(tensor)):
-                self._rows.drop(tensor)
-        if not op.made:
-            return
-        reals, twins = list(tensors_in(op.real)), list(tensors_in(twin))
-        if len(reals) != len(twins):
-            raise Unfollowed("another number of outputs")
-        pairs = [(a, b) for a, b in zip(reals, twins) if any(a is tensor for tensor in op.made)]
-        for a, b in pairs:
-            if a.shape != b.shape or b.dtype not in WIDE or a.is_complex() != b.is_complex():
-                raise Unfollowed("another shape or type")
-        rows: Dict[int, torch.Tensor] = {}
-        for a, b in pairs:
-            key = storage_key(a)
-            if key in rows:  # outputs that share a storage
-                copy_into(view_of(rows[key], a), b)
-            else:
-                rows[key] = adopt(a, b, taken)
-                if not (was_exact and torch.equal(b, exact(a))):
-                    self._rows.put(a, rows[key])
-
-    def _take_real(self, op: _Operation) -> None:
-        """After a discrete or random operator: what it gave is exact, unless it scaled rounded values."""
-        if op.plan.name == "native_dropout" and self._dropout(op):
-            return
-        read = [t for t in op.inputs if shadowed(t) and not any(t is w for w in op.written)]
-        if op.plan.kind == "random" and self._rows.any_of(read):
-            raise Unfollowed("random numbers scaled by rounded ones")
-        for tensor in op.written:
-            row = self._rows.find(tensor)
-            if row is None:
-                continue
-            if covers(tensor):
-                self._rows.drop(tensor)
-            elif row.values is not None:
-                copy_into(view_of(row.values, tensor), tensor)
-
-    def _dropout(self, op: _Operation) -> bool:
-        """The fused dropout tells its mask: the shadow goes through the same one."""
-        source, probability, (result, mask) = op.bound["input"], op.bound["p"], op.real
-        row = self._rows.find(source)
-        if not op.made or (row is not None and row.values is None):
-            return False
-        values = exact(source) if row is None or row.values is None else view_of(row.values, source)
-        scale = 0.0 if probability == 1 else 1.0 / (1.0 - probability)
-        self._rows.put(result, adopt(result, values * mask * scale, set()))
-        self.followed += 1
-        return True
-
-    def _foreign(self, op: _Operation) -> Any:
+    def _foreign(self, op: Operation) -> Any:
         """Run an operator that is not torch's own once; what it does by torch's operators is followed.
 
         It is never run twice: it may count, print, or draw.
         """
         with _aside():
-            self._rows.before_write(op.inputs, op.written)
+            for follower in self._followers:
+                follower.before(op)
         kernel = kernel_key(op.func, op.inputs)
         if kernel is None:
             op.returned(op.func(*op.args, **op.kwargs))
@@ -278,35 +185,19 @@ class ShadowMode(TorchDispatchMode):
             with self:
                 op.returned(op.func._op_dk(kernel, *op.args, **op.kwargs))
         with _aside():
-            lost = list(op.made)
-            try:
-                lost = self._lost(op)
-            except Exception:
-                lost += op.written
-            if lost:
-                self.fallbacks[str(op.func)] += 1
-                self._rows.give_up(lost)
+            for follower in self._followers:
+                follower.after_foreign(op)
         return op.real
-
-    def _lost(self, op: _Operation) -> List[torch.Tensor]:
-        """What a foreign operator made or wrote by other means than torch's operators."""
-        rounded = self._rows.any_of(op.inputs)
-        lost = [t for t in op.made if self._rows.find(t) is None and (rounded or t.dtype not in WIDE)]
-        for tensor in self._rows.after_write(op.written):
-            row = self._rows.find(tensor)
-            if row is None or (row.values is not None and not agrees(row.values, tensor)):
-                lost.append(tensor)
-        return lost
 
     def _higher_order(self, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """Run an operator that takes functions; what they compute is not followed."""
         keys = {storage_key(tensor) for tensor in tensors_in([args, kwargs])}
         real = func(*args, **kwargs)
-        made = _made(real, keys)
+        made = made_of(real, keys)
         if made:
-            self.fallbacks[str(func)] += 1
             with _aside():
-                self._rows.give_up(made)
+                for follower in self._followers:
+                    follower.give_up(str(func), made)
         return real
 
 
@@ -315,17 +206,6 @@ def _aside() -> Iterator[None]:
     """Shadows live under inference mode: no graph and no version counter, whatever the script does."""
     with torch._C.DisableTorchFunction(), torch.inference_mode(), disable_modes():
         yield
-
-
-@contextlib.contextmanager
-def _default_float64() -> Iterator[None]:
-    """Operators that make floats out of nothing, or of integers, make float64."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _teach_higher_order_operators() -> None:

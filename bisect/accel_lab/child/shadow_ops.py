@@ -49,6 +49,18 @@ _OPAQUE = re.compile(
 #: Operators after which nothing is left of what the written argument held.
 _OVERWRITES = frozenset(("copy_", "fill_", "zero_"))
 
+#: Operators that give back values that they were given: they round only where the type is narrower.
+_MOVES = re.compile(
+    r"(_to_copy|copy|clone|contiguous|cat|stack|index|index_select|index_copy|gather|take|where|(constant_)?pad(_nd)?"
+    r"|expand|repeat|flip|roll|tri[lu]|masked_(fill|select|scatter)|(select|slice|diagonal|as_strided)(_scatter"
+    r"|_backward|_copy)?|fill|zero|zeros|ones|full|scalar_tensor|(new_)?(zeros|ones|full)(_like)?|neg|abs|relu"
+    r"|threshold(_backward)?|hardtanh|clamp(_min|_max)?|maximum|minimum|fmax|fmin|max|min|amax|amin|scatter"
+    r"|max_pool[123]d(_with_indices)?|sort|topk|kthvalue|median|mode|diag(_embed)?|real|imag|complex|lift_fresh(_copy)?"
+    r"|alias|detach|arange|eye|nan_to_num|unbind|split(_with_sizes)?)(_copy)?$"
+)
+#: Operators whose result is the exact one rounded once.
+_ONE_ROUNDING = re.compile(r"(add|sub|rsub|mul|div|reciprocal|sqrt|_foreach_(add|sub|mul|div|neg|sqrt))$")
+
 _TORCH_NAMESPACES = frozenset(("aten", "prims", "prim"))
 
 
@@ -57,9 +69,10 @@ class Plan:
 
     ``kind`` is ``real`` (no value is made), ``composite`` (made of operators that are seen by themselves),
     ``foreign`` (not torch's own), ``random``, ``discrete``, ``opaque`` (has no float64 twin) or ``shadow``.
+    ``rounding`` is ``none`` (it moves values), ``once`` (its result) or ``inside`` (its steps too).
     """
 
-    __slots__ = ("choosers", "kind", "name", "names", "overwrites", "writes")
+    __slots__ = ("choosers", "kind", "name", "names", "overwrites", "rounding", "writes")
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -75,6 +88,7 @@ class Plan:
         self.overwrites = bool(writes) and (writes == outs or self.name in _OVERWRITES)
         self.choosers = frozenset(_CHOOSERS.get(base, ()))
         self.kind = self._kind(func, namespace, base)
+        self.rounding = "none" if _MOVES.match(base) else "once" if _ONE_ROUNDING.match(base) else "inside"
 
     def _kind(self, func: Any, namespace: str, base: str) -> str:
         tags = getattr(func, "tags", ())

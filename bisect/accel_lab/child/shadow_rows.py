@@ -32,9 +32,13 @@ class Row:
 
 
 class Rows:
-    """Finds the row of a tensor's storage. A storage without a row is exact."""
+    """Finds the row of a tensor's storage. A storage without a row is exact.
 
-    def __init__(self) -> None:
+    With ``wide_too`` what is float64 in the real run has rows as well.
+    """
+
+    def __init__(self, wide_too: bool = False) -> None:
+        self._wide_too = wide_too
         self._rows: Dict[int, Row] = {}
         self._unswept = 0
         self._sweep_at = _SWEEP_ROWS
@@ -87,7 +91,7 @@ class Rows:
             # An `out=` of no size is made anew by the operator.
             if tensor.numel() == 0 or not shadowed(tensor) or self.find(tensor) is not None:
                 continue
-            if rounded or tensor.dtype not in WIDE:
+            if rounded or self._wide_too or tensor.dtype not in WIDE:
                 try:
                     self.put(tensor, whole_storage(tensor))
                 except RuntimeError:  # no memory
@@ -101,7 +105,8 @@ class Rows:
             if row is not None and not (shadowed(tensor) and PARTS[tensor.dtype][0] is row.part):
                 self.drop(tensor)
                 row = None
-            if tensor.numel() and shadowed(tensor) and (row is not None or tensor.dtype not in WIDE):
+            kept = row is not None or self._wide_too or tensor.dtype not in WIDE
+            if tensor.numel() and shadowed(tensor) and kept:
                 followed.append(tensor)
         return followed
 

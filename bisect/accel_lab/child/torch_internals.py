@@ -191,6 +191,33 @@ def strict_math() -> bool:
     return True
 
 
+def sanitize_kernels() -> bool:
+    """Compile kernels with the address sanitizer and line numbers; False where the flags are not known.
+
+    Relies on ``torch/_inductor/cpp_builder.py: _get_ffast_math_flags`` (from 2.5 on). The test program for
+    the vector units (``torch/_inductor/cpu_vec_isa.py``) is built without it: the process that loads that
+    one has not the sanitizer, and a kernel without vectors would be another kernel.
+    """
+    try:
+        from torch._inductor import cpp_builder
+    except ImportError:
+        return False
+    flags = getattr(cpp_builder, "_get_ffast_math_flags", None)
+    if flags is None:
+        return False
+
+    def sanitized() -> Any:
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename.endswith("cpu_vec_isa.py"):
+                return flags()
+            frame = frame.f_back  # type: ignore[assignment]
+        return [*flags(), "fsanitize=address", "g", "fno-omit-frame-pointer"]
+
+    cpp_builder._get_ffast_math_flags = sanitized
+    return True
+
+
 #: How a module of passes asks for its own patterns, where it does so for one device.
 _ASKS_BY_DEVICE = re.compile(r"^ +lazy_init\(input_device\)", re.MULTILINE)
 
@@ -419,3 +446,35 @@ def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
         clear()
     CompilerBisector.bisection_enabled = True  # decided at import, which was before these were set
     return bool(CompilerBisector.get_backend() == backend)
+
+
+def python_kernels() -> Any:
+    """Each operator with its kernels written in Python, by dispatch key (``torch/_ops.py: py_kernels``).
+
+    Only those that stand in for a native kernel: of autograd's keys and of composite ones.
+    """
+    import torch
+
+    found = []
+    for namespace in list(vars(torch.ops).values()):
+        if type(namespace).__name__ != "_OpNamespace":
+            continue
+        for packet in list(vars(namespace).values()):
+            if not isinstance(packet, torch._ops.OpOverloadPacket):
+                continue
+            for op in list(vars(packet).values()):
+                kernels = getattr(op, "py_kernels", None) if isinstance(op, torch._ops.OpOverload) else None
+                chosen = {k: v for k, v in (kernels or {}).items() if _DECOMPOSING.search(str(k))}
+                if chosen:
+                    found.append((op, chosen))
+    return found
+
+
+_DECOMPOSING = re.compile(r"Autograd|Composite")
+
+
+def python_dispatcher(on: bool) -> Any:
+    """A context in which torch's Python dispatcher is on or off (``torch/_dispatch/python.py``)."""
+    import torch
+
+    return torch._C._EnablePythonDispatcher() if on else torch._C._DisablePythonDispatcher()

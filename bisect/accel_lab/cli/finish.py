@@ -78,6 +78,10 @@ def exit_code(findings: Findings) -> int:
     """0 does not fail, 1 reproduced with an answer, 125 cannot tell (DESIGN section 10)."""
     if findings.verdict == "passes":
         return 0
+    if (
+        findings.verdict == "by_design"
+    ):  # a script that fails by itself was reproduced; else only values differ
+        return 1 if findings.signature is not None else 0
     if findings.versions and findings.versions.get("metric"):
         return 1 if findings.verdict == "fails" else 125
     culprit = findings.culprit

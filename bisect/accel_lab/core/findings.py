@@ -53,6 +53,43 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AgreedType:
+    """How near the recorded values of one type are to an uncompiled run's.
+
+    ``greatest`` is the greatest difference, relative to the value and its tensor's own size; ``tolerance`` is
+    the relative difference that is never counted.
+    """
+
+    dtype: str
+    tensors: int
+    greatest: float
+    tolerance: float
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What it means that the recorded values agree with an uncompiled run's.
+
+    ``factor`` is how many times eager's own error against a float64 run was allowed; None if that run was not
+    needed.
+    """
+
+    types: tuple[AgreedType, ...]
+    others: int = 0
+    factor: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "types": [row.to_json() for row in self.types],
+            "others": self.others,
+            "factor": self.factor,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Component:
     """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
 
@@ -101,8 +138,29 @@ class Exhibit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Considered:
+    """An alternative explanation, and what became of it: ruled out by a run, or still open.
+
+    ``name`` is its name in the registry (``search/alternatives``). While it is ``open``, the verdict is at
+    most as sure as ``limit``; ``component`` says that it contests the component as well as the stage.
+    """
+
+    name: str
+    open: bool
+    words: str
+    limit: Confidence = Confidence.LIKELY
+    component: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "open": self.open, "words": self.words}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """A stage (and, where it could be told, a component) with the evidence for it."""
+    """A stage (and, where it could be told, a component) with the evidence for it.
+
+    ``alternatives`` are the other explanations that were considered.
+    """
 
     stage: Stage
     confidence: Confidence
@@ -111,6 +169,7 @@ class Culprit:
     side: Side | None = None
     level: Level | None = None
     exhibits: tuple[Exhibit, ...] = ()
+    alternatives: tuple[Considered, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -121,6 +180,29 @@ class Culprit:
             "confidence": self.confidence.value,
             "evidence": list(self.evidence),
             "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
+            "alternatives": [alternative.to_json() for alternative in self.alternatives],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByDesign:
+    """Why a difference between compiled and uncompiled code is no bug.
+
+    ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` (as Python: ``torch._inductor.config.x =
+    y``) both agree; it is empty where no single setting shows it. ``evidence`` is what was run.
+    """
+
+    kind: str
+    setting: str
+    words: str
+    evidence: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "setting": self.setting,
+            "words": self.words,
+            "evidence": list(self.evidence),
         }
 
 
@@ -129,17 +211,21 @@ class Findings:
     """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
 
     ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
-    not fail) and ``inconclusive``.
+    not fail), ``by_design`` (compiled and uncompiled code differ as they are meant to) and ``inconclusive``.
+    ``outside`` says where it fails, if no rung of the ladder reaches that.
     """
 
     program: Program
     verdict: str = "inconclusive"
+    outside: str = ""
     baseline: list[Step] = field(default_factory=list)
     signature: Signature | None = None
     failure_rate: float | None = None
+    agreement: Agreement | None = None
     ladder: list[Step] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
+    by_design: ByDesign | None = None
     witness: dict[str, Any] | None = None
     confidence: float | None = None
     summary: str = ""
@@ -167,6 +253,7 @@ class Findings:
             "schema": SCHEMA,
             "script": self.program.to_json(),
             "verdict": self.verdict,
+            "outside": self.outside,
             "summary": self.summary,
             "baseline": {
                 "status": first.status.value if first else None,
@@ -174,12 +261,14 @@ class Findings:
                 "repeats": sum(step.runs for step in self.baseline),
                 "failures": sum(step.failures for step in self.baseline),
                 "failure_rate": self.failure_rate,
+                "agreement": self.agreement.to_json() if self.agreement else None,
                 "runs": [step.to_json() for step in self.baseline],
             },
             "ladder": [step.to_json() for step in self.ladder],
             "ablation": [step.to_json() for step in self.ablation],
             "culprit": self.culprit.to_json() if self.culprit else None,
             "culprits": [c.to_json() for c in self.culprits],
+            "by_design": self.by_design.to_json() if self.by_design else None,
             "witness": self.witness,
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),

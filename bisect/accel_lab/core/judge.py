@@ -13,6 +13,8 @@ from .verdict import Verdict
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "LoweringException")
 _RAISED_BY_BACKEND = re.compile(r"^backend='[^']*' raised:\s*\n?", re.S)
 _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
+#: Signals that an access to the wrong memory ends in. An abort counts only if the allocator made it.
+_MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
 _PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S+(?: - (?P<message>.*))?$", re.M)
 
 
@@ -33,7 +35,11 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
     if outcome.status is Status.MEMORY:
         return Signature(kind="memory")
     if outcome.status is Status.SIGNAL:
-        return Signature(kind="signal", type=_signal_type(outcome), frames=frames)
+        heap = str(outcome.facts.get("heap_check") or "")
+        kind = _signal_type(outcome)
+        if kind in _MEMORY_FAULTS or (kind == "SIGABRT" and heap):
+            return Signature(kind="memory_fault", type=kind, frames=frames, said=legible(heap))
+        return Signature(kind="signal", type=kind, frames=frames)
     if outcome.status is Status.EXIT:
         messages = _exit_messages(outcome, stdout_tail)
         return Signature(

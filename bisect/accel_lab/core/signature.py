@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .text import shorten
+
 _Rules = tuple[tuple[re.Pattern[str], str], ...]
 
 
@@ -56,12 +58,12 @@ _ADVICE = re.compile(
 
 def normalise(message: str) -> str:
     """The message without numbers, addresses, paths and generated names; at most 400 characters."""
-    return _tidied(message, _RULES)
+    return _tidied(message, _RULES)[:400]
 
 
 def legible(message: str) -> str:
     """The message for a reader, numbers and names kept: one line of at most 400 characters."""
-    return _tidied(message, _ACCIDENTAL + _SPACE)
+    return shorten(_tidied(message, _ACCIDENTAL + _SPACE), 400)
 
 
 def _tidied(message: str, rules: _Rules) -> str:
@@ -70,14 +72,17 @@ def _tidied(message: str, rules: _Rules) -> str:
         message = message[: cut.start()]
     for pattern, text in rules:
         message = pattern.sub(text, message)
-    return message.strip()[:400]
+    return message.strip()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """``kind``: exception, exit, signal, timeout, memory, output, processes, check, regex or values.
+    """``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, check, regex
+    or values.
 
-    ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it.
+    ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it. A
+    ``memory_fault`` is a crash after an access to memory that is not the program's, and its ``type`` the
+    signal that ended this run: which one it is depends on where the heap happens to lie.
     """
 
     kind: str
@@ -88,7 +93,11 @@ class Signature:
 
     def same_as(self, other: Signature | None) -> bool:
         """Whether both describe the same failure."""
-        if other is None or self.kind != other.kind or self.type != other.type:
+        if other is None or self.kind != other.kind:
+            return False
+        if self.kind == "memory_fault":
+            return True
+        if self.type != other.type:
             return False
         if self.message or other.message:
             return self.message == other.message

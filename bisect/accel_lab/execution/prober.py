@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.outcome import Outcome
+from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
-from . import process
+from . import process, sanitizer
 from .collect import CRASH, collect
 from .journal import Journal, write_atomic
+from .surroundings import enter_command
 from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
 
@@ -70,6 +71,7 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
+        self._sanitizer: tuple[str, ...] | None = None
         self._keep = keep
         self._runner = runner
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
@@ -194,8 +196,12 @@ class Prober:
     # -- running -------------------------------------------------------------------------------
 
     def _run(self, probe: Probe) -> Outcome:
+        sanitized = dict(probe.switches).get("sanitize", False)
+        if sanitized and not self._sanitizer_libraries():
+            note = "the address sanitizer is not available: the C++ compiler does not bring its library"
+            return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
-        warm, crash = self.is_warm and not probe.cold and not probe.bare, ""
+        warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
             ended, warm = self._end(probe, place, warm)
             if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
@@ -205,14 +211,24 @@ class Prober:
                 ended, warm = self._end(probe, place, False)
             if ended.limit == "interrupted":
                 raise Interrupted("interrupted")
+            place.view.tell_outside(place.folder)
             outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
+            if not warm:  # those of the baseline are; a warm run is asked for hundreds of times
+                outcome = replace(outcome, notes=(*outcome.notes, *self._seen_outside()))
         finally:
             self.workspace.tidy(place, keep=self._keep)
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
         return outcome
+
+    def _seen_outside(self) -> list[str]:
+        """What the user must be told of how the folders are shown, each line once."""
+        surroundings = self.workspace.surroundings
+        with self._lock:
+            told, surroundings.notes[:] = list(surroundings.notes), []
+        return [*told, *filter(None, [surroundings.mend()])]
 
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
@@ -221,6 +237,8 @@ class Prober:
             # A script that asks for an accelerator by itself finds the lab's, unless it has its own.
             paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        if dict(probe.switches).get("sanitize"):
+            env = sanitizer.environment(env, place.folder, self._sanitizer_libraries())
         server = self._start_server() if warm else None
         if server is not None:
             job = self._job(probe, place)
@@ -243,14 +261,27 @@ class Prober:
                 self.go_cold()
         return self._cold(probe, place, env, marker), False
 
+    def _sanitizer_libraries(self) -> tuple[str, ...]:
+        """What must be preloaded, asked of the compiler where the probes run, once."""
+        with self._lock:
+            if self._sanitizer is None:
+                words = sanitizer.compiler_words(self.environment)
+                ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
+                said = (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+                self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
+            return self._sanitizer
+
     def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
         if probe.bare:
-            program = probe.program
-            target = [program.path] if program.path is not None else ["-m", str(program.module)]
-            command = [self.python, *target, *program.args]
+            program = place.view.inside(probe.program.to_json())
+            target = [program["path"]] if program["path"] is not None else ["-m", program["module"]]
+            command = [self.python, *target, *program["args"]]
         else:
             job = write_job(place, self._job(probe, place))
             command = [self.python, str(self.workspace.library), "once", str(job)]
+        if place.view.plan is not None:
+            plan = write_job(place, place.view.plan, "view.json")
+            command = enter_command(self.workspace.library, plan, command)
         return self._runner(
             command,
             cwd=place.cwd,
@@ -266,12 +297,13 @@ class Prober:
     def _job(self, probe: Probe, place: Place) -> dict[str, Any]:
         return {
             "id": f"{probe.key}-{time.monotonic_ns()}",
-            "program": probe.program.to_json(),
+            "program": place.view.inside(probe.program.to_json()),
             "rung": probe.rung.value,
-            "switches": dict(probe.switches),
+            "switches": place.view.inside(dict(probe.switches)),
             "seed": probe.attempt,
             "folder": str(place.folder),
             "cwd": str(place.cwd),
+            "view": place.view.plan,
             "stdin": str(self._stdin) if self._stdin else "",
             "stdout": str(place.stdout),
             "stderr": str(place.stderr),

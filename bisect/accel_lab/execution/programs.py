@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
+import sys
 from pathlib import Path
 
 from accel_lab.core.errors import UsageError
@@ -49,8 +51,111 @@ def _tree_digest(args: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
+#: Modules that a process has imported once it has torch, as far as a file beside the script can take their
+#: place: those that Python imports before it looks there, or has built in, it cannot.
+_IMPORTED = (
+    frozenset(sys.stdlib_module_names)
+    - frozenset(sys.builtin_module_names)
+    - frozenset(
+        {"abc", "codecs", "encodings", "genericpath", "io", "ntpath", "os", "posixpath", "site", "stat"}
+    )
+    - frozenset(
+        {
+            *("antigravity", "cgi", "cgitb", "chunk", "compileall", "configparser", "crypt", "curses", "dbm"),
+            *("distutils", "doctest", "ensurepip", "filecmp", "fileinput", "ftplib", "getopt", "graphlib"),
+            *(
+                "idlelib",
+                "imaplib",
+                "imghdr",
+                "imp",
+                "lib2to3",
+                "mailbox",
+                "mailcap",
+                "mimetypes",
+                "modulefinder",
+            ),
+            *(
+                "netrc",
+                "nntplib",
+                "optparse",
+                "pipes",
+                "plistlib",
+                "poplib",
+                "pty",
+                "pydoc",
+                "sched",
+                "shelve",
+            ),
+            *(
+                "smtpd",
+                "smtplib",
+                "socketserver",
+                "sqlite3",
+                "sunau",
+                "symtable",
+                "syslog",
+                "telnetlib",
+                "this",
+            ),
+            *(
+                "tkinter",
+                "tomllib",
+                "trace",
+                "tty",
+                "turtle",
+                "turtledemo",
+                "uu",
+                "venv",
+                "wave",
+                "webbrowser",
+            ),
+            *("wsgiref", "xmlrpc", "zipapp", "zoneinfo"),
+        }
+    )
+) | frozenset(
+    {
+        *("torch", "functorch", "torchgen", "triton", "numpy", "sympy", "mpmath", "networkx", "jinja2"),
+        *(
+            "markupsafe",
+            "filelock",
+            "fsspec",
+            "typing_extensions",
+            "packaging",
+            "setuptools",
+            "tqdm",
+            "psutil",
+        ),
+    }
+)
+
+
+def shadowing(program: Program) -> list[str]:
+    """Files and packages beside the script that its imports find in the place of Python's or torch's own."""
+    first = Path(program.path).parent if program.path is not None else Path.cwd()
+    more = [Path(name) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
+    found = set()
+    for folder in (first, *more):
+        try:
+            entries = list(folder.iterdir())
+        except OSError:
+            continue
+        for entry in entries:
+            name = entry.name.partition(".")[0]
+            if name in _IMPORTED and (
+                entry.suffix in (".py", ".so", ".pyd") or (entry / "__init__.py").is_file()
+            ):
+                found.add(entry.name)
+    return sorted(found)
+
+
 def must_run_cold(program: Program) -> str:
-    """Why the warm server would not do: the script sets environment variables; torch reads them at import."""
+    """Why the warm server would not do.
+
+    The script sets environment variables, which torch reads at import; or it has modules of its own that are
+    called like some that the server has imported.
+    """
+    if names := shadowing(program):
+        return f"{', '.join(names)} beside the script is imported in the place of a module of that name"
     if program.path is None:
         return ""
     tree = ast.parse(Path(program.path).read_bytes())

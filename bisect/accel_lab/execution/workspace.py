@@ -1,13 +1,11 @@
-"""The folders of a run: one per probe with a working directory and caches of its own.
+"""The folders of a run: one per probe, with caches of its own and a view of the user's folders.
 
-The working directory shows the user's own one, so that relative paths work: small files as copies,
-large ones and folders as links. New files land in the private directory and are thrown away.
+How a view is made is for :mod:`.surroundings` to know; what a probe writes in it is thrown away.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,18 +15,21 @@ from typing import Any
 import accel_lab
 from accel_lab.core.probe import Probe
 
-COPY_BYTES = 1 << 20
-COPY_TOTAL_BYTES = 64 << 20
-MAX_ENTRIES = 2000
+from .copies import remove
+from .surroundings import Surroundings, View
+
+#: In a probe's folder, and needed by its run only.
+_SCRATCH = ("view", "cwd", "cache")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where one probe lives."""
+    """Where one probe lives, and what it sees. ``cwd`` may be the user's own folder, seen as a view."""
 
     folder: Path
     cwd: Path
     cache: Path
+    view: View
 
     @property
     def stdout(self) -> Path:
@@ -40,13 +41,17 @@ class Place:
 
 
 class Workspace:
-    """The folder of one run: ``journal.jsonl``, ``probes/``, ``lib/``."""
+    """The folder of one run: ``journal.jsonl``, ``probes/``, ``lib/``.
 
-    def __init__(self, root: Path, user_cwd: Path) -> None:
+    ``views`` is how the user's folders are shown (see :mod:`.surroundings`); empty: the best that works here.
+    """
+
+    def __init__(self, root: Path, user_cwd: Path, *, views: str = "") -> None:
         self.root = root
         self.user_cwd = user_cwd
         (root / "probes").mkdir(parents=True, exist_ok=True)
         self.library = self._copy_child()
+        self.surroundings = Surroundings(root=root, user_cwd=user_cwd, library=self.library, kind=views)
 
     def _copy_child(self) -> Path:
         """A copy of the child package that any interpreter can import, apart from the lab itself."""
@@ -67,18 +72,16 @@ class Workspace:
         """A fresh folder for a probe; what an interrupted attempt left there is removed."""
         folder = self.root / "probes" / probe.key
         if folder.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-        cwd, cache = folder / "cwd", folder / "cache"
-        cwd.mkdir(parents=True)
+            remove(folder)
+        cache = folder / "cache"
         (cache / "triton").mkdir(parents=True)
-        self._show_user_files(cwd)
-        return Place(folder=folder, cwd=cwd, cache=cache)
+        view = self.surroundings.view(probe, folder)
+        return Place(folder=folder, cwd=view.cwd, cache=cache, view=view)
 
     def tidy(self, place: Place, keep: bool = False) -> None:
         """Remove what only the run itself needed; the records and artifacts stay."""
-        for folder in (place.cwd, place.cache):
-            if not keep:
-                shutil.rmtree(folder, ignore_errors=True)
+        for name in () if keep else _SCRATCH:
+            remove(place.folder / name)
 
     def environment(self, place: Place, base: Mapping[str, str], bare: bool) -> dict[str, str]:
         """The user's environment with private caches; the bare run gets nothing else."""
@@ -87,6 +90,8 @@ class Workspace:
         env["TRITON_CACHE_DIR"] = str(place.cache / "triton")
         env["PYTHONDONTWRITEBYTECODE"] = "1"
         env["PWD"] = str(place.cwd)
+        if "PYTHONPATH" in env:
+            env["PYTHONPATH"] = place.view.inside(env["PYTHONPATH"])
         if not bare:
             env.setdefault("PYTHONHASHSEED", "0")
             # A test runner cuts its summary at the width of the terminal, which is not there.
@@ -95,28 +100,9 @@ class Workspace:
             env["PYTEST_ADDOPTS"] = (env.get("PYTEST_ADDOPTS", "") + " -p no:cacheprovider").strip()
         return env
 
-    def _show_user_files(self, cwd: Path) -> None:
-        copied = 0
-        try:
-            entries = sorted(os.scandir(self.user_cwd), key=lambda entry: entry.name)
-        except OSError:
-            return
-        for entry in entries[:MAX_ENTRIES]:
-            if entry.name in ("__pycache__", ".git", ".pytest_cache"):
-                continue
-            target = cwd / entry.name
-            try:
-                if entry.is_file() and entry.stat().st_size <= COPY_BYTES and copied < COPY_TOTAL_BYTES:
-                    copied += entry.stat().st_size
-                    shutil.copy2(entry.path, target)
-                else:
-                    target.symlink_to(Path(entry.path).absolute())
-            except OSError:
-                continue
 
-
-def write_job(place: Place, job: Mapping[str, Any]) -> Path:
+def write_job(place: Place, job: Mapping[str, Any], name: str = "job.json") -> Path:
     """The job file that the child reads."""
-    path = place.folder / "job.json"
+    path = place.folder / name
     path.write_text(json.dumps(job), encoding="utf-8")
     return path

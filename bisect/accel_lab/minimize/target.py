@@ -175,7 +175,7 @@ class _Judging:
         """Silently wrong numbers: against the candidate's own uncompiled run and its float64 twin."""
         if self._references is None:
             plain = self._run(Rung.UNCOMPILED, self._target.bad_with)
-            if plain.status is not Status.OK or not self._lab.differences(outcome, plain):
+            if plain.status is not Status.OK or self._lab.agreement(outcome, plain) is not None:
                 return Verdict.SKIP if plain.status is not Status.OK else Verdict.GOOD
             twin = self._run(Rung.UNCOMPILED, (("shadow", True), *self._target.bad_with))
             self._references = (plain, twin if twin.status is Status.OK else None)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import Array
+from .dtypes import Array, least
 from .tolerances import ComparisonConfig
 
 #: Elements of like magnitude are taken in groups of this many, with both neighbouring groups.
 _GROUP = 64
+#: Fewer elements than this have no mean square that says more than the greatest of them.
+_MANY = 64
+#: Fewer values than this may end in zero bits by chance.
+_FEW = 4
 
 
 def equal(g: Array, w: Array, signed_zero: bool) -> Array:
@@ -33,38 +37,102 @@ def error(values: Array, reference: Array) -> Array:
     return np.where(np.isnan(distance), np.inf, distance)
 
 
-def allowed(want: Array, dtype: str, config: ComparisonConfig) -> Array:
-    """The tolerance of each element without a reference; nothing is allowed where eager is not finite."""
+def allowed(want: Array, dtype: str, config: ComparisonConfig, noise: float = 0.0) -> Array:
+    """The tolerance of each element without a reference; nothing is allowed where eager is not finite.
+
+    It is relative to the tensor's own values, but no less than ``noise``.
+    """
     size = np.abs(want)
     relative = config.relative(dtype)
     absolute = config.atol
     if absolute is None:
-        absolute = max(relative * _typical(size), config.noise(dtype))
+        absolute = max(relative * typical(size), noise, least(dtype))
     tolerance: Array = np.where(np.isfinite(size), relative * size + absolute, 0.0)
     return tolerance
 
 
-def further(ours: Array, eagers: Array, reference: Array, dtype: str, config: ComparisonConfig) -> Array:
-    """Which elements are further from the reference than eager's error allows.
+def relative_to_size(apart: Array, want: Array, dtype: str) -> float:
+    """The greatest difference relative to the element and the tensor's own magnitude; inf if not finite."""
+    size = np.abs(want)
+    scale = size + typical(size)
+    differs = apart > 0
+    if not differs.any():
+        return 0.0
+    beyond_range = apart > (least(dtype) if (size > 0).any() else 0.0)
+    ratio = np.where(differs & beyond_range, apart / np.where(scale > 0, scale, apart), 0.0)
+    return float(np.where(np.isfinite(ratio), ratio, np.inf).max())
 
-    Where eager overflowed and the reference did not, a result near the reference is a better one, and no
-    difference; near means by the tolerances that hold without a reference.
+
+def further(
+    ours: Array,
+    eagers: Array,
+    reference: Array,
+    dtype: str,
+    config: ComparisonConfig,
+    *,
+    spread: Array | None = None,
+    noise: float = 0.0,
+) -> Array:
+    """Which elements are further from the reference than eager's error, or the spread, allows.
+
+    Single elements are held to the greatest errors around, and the mean square of many to that of eager's:
+    an error of all elements hides below the greatest error of few. Where eager overflowed and the reference
+    did not, a result near the reference is a better one, and no difference; near means by the tolerances that
+    hold without a reference. ``noise`` is the absolute error allowed where eager has no correct digit and no
+    spread tells what that is worth.
     """
     size = np.abs(reference)
     finite = np.isfinite(size) & np.isfinite(eagers)
-    floor = config.floor(dtype) * (size + _typical(size))
+    floor = config.floor(dtype) * (size + typical(size)) + least(dtype)
     beyond: Array = ~(finite & (ours <= floor))
     if not beyond.any():
         return beyond
-    around = _errors_around(np.where(finite, size, np.inf), np.where(finite, eagers, 0.0))
-    digits = around < config.no_digits * size
-    factor = np.where(digits, config.factor, config.noise_factor)
-    limit = factor * around + floor + np.where(digits, 0.0, config.noise(dtype))
-    limit = np.where(finite, limit, allowed(reference, dtype, config))
-    return ~(ours <= limit)
+    around = _Around(np.where(finite, size, np.inf))
+    eagers = np.where(finite, eagers, 0.0)
+    worst, mean = around.greatest(eagers), around.root_mean_square(eagers)
+    if spread is not None:
+        drawn = config.spread_factor * around.root_mean_square(np.where(finite, spread, 0.0))
+        worst, mean = np.maximum(worst, drawn), np.maximum(mean, drawn)
+    limits = []
+    for measure in (worst, mean):
+        digits = measure < config.no_digits * size
+        factor = np.where(digits, config.factor, config.noise_factor)
+        limits.append(factor * measure + floor + np.where(digits | (spread is not None), 0.0, noise))
+    single = np.where(finite, limits[0], allowed(reference, dtype, config, noise))
+    differs: Array = ~(ours <= single)
+    if differs.any() or int(finite.sum()) < _MANY:
+        return differs
+    many = around.root_mean_square(np.where(finite, ours, 0.0)) > limits[1]
+    return beyond & finite & many
 
 
-def _typical(size: Array) -> float:
+def narrowed(got: Array, want: Array, reference: Array, dtype: str, config: ComparisonConfig) -> bool:
+    """Whether a float32 result was rounded to a half type on the way out, and eager's was not.
+
+    Its error may be no greater than that which half types made before; that all its values end in zero bits
+    gives it away (#179804: a backward pass in bfloat16 where eager's is in float32).
+    """
+    if dtype != "float32":
+        return False
+    usable = np.isfinite(got) & np.isfinite(want) & (got != 0) & (want != 0)
+    if int(usable.sum()) < _FEW:
+        return False
+    ours, theirs = _short(got[usable]), _short(want[usable])
+    if not ours.all() or 4 * int(theirs.sum()) > theirs.size:
+        return False
+    size = np.abs(reference)
+    floor = config.floor(dtype) * (size + typical(size)) + least(dtype)
+    return bool(((np.abs(got - want) > floor) & (np.abs(got - reference) > floor))[usable].any())
+
+
+def _short(values: Array) -> Array:
+    """Which float32 values end in ten or more zero bits; one in a thousand does by chance."""
+    codes = np.ascontiguousarray(values, dtype="<f4").view("<u4")
+    short: Array = (codes & np.uint32(0x3FF)) == 0
+    return short
+
+
+def typical(size: Array) -> float:
     """The tensor's own magnitude: the lower quartile of what is not zero.
 
     Low, so that a mask of huge values does not make everything else look small.
@@ -75,19 +143,47 @@ def _typical(size: Array) -> float:
     return float(np.partition(some, some.size // 4)[some.size // 4])
 
 
-def _errors_around(size: Array, errors: Array) -> Array:
-    """For each element the greatest error among elements of like magnitude."""
-    flat, order = errors.reshape(-1), np.argsort(size.reshape(-1), kind="stable")
-    groups = -(-flat.size // _GROUP)
-    padded = np.zeros(groups * _GROUP)
-    padded[: flat.size] = flat[order]
-    worst = padded.reshape(groups, _GROUP).max(axis=1)
-    near = worst.copy()
-    near[1:] = np.maximum(near[1:], worst[:-1])
-    near[:-1] = np.maximum(near[:-1], worst[1:])
-    around = np.empty(flat.size)
-    around[order] = np.repeat(near, _GROUP)[: flat.size]
-    return around.reshape(errors.shape)
+class _Around:
+    """Elements of like magnitude: sorted by it and taken in groups, each with both neighbours."""
+
+    def __init__(self, size: Array) -> None:
+        self._order = np.argsort(size.reshape(-1), kind="stable")
+        self._shape = size.shape
+        self._count = self._order.size
+        self._groups = -(-self._count // _GROUP)
+
+    def greatest(self, errors: Array) -> Array:
+        """For each element the greatest error around it."""
+        worst = self._grouped(errors).max(axis=1)
+        near = worst.copy()
+        near[1:] = np.maximum(near[1:], worst[:-1])
+        near[:-1] = np.maximum(near[:-1], worst[1:])
+        return self._spread_out(near)
+
+    def root_mean_square(self, errors: Array) -> Array:
+        """For each element the root mean square of the errors around it."""
+        unit = float(errors.max())
+        if not np.isfinite(unit) or unit == 0.0:
+            return np.full(self._shape, unit)
+        total = np.square(self._grouped(errors / unit)).sum(axis=1)  # squares of tiny errors would vanish
+        count = np.full(self._groups, float(_GROUP))
+        count[-1] = self._count - _GROUP * (self._groups - 1)
+        sums, counts = total.copy(), count.copy()
+        sums[1:] += total[:-1]
+        sums[:-1] += total[1:]
+        counts[1:] += count[:-1]
+        counts[:-1] += count[1:]
+        return self._spread_out(np.sqrt(sums / counts) * unit)
+
+    def _grouped(self, errors: Array) -> Array:
+        padded = np.zeros(self._groups * _GROUP)
+        padded[: self._count] = errors.reshape(-1)[self._order]
+        return padded.reshape(self._groups, _GROUP)
+
+    def _spread_out(self, of_groups: Array) -> Array:
+        values = np.empty(self._count)
+        values[self._order] = np.repeat(of_groups, _GROUP)[: self._count]
+        return values.reshape(self._shape)
 
 
 def greatest(errors: Array) -> float:

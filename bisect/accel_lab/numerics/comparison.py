@@ -1,10 +1,13 @@
 """Whether a compiled result differs from eager's: the float64 rule, exact rules, and what to say of it.
 
 The rule with a reference: a result differs when it is further from the float64 run than eager is, by a
-stated factor and beyond a floor that depends on the type (``ComparisonConfig``, ``closeness``). Type and
-shape always count. Strides are told but count only when asked: torch promises the values of a compiled
-function's outputs, while their memory order changes with layout optimisation and with the kernel that a
-build picks; a wrong stride that matters shows in values or in an exception.
+stated factor and beyond a floor that depends on the type (``ComparisonConfig``, ``closeness``). Without one
+the rule is relative to the tensor's own values, however small; its strict form, the sieve, only tells whether
+a float64 run is worth asking.
+
+Type and shape always count. Strides are told but count only when asked: torch promises the values of a
+compiled function's outputs, while their memory order changes with layout optimisation and with the kernel
+that a build picks; a wrong stride that matters shows in values or in an exception.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from .closeness import allowed, equal, error, further, greatest
-from .dtypes import Array, is_complex, is_floating, ulps_apart
+from .closeness import allowed, equal, error, further, greatest, narrowed, relative_to_size, typical
+from .dtypes import Array, is_complex, is_floating, least, ulps_apart
 from .tolerances import ComparisonConfig
 
 
@@ -48,11 +51,13 @@ class Comparison:
 
     ``reason`` is empty or one of shape, dtype, stride, values, nan, value, type, missing, extra, raised.
     The errors are the greatest over the tensor; those against the reference are None without one.
+    ``relative`` is the greatest difference from eager, relative to the element and the tensor's own size.
     """
 
     same: bool
     reason: str = ""
     max_abs_error: float | None = None
+    relative: float | None = None
     max_ulp: int | None = None
     error_vs_reference: float | None = None
     eager_error_vs_reference: float | None = None
@@ -63,7 +68,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         row = dict(self.__dict__)
         row["first_index"] = list(self.first_index) if self.first_index is not None else None
-        for name in ("max_abs_error", "error_vs_reference", "eager_error_vs_reference"):
+        for name in ("max_abs_error", "relative", "error_vs_reference", "eager_error_vs_reference"):
             if row[name] is not None and not math.isfinite(row[name]):
                 row[name] = repr(row[name])
         return row
@@ -72,16 +77,44 @@ class Comparison:
 SAME = Comparison(same=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What a comparison is measured against.
+
+    ``reference`` is the float64 run of the same computation and ``spread`` how far random roundings moved it.
+    ``magnitude`` is the greatest value of the whole run, for elements of which neither is known; None takes
+    the configuration's own absolute noise where there is a reference, and none where there is not.
+    ``sieve`` asks whether the float64 run has anything to decide.
+    """
+
+    reference: Array | None = None
+    spread: Array | None = None
+    magnitude: float | None = None
+    sieve: bool = False
+
+    def noise(self, dtype: str, config: ComparisonConfig) -> float:
+        """The absolute error that is never counted where nothing tells what rounding is worth."""
+        if self.magnitude is None and self.reference is None:
+            return 0.0
+        return config.noise(dtype, self.magnitude)
+
+
 def compare(
-    got: Record, want: Record, reference: Array | None = None, config: ComparisonConfig | None = None
+    got: Record,
+    want: Record,
+    reference: Array | None = None,
+    config: ComparisonConfig | None = None,
+    *,
+    measure: Measure | None = None,
 ) -> Comparison:
     """Compare a compiled result with eager's, given the float64 values that belong to it, if any."""
     config = config or ComparisonConfig()
+    measure = measure or Measure(reference=reference)
     if got.kind != want.kind or got.type != want.type:
         one, two = _what(got), _what(want)
         return Comparison(same=False, reason="type", detail=f"{one} instead of {two}")
     if want.kind == "value":
-        return _compare_values(got, want, config)
+        return _compare_values(got, want, measure, config)
     if want.kind != "tensor":
         return SAME if got.dtype == want.dtype else _drift("dtype", got.dtype, want.dtype)
     if got.dtype != want.dtype:
@@ -91,7 +124,7 @@ def compare(
     stride_differs = _strides(got) != _strides(want)
     if stride_differs and config.strides:
         return replace(_drift("stride", got.stride, want.stride), stride_differs=True)
-    result = _compare_tensors(got, want, reference, config)
+    result = _compare_tensors(got, want, measure, config)
     if stride_differs:
         return replace(result, stride_differs=True)
     return result
@@ -143,15 +176,20 @@ def _strides(record: Record) -> tuple[int, ...]:
     return tuple(s for n, s in zip(record.shape, record.stride, strict=False) if n > 1)
 
 
-def _compare_values(got: Record, want: Record, config: ComparisonConfig) -> Comparison:
-    """Python values: exact, but floats as float32, since they mostly come out of a float32 tensor."""
+def _compare_values(got: Record, want: Record, measure: Measure, config: ComparisonConfig) -> Comparison:
+    """Python values: exact, but floats as float32, since they mostly come out of a float32 tensor.
+
+    One of which no float64 value is known is compared relative to itself, however small it is.
+    """
     one, two = got.value, want.value
     if want.type in ("float", "complex"):
         kind = np.complex128 if want.type == "complex" else np.float64
-        parts = [np.asarray(_number(v), dtype=kind).reshape(()) for v in (one, two)]
+        parts = [np.asarray(number_of(v), dtype=kind).reshape(()) for v in (one, two)]
         dtype = "complex64" if want.type == "complex" else "float32"
         a, b = (Record(kind="tensor", dtype=dtype, data=p) for p in parts)
-        result = _compare_tensors(a, b, None, config)
+        if measure.reference is None:
+            measure = Measure(sieve=measure.sieve)
+        result = _compare_tensors(a, b, measure, config)
         if result.same:
             return replace(result, max_ulp=None)
         return replace(result, reason="value", max_ulp=None, detail=f"{one} instead of {two}")
@@ -160,34 +198,35 @@ def _compare_values(got: Record, want: Record, config: ComparisonConfig) -> Comp
     return Comparison(same=False, reason="value", detail=f"{one!r} instead of {two!r}"[:200])
 
 
-def _number(value: Any) -> Any:
+def number_of(value: Any) -> Any:
     """A float or complex number as the recorder writes it."""
     if isinstance(value, (list, tuple)):
         return complex(float(value[0]), float(value[1]))
     return float(value) if isinstance(value, str) else value
 
 
-def _compare_tensors(
-    got: Record, want: Record, reference: Array | None, config: ComparisonConfig
-) -> Comparison:
+def _compare_tensors(got: Record, want: Record, measure: Measure, config: ComparisonConfig) -> Comparison:
     if got.sha256 and got.sha256 == want.sha256 and not config.signed_zero:
-        return SAME if reference is None else _identical(want, reference)
+        return SAME if measure.reference is None else _identical(want, measure.reference)
     step = want.sample_step or got.sample_step
-    one, two, high = _sampled(got, step), _sampled(want, step), reference
+    one, two = _sampled(got, step), _sampled(want, step)
     if one is None or two is None or one.shape != two.shape:
-        return _compare_statistics(got, want, config)
+        return _compare_statistics(got, want, measure, config)
     if two.size == 0:
         return SAME
-    if high is not None:
-        high = high.reshape(-1)[::step] if step and not want.sample_step else high
-        high = high.reshape(two.shape) if high.size == two.size else None
+    thin = step if step and not want.sample_step else None
+    measure = replace(
+        measure,
+        reference=_like(measure.reference, two, thin),
+        spread=_like(measure.spread, two, thin),
+    )
     if not is_floating(want.dtype):
         result = _compare_exactly(one, two)
     else:
-        result = _compare_floats(one, two, high, want.dtype, config)
+        result = _compare_floats(one, two, measure, want.dtype, config)
     if step is None:
         return result
-    if result.same and not (whole := _compare_statistics(got, want, config)).same:
+    if result.same and not (whole := _compare_statistics(got, want, measure, config)).same:
         return whole
     detail = f"{result.detail}; " if result.detail else ""
     changes: dict[str, Any] = {"detail": f"{detail}one element in {step} was compared"}
@@ -195,6 +234,15 @@ def _compare_tensors(
         flat = min(result.first_index[0] * step, math.prod(want.shape) - 1)
         changes["first_index"] = tuple(int(i) for i in np.unravel_index(flat, want.shape))
     return replace(result, **changes)
+
+
+def _like(values: Array | None, data: Array, step: int | None) -> Array | None:
+    """Values that belong to a tensor in the shape in which it is compared; None where they do not fit."""
+    if values is None:
+        return None
+    if step is not None:
+        values = values.reshape(-1)[::step]
+    return values.reshape(data.shape) if values.size == data.size else None
 
 
 def _sampled(record: Record, step: int | None) -> Array | None:
@@ -211,7 +259,12 @@ def _identical(want: Record, reference: Array) -> Comparison:
     with np.errstate(all="ignore"):
         worst = greatest(error(want.data.reshape(reference.shape).astype(reference.dtype), reference))
     return Comparison(
-        same=True, max_abs_error=0.0, max_ulp=0, error_vs_reference=worst, eager_error_vs_reference=worst
+        same=True,
+        max_abs_error=0.0,
+        relative=0.0,
+        max_ulp=0,
+        error_vs_reference=worst,
+        eager_error_vs_reference=worst,
     )
 
 
@@ -234,26 +287,34 @@ def _compare_exactly(got: Array, want: Array) -> Comparison:
 
 
 def _compare_floats(
-    got: Array, want: Array, reference: Array | None, dtype: str, config: ComparisonConfig
+    got: Array, want: Array, measure: Measure, dtype: str, config: ComparisonConfig
 ) -> Comparison:
     with np.errstate(all="ignore"):
         wide = np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64
         g, w = got.astype(wide), want.astype(wide)
-        r = None if reference is None else reference.astype(wide)
+        r = None if measure.reference is None else measure.reference.astype(wide)
         alike = equal(g, w, config.signed_zero)
         apart = np.where(alike, 0.0, np.abs(g - w))
         apart = np.where(np.isnan(apart), np.inf, apart)
         errors: dict[str, Any] = {
             "max_abs_error": float(apart.max()),
+            "relative": relative_to_size(apart, w, dtype),
             "max_ulp": ulps_apart(got, want, dtype),
         }
-        if r is None:
-            differs = ~alike & (apart > allowed(w, dtype, config))
+        short = False
+        if measure.sieve:
+            differs = ~alike & (apart > _sieve(w, dtype, config))
+        elif r is None:
+            differs = ~alike & (apart > allowed(w, dtype, config, measure.noise(dtype, config)))
         else:
             ours, eagers = error(g, r), error(w, r)
             errors["error_vs_reference"] = greatest(ours)
             errors["eager_error_vs_reference"] = greatest(eagers)
-            differs = ~alike & further(ours, eagers, r, dtype, config)
+            noise = measure.noise(dtype, config)
+            beyond = further(ours, eagers, r, dtype, config, spread=measure.spread, noise=noise)
+            differs = ~alike & beyond
+            if not differs.any() and narrowed(g, w, r, dtype, config):
+                differs, short = ~alike, True
         if config.signed_zero:
             differs |= ~alike & (g == 0) & (w == 0)
     if not differs.any():
@@ -270,10 +331,19 @@ def _compare_floats(
             f" (float64: {_show(r[first])}); error {errors['error_vs_reference']:.3g}, "
             f"eager's {errors['eager_error_vs_reference']:.3g}"
         )
+    if short:
+        detail += "; every value was rounded to a narrower type than eager's"
     return Comparison(same=False, reason=reason, first_index=first, detail=detail, **errors)
 
 
-def _compare_statistics(got: Record, want: Record, config: ComparisonConfig) -> Comparison:
+def _sieve(want: Array, dtype: str, config: ComparisonConfig) -> Array:
+    """The difference of each element that the float64 run need not be asked about."""
+    size = np.abs(want)
+    scale = config.sieve(dtype) * (size + typical(size)) + (least(dtype) if (size > 0).any() else 0.0)
+    return np.where(np.isfinite(size), scale, 0.0)
+
+
+def _compare_statistics(got: Record, want: Record, measure: Measure, config: ComparisonConfig) -> Comparison:
     """Where no values were kept: by hash, then by least, greatest and mean value."""
     if not is_floating(want.dtype) or not got.stats or not want.stats:
         return Comparison(same=False, reason="values", detail="the hashes of the values differ")
@@ -287,12 +357,22 @@ def _compare_statistics(got: Record, want: Record, config: ComparisonConfig) -> 
         return Comparison(same=True, detail="compared by statistics only")
     magnitude = max(abs(b) for _, b in known)
     worst = max(abs(a - b) for a, b in known)
-    allowed = 2 * config.relative(want.dtype) * magnitude + config.noise(want.dtype)
+    if measure.sieve:
+        allowance = config.sieve(want.dtype) * magnitude
+    else:
+        noise = max(measure.noise(want.dtype, config), _noise_of(measure.spread, config))
+        allowance = 2 * config.relative(want.dtype) * magnitude + noise
+    errors = {"max_abs_error": worst, "relative": worst / magnitude if magnitude else worst}
     detail = "compared by statistics only"
-    if worst <= allowed:
-        return Comparison(same=True, max_abs_error=worst, detail=detail)
+    if worst <= allowance:
+        return Comparison(same=True, detail=detail, **errors)
     detail = f"statistics differ by {worst:.3g} ({detail})"
-    return Comparison(same=False, reason="values", max_abs_error=worst, detail=detail)
+    return Comparison(same=False, reason="values", detail=detail, **errors)
+
+
+def _noise_of(spread: Array | None, config: ComparisonConfig) -> float:
+    """What the known spread of a sample allows the statistics of the whole."""
+    return 0.0 if spread is None or spread.size == 0 else config.noise_factor * float(spread.max())
 
 
 def _first(differs: Array) -> tuple[int, ...]:

@@ -72,6 +72,24 @@ _EPSILON: dict[str, float] = {
 }
 
 
+#: Errors below this are the type's own: the smallest normal number, since compiled code may flush what is
+#: smaller to zero; for float16, which is calculated in float32, two of its smallest steps.
+_LEAST: dict[str, float] = {
+    "float16": 2.0**-23,
+    "bfloat16": 2.0**-126,
+    "float32": 2.0**-126,
+    "float64": 2.0**-1022,
+    "complex32": 2.0**-23,
+    "complex64": 2.0**-126,
+    "complex128": 2.0**-1022,
+}
+
+
+def least(dtype: str) -> float:
+    """The absolute error that the type's range makes, whatever is calculated; 0.0 where it is not known."""
+    return _LEAST.get(dtype, 0.0)
+
+
 def is_floating(dtype: str) -> bool:
     """Whether values of this type are rounded: real or complex floating point."""
     return dtype in _EPSILON

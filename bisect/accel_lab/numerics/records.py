@@ -9,13 +9,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .comparison import Comparison, Record, compare
-from .dtypes import Array, decode, item_bytes
+import numpy as np
+
+from accel_lab.core.findings import AgreedType, Agreement
+
+from .comparison import Comparison, Measure, Record, compare, number_of
+from .dtypes import Array, decode, is_floating, item_bytes
 from .tolerances import ComparisonConfig
+
+#: The types of Python numbers that are compared as tensors are.
+_NUMBERS = {"float": "float32", "complex": "complex64"}
 
 #: Where an event belongs: region name, its turn, call (-1 for the end of the run), phase, path.
 Key = tuple[str, int, int, str, str]
@@ -25,12 +32,14 @@ Key = tuple[str, int, int, str, str]
 class Entry:
     """One recorded value with its place.
 
-    ``changed`` tells of an input that was written whether its values are known to differ.
+    ``changed`` tells of an input that was written whether its values are known to differ; ``spread`` is how
+    far random roundings moved the float64 values.
     """
 
     key: Key
     record: Record
     reference: Array | None = field(default=None, repr=False)
+    spread: Array | None = field(default=None, repr=False)
     changed: bool | None = None
 
 
@@ -52,6 +61,17 @@ class Recording:
                 if call not in calls:
                     calls.append(call)
         return found
+
+    @property
+    def magnitude(self) -> float:
+        """The greatest finite number that the run recorded: its roundings are relative to it."""
+        greatest = 0.0
+        for entry in self.entries.values():
+            for name in ("min", "max"):
+                number = entry.record.stats.get(name)
+                if number is not None and math.isfinite(number):
+                    greatest = max(greatest, abs(number))
+        return greatest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +129,12 @@ def load(folder: str | Path) -> Recording:
     return Recording(entries=entries, random_state=random_state, notes=tuple(notes))
 
 
-def diff(got: Recording, want: Recording, config: ComparisonConfig | None = None) -> list[Difference]:
+def diff(
+    got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
+) -> list[Difference]:
     """Where a run differs from the uncompiled one, which carries the references.
+
+    With ``sieve``: where it may differ, so that references are worth asking for.
 
     In the order in which the uncompiled run wrote its values, so that the first difference is the earliest;
     notes come last. Calls that one run lacks are one difference for each region, a call that raised in one
@@ -120,6 +144,7 @@ def diff(got: Recording, want: Recording, config: ComparisonConfig | None = None
     found: list[Difference] = []
     ours, theirs = got.calls, want.calls
     told: set[tuple[str, int, int]] = set()
+    measure = Measure(magnitude=want.magnitude, sieve=sieve)
     for key in [*want.entries, *(key for key in got.entries if key not in want.entries)]:
         name, turn, call, _, _ = key
         one, two = ours.get((name, turn), []), theirs.get((name, turn), [])
@@ -136,11 +161,48 @@ def diff(got: Recording, want: Recording, config: ComparisonConfig | None = None
             told.add(place)
             found.append(raised)
             continue
-        difference = _difference(key, got.entries.get(key), want.entries.get(key), config)
+        difference = _difference(key, got.entries.get(key), want.entries.get(key), measure, config)
         if difference is not None:
             found.append(difference)
     found.sort(key=lambda difference: difference.note)
     return [*found, *_random_state(got, want)]
+
+
+def compare_entries(got: Entry, want: Entry, measure: Measure, config: ComparisonConfig) -> Comparison:
+    """Compare two values of the same place by what the uncompiled run knows of them."""
+    measure = replace(measure, reference=want.reference, spread=want.spread)
+    return compare(got.record, want.record, config=config, measure=measure)
+
+
+def agreement(
+    got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
+) -> Agreement:
+    """How near the values of two runs are that ``diff`` found to agree."""
+    config = config or ComparisonConfig()
+    measure = Measure(magnitude=want.magnitude, sieve=sieve)
+    greatest: dict[str, list[float]] = {}
+    others = 0
+    for key in want.entries.keys() & got.entries.keys():
+        one, two = got.entries[key], want.entries[key]
+        dtype = two.record.dtype if two.record.kind == "tensor" else _NUMBERS.get(two.record.type, "")
+        if not is_floating(dtype):
+            others += two.record.kind in ("tensor", "value") and key[3] != "raised"
+            continue
+        relative = compare_entries(one, two, measure, config).relative
+        greatest.setdefault(dtype, []).append(relative or 0.0)
+    return Agreement(
+        types=tuple(
+            AgreedType(
+                dtype=dtype,
+                tensors=len(all_of),
+                greatest=max(all_of),
+                tolerance=config.sieve(dtype) if sieve else config.floor(dtype),
+            )
+            for dtype, all_of in sorted(greatest.items())
+        ),
+        others=others,
+        factor=None if sieve else config.factor,
+    )
 
 
 def failures(differences: list[Difference]) -> list[Difference]:
@@ -211,13 +273,18 @@ def _entry(event: dict[str, Any], data: bytes, turns: _Turns) -> Entry:
         path = f"call {event.get('call', 0)} {path}"
     else:
         turn, call = turns.of(f"module {name}", event.get("module")), -1
-    record, reference = _record(event, data)
+    record = _record(event, data)
+    reference, spread = _exact(event, data, record)
     return Entry(
-        key=(name, turn, call, phase, path), record=record, reference=reference, changed=event.get("changed")
+        key=(name, turn, call, phase, path),
+        record=record,
+        reference=reference,
+        spread=spread,
+        changed=event.get("changed"),
     )
 
 
-def _record(event: dict[str, Any], data: bytes) -> tuple[Record, Array | None]:
+def _record(event: dict[str, Any], data: bytes) -> Record:
     shape = tuple(event.get("shape") or ())
     dtype = str(event.get("dtype", ""))
     sample = event.get("sample") or {}
@@ -228,7 +295,7 @@ def _record(event: dict[str, Any], data: bytes) -> tuple[Record, Array | None]:
     if offset is not None and size is not None and offset + size <= len(data):
         count = size // (item_bytes(dtype) or 1)
         values = decode(data[offset : offset + size], dtype, shape if whole else (count,))
-    record = Record(
+    return Record(
         kind=str(event.get("kind", "object")),
         type=str(event.get("type", "")),
         dtype=dtype,
@@ -242,11 +309,32 @@ def _record(event: dict[str, Any], data: bytes) -> tuple[Record, Array | None]:
         sample_step=None if whole or not sample else int(sample["step"]),
         note=str(event.get("note", "")),
     )
-    ref = event.get("ref")
-    if not ref or values is None or ref["offset"] + ref["length"] > len(data):
-        return record, None
-    raw = data[ref["offset"] : ref["offset"] + ref["length"]]
-    return record, decode(raw, ref.get("dtype", "float64"), values.shape)
+
+
+def _exact(event: dict[str, Any], data: bytes, record: Record) -> tuple[Array | None, Array | None]:
+    """The float64 values of a record and their spread.
+
+    float64 computed from float64 has a spread and no values of its own: eager's are the reference.
+    """
+    number = event.get("exact")
+    if isinstance(number, dict):
+        spread = number.get("spread")
+        return np.asarray(number_of(number.get("value"))), None if spread is None else np.asarray(
+            float(spread)
+        )
+    if record.data is None:
+        return None, None
+    reference, spread = (_beside(event.get(name), data, record.data) for name in ("ref", "spread"))
+    if reference is None and spread is not None:
+        reference = record.data
+    return reference, spread
+
+
+def _beside(where: Any, data: bytes, values: Array) -> Array | None:
+    if not where or where["offset"] + where["length"] > len(data):
+        return None
+    raw = data[where["offset"] : where["offset"] + where["length"]]
+    return decode(raw, where.get("dtype", "float64"), values.shape)
 
 
 def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:
@@ -263,13 +351,13 @@ def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:
 
 
 def _difference(
-    key: Key, got: Entry | None, want: Entry | None, config: ComparisonConfig
+    key: Key, got: Entry | None, want: Entry | None, measure: Measure, config: ComparisonConfig
 ) -> Difference | None:
     """What there is to say of one place."""
     if got is not None and want is not None:
         if key[3] == "raised":
             return None  # the same failure; messages may be worded otherwise
-        result = compare(got.record, want.record, want.reference, config)
+        result = compare_entries(got, want, measure, config)
         return _place(key, result, note=result.same) if result.stride_differs or not result.same else None
     present = got or want
     if present is None or (key[3] == "mutated_input" and present.changed is False):

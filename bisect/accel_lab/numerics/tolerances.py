@@ -14,6 +14,9 @@ TORCH_DEFAULTS: dict[str, tuple[float, float]] = {
     "float64": (1e-7, 1e-7),
 }
 
+#: Where no spread is known: the noise of a run in epsilons of its greatest value.
+NOISE_EPS = 16.0
+
 _PART: dict[str, str] = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 
 
@@ -44,15 +47,19 @@ class ComparisonConfig:
     (the greatest among elements of like magnitude) plus a floor of ``floor_eps`` epsilons of the element
     and of the tensor. ``factor`` is 3: two correct roundings of one value have errors of the same
     distribution, and the ratio of the greatest of some dozens of draws stays below 2 in practice, while a
-    wrong formula, index or type is off by orders of magnitude. Where eager itself has no correct digit
-    (its error exceeds ``no_digits`` of the value: a gradient whose true value is zero) both results are
-    noise, and ``noise_factor`` and ``noise_floor`` apply.
+    wrong formula, index or type is off by orders of magnitude. Eager's error may be small by luck, so it is
+    taken as no less than ``spread_factor`` times the spread: how far random roundings moved the float64 run.
+    Where eager has no correct digit (its error or the spread exceeds ``no_digits`` of the value: a gradient
+    whose true value is zero) both results are noise, and ``noise_factor`` applies; where no spread is known
+    there, an absolute ``noise_floor`` does, or less where all that the run computed is small.
 
-    Without a reference an element differs beyond ``atol + rtol * |want|``: torch.testing's defaults times
-    ``scale``, with atol relative to the tensor's own magnitude, but no less than ``noise_floor``.
+    Without a reference an element differs beyond ``rtol * (|want| + size)``, where size is the tensor's own
+    magnitude: torch.testing's relative tolerances times ``scale``. The sieve, which only decides whether the
+    float64 run is asked, takes the narrower of torch.testing's own and the floor.
     """
 
     factor: float = 3.0
+    spread_factor: float = 1.5
     noise_factor: float = 30.0
     no_digits: float = 0.05
     noise_floor: float = 1e-6
@@ -68,14 +75,26 @@ class ComparisonConfig:
         part = part_of(dtype)
         return self.floor_eps.get(part, 4.0) * epsilon(dtype)
 
-    def noise(self, dtype: str) -> float:
-        """The absolute error that is never counted where eager has no correct digit."""
-        return min(self.noise_floor, self.noise_floor * epsilon(dtype) / epsilon("float32"))
+    def noise(self, dtype: str, magnitude: float | None = None) -> float:
+        """The absolute error that is never counted where eager has no correct digit and no spread is known.
+
+        ``magnitude`` is the greatest value of the whole run: its roundings are a few epsilons of that.
+        """
+        most = min(self.noise_floor, self.noise_floor * epsilon(dtype) / epsilon("float32"))
+        return most if magnitude is None else min(most, NOISE_EPS * epsilon(dtype) * magnitude)
 
     def relative(self, dtype: str) -> float:
         """The relative tolerance without a reference."""
         if self.rtol is not None:
             return self.rtol
         part = part_of(dtype)
-        base = TORCH_DEFAULTS[part][0] if part in TORCH_DEFAULTS else epsilon(dtype)
-        return base * self.scale.get(part, 2.0)
+        return _torch_relative(dtype) * self.scale.get(part, 2.0)
+
+    def sieve(self, dtype: str) -> float:
+        """The relative difference up to which the float64 run need not be asked."""
+        return min(_torch_relative(dtype), self.floor(dtype))
+
+
+def _torch_relative(dtype: str) -> float:
+    part = part_of(dtype)
+    return TORCH_DEFAULTS[part][0] if part in TORCH_DEFAULTS else epsilon(dtype)

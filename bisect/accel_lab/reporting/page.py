@@ -65,8 +65,10 @@ class _View:
             "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
             "form-action 'none'",
             "name": self.say(found.program.name),
-            "verdict": words.VERDICTS.get(found.verdict, "CANNOT TELL"),
-            "mark": {"fails": words.BAD, "passes": words.GOOD}.get(found.verdict, words.SKIP),
+            "verdict": words.verdict_of(found),
+            "mark": {"fails": words.BAD, "passes": words.GOOD, "by_design": words.GOOD}.get(
+                found.verdict, words.SKIP
+            ),
             "summary": self.say(found.summary) or "No summary was written.",
             "facts": self._facts(),
             "wide": WIDE,
@@ -150,6 +152,10 @@ class _View:
             "detail": self.say(part.detail) if part else "",
             "evidence": [self.say(line) for line in culprit.evidence],
             "exhibits": views(culprit.exhibits, self.teller),
+            "alternatives": [
+                (words.alternative(row.name), "open" if row.open else "ruled out", self.say(row.words))
+                for row in culprit.alternatives
+            ],
         }
 
     def _error(self, bad: Step | None) -> dict[str, Any] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from accel_lab.core.findings import Culprit, Findings
+from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import sentence
 
 from . import reduced, since, words
 
@@ -44,13 +45,17 @@ def summarise(findings: Findings) -> str:
         return _measured(findings)
     if findings.verdict == "passes":
         return _passes(findings)
+    if findings.by_design is not None:
+        return _by_design(findings, findings.by_design)
+    if findings.outside:
+        return _outside(findings)
     failure = findings.signature.line if findings.signature else "the failure"
     rate = findings.failure_rate
     often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
     if findings.signature is not None and findings.signature.kind == "values":
         head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
     else:
-        head = f"The script fails{often} with {failure.rstrip('.')}."
+        head = f"The script fails{often} with {sentence(failure)}"
     if findings.culprit is None:
         told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
         return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)
@@ -59,13 +64,33 @@ def summarise(findings: Findings) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _by_design(findings: Findings, found: ByDesign) -> str:
+    """Why it is no bug, and what shows that."""
+    failure = f" The script's failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
+    shown = f" With {found.setting} compiled and uncompiled code agree." if found.setting else ""
+    return (
+        "This difference is by design, not a bug of torch.compile: "
+        f"{found.words.rstrip('.')}.{shown}{failure}"
+    )
+
+
+def _outside(findings: Findings) -> str:
+    """The answer where no rung of the ladder reaches what fails."""
+    failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
+    told = (
+        f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects what "
+        "torch.compile compiles, and the failure comes from no such region, so no rung was run."
+    )
+    return " ".join(part for part in (told, _since(findings)) if part)
+
+
 def _fault(culprit: Culprit, number: int) -> str:
     who = _WHOSE[culprit.stage]
     lead = who[0].upper() + who[1:] if number == 0 else f"Behind it lies another fault: {who}"
     part = ""
     if culprit.component is not None:
         part = f" ({culprit.component.kind} {culprit.component.name})"
-    why = f": {culprit.evidence[0].rstrip('.')}." if culprit.evidence else "."
+    why = f": {sentence(culprit.evidence[0])}" if culprit.evidence else "."
     return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}{_component(culprit)}"
 
 
@@ -138,11 +163,37 @@ def _passes(findings: Findings) -> str:
         )
     runs = sum(step.runs for step in findings.baseline)
     compared = any(step.outcome.facts.get("regions") for step in findings.baseline)
-    if compared:
-        tail = "and what its compiled regions return agrees with an uncompiled run"
+    if findings.agreement is not None:
+        means = _agrees(findings.agreement)
+        tail = f"and what its compiled regions return agrees with an uncompiled run: {means}"
+    elif compared:
+        tail = "and nothing in what its compiled regions return was found wrong"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
     return f"The script does not fail: {runs} runs ended well, {tail}."
+
+
+def _agrees(told: Agreement) -> str:
+    """What "agrees" means, in the numbers that were compared."""
+    if not told.types:
+        return f"{_count(told.others, 'value')} compared exactly" if told.others else "they return no numbers"
+    kinds = ", ".join(_agreed(row) for row in told.types)
+    exact = f"; {_count(told.others, 'other value')} compared exactly" if told.others else ""
+    if told.factor is None:
+        return f"every number is equal to within a tolerance relative to its own size ({kinds}{exact})"
+    return (
+        f"no number is further from a float64 run than {told.factor:g} times eager's own error, beyond a "
+        f"tolerance relative to its own size ({kinds}{exact})"
+    )
+
+
+def _agreed(row: AgreedType) -> str:
+    near = "all equal" if row.greatest == 0 else f"greatest difference {row.greatest:.2g}"
+    return f"{_count(row.tensors, 'tensor')} of {row.dtype}: {near}, tolerance {row.tolerance:.2g}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _why_not(findings: Findings) -> str:
@@ -162,7 +213,19 @@ def next_steps(findings: Findings) -> list[str]:
             "If it fails for you, run it with the interpreter that fails: --python PATH",
             "If you know wrong output when you see it, say so: --check CMD or --fail-regex TEXT",
         ]
+    if findings.by_design is not None:
+        steps = ["Compare with a tolerance, or compare distributions, instead of exact values"]
+        if findings.by_design.setting:
+            steps.insert(0, f"To see both agree: {findings.by_design.setting}")
+        return steps
     culprit = findings.culprit
+    if findings.outside:
+        return [
+            *since.advice(findings.versions),
+            "Report it with the traceback: the part of torch that raised is named above",
+            "To bisect the same code, call it by torch.compile(..., fullgraph=True): if that fails as well, "
+            "the lab can tell the stage",
+        ]
     if culprit is None:
         return [
             *_run_repro(findings),

@@ -79,8 +79,8 @@ def culprit_line(culprit: Culprit) -> str:
 
 def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
     """The answer in plain words: the verdict, the summary, the culprits, the warnings and what to do next."""
-    mark = {"fails": "bad", "passes": "good"}.get(findings.verdict, "skip")
-    head = paint(words.VERDICTS.get(findings.verdict, "CANNOT TELL"), mark, colour)
+    mark = {"fails": "bad", "passes": "good", "by_design": "good"}.get(findings.verdict, "skip")
+    head = paint(words.verdict_of(findings), mark, colour)
     blocks = [f"{head}  {one_line(findings.program.name, width)}"]
     if findings.summary:
         blocks.append(wrapped(findings.summary, width))

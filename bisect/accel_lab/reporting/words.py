@@ -82,7 +82,17 @@ STAGES: dict[Stage, str] = {
     Stage.ENVIRONMENT: "the environment",
 }
 
-VERDICTS = {"fails": "FAILS", "passes": "PASSES", "inconclusive": "CANNOT TELL"}
+VERDICTS = {
+    "fails": "FAILS",
+    "passes": "PASSES",
+    "by_design": "BY DESIGN",
+    "inconclusive": "CANNOT TELL",
+}
+
+
+def verdict_of(findings: Findings) -> str:
+    """The answer in a word or two, before anything else."""
+    return "OUTSIDE THE LADDER" if findings.outside else VERDICTS.get(findings.verdict, "CANNOT TELL")
 
 
 def runs_of(step: Step) -> str:
@@ -181,3 +191,33 @@ def last_good(findings: Findings) -> Step | None:
         if step is not None and step.verdict is Verdict.GOOD:
             found = step
     return found
+
+
+#: The alternatives of the search, as a reader calls them.
+ALTERNATIVES = {
+    "meta_kernel": "a wrong meta (fake) kernel",
+    "reused_graph": "a missing guard",
+    "changed_mode": "a mode that the captured graph leaves changed",
+    "fake_tensors": "an operator that raises on fake tensors",
+    "layout": "an eager kernel that misreads strides",
+    "merged_results": "aliases that AOTAutograd should have kept apart",
+    "lost_check": "a check that the meta kernel lacks",
+    "autograd_refusal": "what AOTAutograd saves or writes back",
+    "skipped_rung": "a rung that could not be run",
+    "not_monotone": "a ladder that is not monotone",
+    "another_failure": "another failure below this one",
+    "two_failures": "two different failures",
+    "illegal_fusion": "an illegal fusion",
+    "no_pair_of_its_own": "what the two rungs do not separate",
+    "chosen_afterwards": "a flaky failure",
+    "premise": "the premise",
+    "instrumentation": "what instrumentation hides",
+    "other_rows": "rows of the table that do not fit",
+    "no_reference": "a part without a reference",
+    "one_box": "a part of the accelerator",
+}
+
+
+def alternative(name: str) -> str:
+    """What an alternative is called on the page."""
+    return ALTERNATIVES.get(name, name.replace("_", " "))

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from accel_lab.core.findings import Considered
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
 
 from .climb import Switches
+from .proof import surest
 
 
 class Ask(str, Enum):
@@ -77,24 +79,36 @@ def switches(ask: Ask) -> Switches:
 class Reading:
     """What a table says. ``out`` is the row that, with the culprit replaced, must pass again as the proof.
 
-    ``confidence`` is what the answer may be at most: ``proven`` still needs that pair of runs.
+    ``alternatives`` are what the other rows leave open.
     """
 
     stage: Stage | None
     out: Ask | None = None
-    confidence: Confidence = Confidence.INCONCLUSIVE
     part: tuple[str, str] | None = None
     evidence: list[str] = field(default_factory=list)
-    contradictions: list[str] = field(default_factory=list)
+    alternatives: list[Considered] = field(default_factory=list)
+
+    def contest(self, words: str, limit: Confidence = Confidence.LIKELY, name: str = "other_rows") -> None:
+        """Note a row that does not fit the answer."""
+        self.alternatives.append(Considered(name=name, open=True, words=words, limit=limit))
+
+    @property
+    def contradictions(self) -> list[str]:
+        """What does not fit, in words."""
+        return [alternative.words for alternative in self.alternatives if alternative.open]
+
+    @property
+    def limit(self) -> Confidence:
+        """The most that the answer may be: ``proven`` still needs the pair of runs."""
+        return Confidence.INCONCLUSIVE if self.stage is None else surest(self.alternatives)
 
 
 def read_table(table: Table) -> Reading:
     """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it cannot be told."""
     good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
     reading = _first(table, good)
-    reading.contradictions = [*_oddities(table, reading), *reading.contradictions]
-    if reading.contradictions and reading.confidence is Confidence.PROVEN:
-        reading.confidence = Confidence.LIKELY
+    for words in _oddities(table, reading):
+        reading.contest(words)
     return reading
 
 
@@ -109,19 +123,22 @@ def _first(table: Table, good: set[Ask]) -> Reading:
         return _front_end(table, good)
     if Ask.BOTH in good:
         reading = Reading(stage=None)
-        reading.contradictions.append(
+        reading.contest(
             "neither the reference front end nor the reference back end alone passes, both together do: "
             "either both ends are at fault, or the reference that was left in fails by itself"
         )
         return reading
     if Ask.CACHE in good:
-        return Reading(
+        reading = Reading(
             stage=Stage.MOCK_FRONT_END,
             out=Ask.CACHE,
-            confidence=Confidence.LIKELY,
             part=("cache", "kernel cache"),
             evidence=["it fails with every combination of the two ends, and passes with the caches off"],
         )
+        reading.contest(
+            "the cache has no reference of its own that could take its place", name="no_reference"
+        )
+        return reading
     return Reading(stage=None)
 
 
@@ -129,14 +146,13 @@ def _transfer(good: set[Ask]) -> Reading:
     reading = Reading(
         stage=Stage.MOCK_TRANSFER,
         out=Ask.TRANSFER,
-        confidence=Confidence.PROVEN,
         evidence=[
             "the same programs on the same back end fail with the device's transfers and pass where every "
             "tensor is moved by the layout's definition"
         ],
     )
     if Ask.BACK_END in good:
-        reading.contradictions.append(
+        reading.contest(
             "the reference back end passes too, with the device's own transfers: it may read less than the "
             "main one does"
         )
@@ -147,7 +163,6 @@ def _back_end(table: Table, good: set[Ask]) -> Reading:
     reading = Reading(
         stage=Stage.MOCK_BACK_END,
         out=Ask.BACK_END,
-        confidence=Confidence.PROVEN,
         evidence=["the same kernel specs are wrong on the main back end and right on the reference back end"],
     )
     if table.get(Ask.FRONT_END) in (Verdict.BAD, Verdict.DIFFERENT):
@@ -157,10 +172,10 @@ def _back_end(table: Table, good: set[Ask]) -> Reading:
             "the reference front end's specs do not reach the fault: they pass on the main back end"
         )
     if table.get(Ask.BOTH) in (Verdict.BAD, Verdict.DIFFERENT):
-        reading.contradictions.append(
-            "the reference front end fails on the reference back end, where the main one passes"
+        reading.contest(
+            "the reference front end fails on the reference back end, where the main one passes",
+            Confidence.INCONCLUSIVE,
         )
-        reading.confidence = Confidence.INCONCLUSIVE
     return reading
 
 
@@ -170,7 +185,6 @@ def _host(good: set[Ask]) -> Reading:
     reading = Reading(
         stage=Stage.MOCK_FRONT_END if declared else Stage.MOCK_RUNTIME,
         out=Ask.HOST,
-        confidence=Confidence.PROVEN,
         part=("host_call", "host fallback"),
         evidence=[
             "the same programs on the same back end fail with the accelerator's host calls and pass where "
@@ -189,7 +203,6 @@ def _front_end(table: Table, good: set[Ask]) -> Reading:
     reading = Reading(
         stage=Stage.MOCK_FRONT_END,
         out=Ask.FRONT_END,
-        confidence=Confidence.PROVEN,
         evidence=[
             "the main front end's programs fail on both back ends; the reference front end's pass on both"
             if table.get(Ask.BACK_END) is not Verdict.SKIP
@@ -202,15 +215,14 @@ def _front_end(table: Table, good: set[Ask]) -> Reading:
             "it passes with the caches off: an artifact is used again where it must not be"
         )
     if Ask.BOTH not in good:
-        reading.confidence = Confidence.LIKELY
         reading.evidence = ["the main front end's programs fail where the reference front end's pass"]
-        reading.contradictions.append(
-            "the reference front end passes on the main back end and does not on the reference back end"
-        )
         if table.get(Ask.BOTH) is Verdict.SKIP:
-            reading.contradictions = ["the reference front end could not be run on the reference back end"]
+            reading.contest("the reference front end could not be run on the reference back end")
         else:
-            reading.confidence = Confidence.INCONCLUSIVE
+            reading.contest(
+                "the reference front end passes on the main back end and does not on the reference back end",
+                Confidence.INCONCLUSIVE,
+            )
     return reading
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from accel_lab.core.findings import Component, Exhibit
+from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -15,6 +15,7 @@ from accel_lab.core.verdict import Verdict
 from .accelerator import Reading
 from .climb import Climber, Switches
 from .named import Named
+from .proof import prove_component
 
 #: How ``mock.verify_problem`` words a refused spec.
 _REFUSED = re.compile(r"SpecError: kernel (\S+): (.+?) \(rule ([\w-]+)\)", re.S)
@@ -89,15 +90,13 @@ def name_kernel(climber: Climber, reading: Reading, main: Switches) -> Named:
         told = "no single kernel's values leave those of its operators" if kernels else ""
         return Named(evidence=[told] if told else [])
     named = Named(evidence=[_told(found, reading.stage)], exhibits=_exhibits(kernels, found))
-    confidence = Confidence.LIKELY
-    if reading.stage is Stage.MOCK_BACK_END:
-        confidence = _alone(climber, settings, found, named)
     named.component = Component(
         kind="kernel",
         name=found.name,
         detail="; ".join(filter(None, (", ".join(found.origins), found.source))),
-        confidence=confidence,
     )
+    if reading.stage is Stage.MOCK_BACK_END:
+        _alone(climber, settings, found, named, traced)
     return named
 
 
@@ -114,21 +113,25 @@ def _refused(outcome: Outcome) -> Named | None:
     )
 
 
-def _alone(climber: Climber, settings: dict[str, Any], found: TracedKernel, named: Named) -> Confidence:
+def _alone(
+    climber: Climber, settings: dict[str, Any], found: TracedKernel, named: Named, traced: Step
+) -> None:
     """That kernel alone on the reference back end: does the script pass?"""
+    assert named.component is not None
     switch: Switches = (("mock", {**settings, "by_reference": [found.name]}),)
     step = climber.one(Rung.MOCK, switch, "kernels")
-    if step.verdict is Verdict.GOOD:
-        step = climber.repeat(step, 1, "kernels", until_bad=True)
-    if step.verdict is not Verdict.GOOD:
-        named.evidence.append(
-            "that kernel alone on the reference back end does not cure it: others are wrong too"
-        )
-        return Confidence.LIKELY
+    if step.verdict is Verdict.GOOD and not climber.baseline.flaky:
+        proven, _ = prove_component(climber, named.component, step, traced, comparisons=1)
+        if proven.confidence is not Confidence.INCONCLUSIVE:
+            named.component = proven
+            named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")
+            return
+    elif step.verdict is Verdict.GOOD:
+        named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")
+        return
     named.evidence.append(
-        f"with kernel {found.name} alone on the reference back end it passed {step.runs} of {step.runs} runs"
+        "that kernel alone on the reference back end does not cure it: others are wrong too"
     )
-    return Confidence.PROVEN if not climber.baseline.flaky else Confidence.LIKELY
 
 
 def _told(found: TracedKernel, stage: Stage) -> str:

@@ -38,7 +38,8 @@ class Premise:
         lab.warm_up()
         cold, found.uncompiled = cold_job.result(), plain_job.result()
         if cold.status in (Status.REFUSED, Status.NOT_APPLICABLE):
-            found.doubtful = "; ".join(cold.notes) or "the accelerator could not be put under the script"
+            words = "; ".join(cold.notes) or "the accelerator could not be put under the script"
+            found.contest("premise", words)
         found.target = lab.signature(cold)
         if found.target is None:
             self._values(found, cold)
@@ -65,7 +66,7 @@ class Premise:
         assert plain is not None
         if not cold.facts.get("regions") or lab.signature(plain) is not None:
             return
-        if not lab.differences(cold, plain):
+        if lab.agreement(cold, plain) is not None:
             return
         shadow = replace(
             self._probe, rung=Rung.UNCOMPILED, switches=(("shadow", True), *self._probe.switches)

@@ -15,8 +15,8 @@ from .accelerator_premise import Premise
 from .accelerator_steps import name_step
 from .baseline import Baseline
 from .climb import Climber, tally_of
-from .flaky import doubt, passes_needed
 from .named import Named
+from .proof import Proof, prove_again
 from .searching import Pair, Searching
 
 
@@ -107,7 +107,7 @@ class AcceleratorDiagnosis(Searching):
                     "what they share, or the surroundings, may be at fault"
                 )
             return
-        confidence, evidence = self._prove(climber, rows, reading)
+        proof, evidence = self._prove(climber, base, rows, reading)
         assert reading.out is not None
         self.pair = Pair(
             bad=(Rung.MOCK, switches(Ask.MAIN)),
@@ -123,9 +123,10 @@ class AcceleratorDiagnosis(Searching):
             evidence.append("it passes with " + ", and with ".join(cured))
         culprit = Culprit(
             stage=reading.stage,
-            confidence=Confidence.INCONCLUSIVE if base.doubtful else confidence,
-            component=self._part(reading, confidence),
+            confidence=proof.confidence,
+            component=self._part(reading, proof.confidence),
             evidence=(*reading.evidence, *evidence, *(d.line for d in base.values[:2])),
+            alternatives=(*base.alternatives, *reading.alternatives),
         )
         found.culprits = [culprit]
         self._show(rows)
@@ -155,42 +156,38 @@ class AcceleratorDiagnosis(Searching):
         return Component(kind=kind, name=name, confidence=confidence)
 
     def _prove(
-        self, climber: Climber, rows: dict[Ask, Step], reading: Reading
-    ) -> tuple[Confidence, list[str]]:
+        self, climber: Climber, base: Baseline, rows: dict[Ask, Step], reading: Reading
+    ) -> tuple[Proof, list[str]]:
         """Ask the pair again: the culprit in (must fail) and out (must pass, as often as luck demands)."""
         assert reading.out is not None
         rows[Ask.MAIN] = bad = climber.repeat(rows[Ask.MAIN], 1, "proof")
-        good = rows[reading.out]
-        budget = self._options.budget / len(COMBINATIONS + ABLATIONS)
         failing = tally_of(step for step in rows.values() if step.verdict is Verdict.BAD)
         # Where an end was replaced, the row with both replaced has the culprit out as well.
-        beside = rows[Ask.BOTH].runs if reading.out in COMBINATIONS and _passes(rows[Ask.BOTH]) else 0
-        needed = max(2, passes_needed(failing, budget) - beside)
-        if needed > good.runs:
-            good = climber.repeat(good, needed - good.runs, "proof", until_bad=True)
+        both = rows[Ask.BOTH]
+        elsewhere = both.runs if reading.out in COMBINATIONS and both.verdict is Verdict.GOOD else 0
+        good, proof = prove_again(
+            climber,
+            bad,
+            rows[reading.out],
+            failing,
+            comparisons=len(COMBINATIONS + ABLATIONS),
+            alternatives=[*base.alternatives, *reading.alternatives],
+            passed_elsewhere=elsewhere if reading.out is not Ask.BOTH else 0,
+        )
         rows[reading.out] = good
         told = [
             f"asked again: {LABELS[Ask.MAIN]} failed {bad.failures} of {bad.runs} runs, "
             f"{LABELS[reading.out]} passed {good.runs - good.failures} of {good.runs}"
         ]
-        doubted = doubt(failing, good.runs + beside) * len(COMBINATIONS + ABLATIONS)
-        self.findings.confidence = round(1.0 - min(1.0, doubted), 6)
+        self.findings.confidence = round(1.0 - proof.doubt, 6)
         if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
             self.findings.warnings.append("a row that passed at first failed when it was asked again")
-            return Confidence.INCONCLUSIVE, told
-        steady = climber.baseline.flaky or bad.failures == bad.runs
-        if reading.confidence is Confidence.PROVEN and not (steady and doubted <= self._options.budget):
-            return Confidence.LIKELY, told
-        return reading.confidence, told
+        return proof, told
 
 
 def _joined(one: Named, two: Named) -> Named:
     """Two answers as one: the second one's component, the evidence of both."""
     return replace(two, evidence=[*one.evidence, *two.evidence], exhibits=[*one.exhibits, *two.exhibits])
-
-
-def _passes(step: Step) -> bool:
-    return step.verdict is Verdict.GOOD
 
 
 def _named(step: Step, ask: Ask) -> Step:

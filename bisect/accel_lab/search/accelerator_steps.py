@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from accel_lab.core.findings import Component, Exhibit
+from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
@@ -13,6 +13,7 @@ from accel_lab.core.verdict import Verdict
 from .accelerator import Ask, Reading
 from .climb import Climber, Switches
 from .named import Named
+from .proof import prove_component
 
 #: So many of the steps that are at fault together are named.
 MOST_NAMED = 3
@@ -89,41 +90,37 @@ def name_step(climber: Climber, reading: Reading, main: Switches) -> Named:
         exhibits=[_exhibit(found, what)],
     )
     names = list(dict.fromkeys(step.name for step in found))
-    for chosen in [names[:1], names] if len(names) > 1 else [names]:
-        if _cures(climber, settings, chosen, transfers, named, what):
-            at_fault = [step for step in found if step.name in chosen]
-            named.component = _component(at_fault, what, climber.baseline.flaky)
+    groups = [names[:1], names] if len(names) > 1 else [names]
+    for number, chosen in enumerate(groups, 1):
+        cure = _cure(climber, settings, chosen, transfers)
+        told = chosen[0] if len(chosen) == 1 else f"the {len(chosen)} that differ"
+        by = "by the definition of the layout" if transfers else "apart from the runtime"
+        component = _component([step for step in found if step.name in chosen], what)
+        if not climber.baseline.flaky:
+            component, _ = prove_component(climber, component, cure, traced, comparisons=number)
+        if cure.verdict is Verdict.GOOD and component.confidence is not Confidence.INCONCLUSIVE:
+            named.evidence.append(f"with {told} alone {by} it passes")
+            named.component = component
             return named
-    named.component = _component([first], what, unsure=True)
+        named.evidence.append(f"{told} alone {by} does not cure it")
+    named.component = _component([first], what)
     return named
 
 
-def _cures(
-    climber: Climber, settings: dict[str, Any], names: list[str], transfers: bool, named: Named, what: str
-) -> bool:
-    """With these steps alone by their definition: does the script pass, twice?"""
+def _cure(climber: Climber, settings: dict[str, Any], names: list[str], transfers: bool) -> Step:
+    """The run with these steps alone by their definition."""
     switch = {**settings, "transfer" if transfers else "host": names}
-    step = climber.one(Rung.MOCK, (("mock", switch),), "steps")
-    if step.verdict is Verdict.GOOD:
-        step = climber.repeat(step, 1, "steps", until_bad=True)
-    told = names[0] if len(names) == 1 else f"the {len(names)} that differ"
-    by = "by the definition of the layout" if transfers else "apart from the runtime"
-    if step.verdict is not Verdict.GOOD:
-        named.evidence.append(f"{told} alone {by} does not cure it")
-        return False
-    named.evidence.append(f"with {told} alone {by} it passed {step.runs} of {step.runs} runs")
-    return True
+    return climber.one(Rung.MOCK, (("mock", switch),), "steps")
 
 
-def _component(steps: list[WrongStep], what: str, unsure: bool) -> Component:
+def _component(steps: list[WrongStep], what: str) -> Component:
     first = steps[0]
     names = list(dict.fromkeys(step.name if what == "transfer" else step.tensor for step in steps))
     name = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         name += f" and {len(names) - MOST_NAMED} more"
     detail = first.told if what == "transfer" else f"{first.name}: {first.told}"
-    confidence = Confidence.LIKELY if unsure else Confidence.PROVEN
-    return Component(kind=what.replace(" ", "_"), name=name, detail=detail, confidence=confidence)
+    return Component(kind=what.replace(" ", "_"), name=name, detail=detail)
 
 
 def _exhibit(steps: list[WrongStep], what: str) -> Exhibit:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accel_lab.core.findings import Component, Culprit, Findings, Step
+from accel_lab.core.findings import Component, Considered, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
@@ -20,8 +20,8 @@ from . import environment_hints
 from .accelerator_premise import Premise
 from .baseline import Baseline
 from .climb import Climber, Switches, tally_of
-from .flaky import doubt, passes_needed
 from .lab import Lab
+from .proof import prove_again
 from .searching import Options, Pair, Searching
 
 #: The way that the child makes itself: the adapter's graphs, decomposed as it asks, run by torch on the host.
@@ -141,7 +141,12 @@ class AdapterDiagnosis(Searching):
             self.pair = Pair(bad=(Rung.UNCOMPILED, switches_of(self._adapter)))
             return [self._of_script(rows[0])]
         evidence = [f"passes with {self._said(ways[place - 1])} and fails with {self._said(way)}"]
-        confidence, told = self._prove(climber, base, rows, place)
+        only_accelerator = []
+        if way.stage is Stage.ACCELERATOR:
+            # Nothing inside of it was taken out: that it is the accelerator is all that is known.
+            words = "no part of the accelerator was replaced, so its parts are not told apart"
+            only_accelerator.append(Considered(name="one_box", open=True, words=words))
+        confidence, told = self._prove(climber, base, rows, place, only_accelerator)
         passing = ways[place - 1]
         self.pair = Pair(
             bad=(way.rung, self._settings(way)),
@@ -150,8 +155,6 @@ class AdapterDiagnosis(Searching):
         )
         component = None
         if way.stage is Stage.ACCELERATOR:
-            # Nothing inside of it was taken out: that it is the accelerator is all that is known.
-            confidence = min(confidence, Confidence.LIKELY, key=_ORDER.index)
             offered = [other.name for other in ways if other.rung is Rung.ACCELERATOR and other.name]
             evidence.append(
                 f"the adapter offers no way that fails on its own ({', '.join(offered[1:])} pass)"
@@ -172,6 +175,7 @@ class AdapterDiagnosis(Searching):
                 confidence=confidence,
                 component=component,
                 evidence=(*evidence, *told, *(d.line for d in base.values[:2])),
+                alternatives=tuple(only_accelerator),
             )
         ]
 
@@ -188,32 +192,32 @@ class AdapterDiagnosis(Searching):
         )
 
     def _prove(
-        self, climber: Climber, base: Baseline, rows: list[Step], place: int
+        self,
+        climber: Climber,
+        base: Baseline,
+        rows: list[Step],
+        place: int,
+        alternatives: Sequence[Considered],
     ) -> tuple[Confidence, list[str]]:
         """Ask the two neighbours again: one must fail each time, the other pass as often as luck demands."""
         bad = rows[place] = climber.repeat(rows[place], 1, "proof")
         failing = tally_of(step for step in rows if step.verdict is Verdict.BAD)
-        budget = self._options.budget / len(rows)
-        needed = max(2, passes_needed(failing, budget))
-        good = rows[place - 1]
-        if needed > good.runs:
-            good = climber.repeat(good, needed - good.runs, "proof", until_bad=True)
+        verdicts = [step.verdict for step in rows]
+        considered = [*base.alternatives, *alternatives]
+        if Verdict.GOOD in verdicts[place:] or set(verdicts[:place]) != {Verdict.GOOD}:
+            words = "the ways down are not in one order: some after it pass"
+            self.findings.warnings.append(words)
+            considered.append(Considered(name="not_monotone", open=True, words=words))
+        good, proof = prove_again(
+            climber, bad, rows[place - 1], failing, comparisons=len(rows), alternatives=considered
+        )
         rows[place - 1] = good
+        self.findings.confidence = round(1.0 - proof.doubt, 6)
         told = [
             f"asked again: failed {bad.failures} of {bad.runs} runs, "
             f"passed {good.runs - good.failures} of {good.runs}"
         ]
-        doubted = doubt(failing, good.runs) * len(rows)
-        self.findings.confidence = round(1.0 - min(1.0, doubted), 6)
-        if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD or base.doubtful:
-            return Confidence.INCONCLUSIVE, told
-        verdicts = [step.verdict for step in rows]
-        monotone = Verdict.GOOD not in verdicts[place:] and set(verdicts[:place]) == {Verdict.GOOD}
-        steady = base.flaky or bad.failures == bad.runs
-        if not monotone:
-            self.findings.warnings.append("the ways down are not in one order: some after it pass")
-        sure = monotone and steady and doubted <= self._options.budget
-        return (Confidence.PROVEN if sure else Confidence.LIKELY), told
+        return proof.confidence, told
 
 
 def first_fault(verdicts: Sequence[Verdict]) -> int | None:
@@ -224,9 +228,6 @@ def first_fault(verdicts: Sequence[Verdict]) -> int | None:
         if verdicts[place] is Verdict.BAD and verdicts[place - 1] is Verdict.GOOD:
             return place
     return None
-
-
-_ORDER = (Confidence.INCONCLUSIVE, Confidence.LIKELY, Confidence.PROVEN)
 
 
 __all__ = ["GRAPHS", "AdapterDiagnosis", "Way", "first_fault", "stage_of", "switches_of", "ways_of"]

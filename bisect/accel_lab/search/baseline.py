@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Step
+from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Rung
+from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
 from .lab import Difference, Lab
+
+#: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
+INSTRUMENTATION = "instrumentation"
 
 
 def hurried(probe: Probe, target: Signature | None) -> Probe:
@@ -32,18 +35,33 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
-    ``hidden``: only the untouched script shows it, and each time.
+    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of.
     """
 
     steps: list[Step] = field(default_factory=list)
     target: Signature | None = None
+    by_design: ByDesign | None = None
     tally: Tally = field(default_factory=Tally)
     values: Sequence[Difference] = ()
     reference: Outcome | None = None
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
-    doubtful: str = ""
-    hidden: bool = False
+    agreement: Agreement | None = None
+    alternatives: list[Considered] = field(default_factory=list)
+
+    def contest(self, name: str, words: str) -> None:
+        """Doubt the premise: whatever is found is a lead at most."""
+        self.alternatives.append(Considered(name=name, open=True, words=words, limit=Confidence.INCONCLUSIVE))
+
+    @property
+    def doubtful(self) -> str:
+        """What is wrong with the premise, in words; empty where nothing is."""
+        return next((alternative.words for alternative in self.alternatives), "")
+
+    @property
+    def hidden(self) -> bool:
+        """Whether only the untouched script shows the failure, and each time."""
+        return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
 
     @property
     def flaky(self) -> bool:
@@ -78,6 +96,9 @@ def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
         return plain is recorded
     if plain.kind == recorded.kind:
         return plain.type == recorded.type or plain.kind not in ("exception",)
+    if {plain.kind, recorded.kind} == {"signal", "memory_fault"}:
+        # What the allocator printed may have been lost: an abort alone does not contradict it.
+        return "SIGABRT" in (plain.type, recorded.type)
     return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
 
 
@@ -91,6 +112,11 @@ class BaselineSearch:
 
     def run(self) -> Baseline:
         """The baseline; ``target`` is None where the script does not fail."""
+        found = self._prove()
+        tell_faults(found)
+        return found
+
+    def _prove(self) -> Baseline:
         found = self.look(meanwhile=self._lab.warm_up)
         if found.target is None:
             self._once_more(found)
@@ -118,14 +144,15 @@ class BaselineSearch:
             apart &= same_failure(plain.signature, signature) if bare else signature is None
             self._add(found, outcome, signature, "plain run" if bare else "recorded run")
         if apart:
-            found.hidden = True
+            found.contest(
+                INSTRUMENTATION,
+                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
+                "instrumentation "
+                "hides the failure",
+            )
             found.tally = Tally(
                 runs=3, failures=3
             )  # what hides the failure says nothing of how often it comes
-            found.notes.append(
-                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): what the lab "
-                "changes in order to look hides the failure"
-            )
         return apart
 
     def look(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
@@ -141,7 +168,7 @@ class BaselineSearch:
         plain, cold = plain_job.result(), cold_job.result()
         signatures = [lab.signature(plain), lab.signature(cold)]
         if plain.status is Status.NOT_APPLICABLE or cold.status is Status.REFUSED:
-            found.doubtful = "; ".join(cold.notes) or "the lab could not prepare the run"
+            found.contest("premise", "; ".join(cold.notes) or "the lab could not prepare the run")
         found.target = signatures[1] or signatures[0]
         self._add(found, plain, signatures[0], "plain run")
         self._add(found, cold, signatures[1], "recorded run")
@@ -151,13 +178,17 @@ class BaselineSearch:
                 f"the plain run failed in another way ({signatures[0].line if signatures[0] else ''}) "
                 "than the recorded one"
             )
-            found.doubtful = "two runs of the unchanged script failed in two different ways"
+            found.contest("premise", "two runs of the unchanged script failed in two different ways")
         if silent and not failing:
             self._silent(found, cold)
         return found
 
     def warm(self, found: Baseline) -> None:
         """The gate of the warm server: it is used only if it shows the same failure as the cold run."""
+        self._pass_gate(found)
+        tell_faults(found)
+
+    def _pass_gate(self, found: Baseline) -> None:
         lab = self._lab
         if not lab.is_warm or found.target is None:
             return
@@ -250,17 +281,22 @@ class BaselineSearch:
         if lab.signature(uncompiled) is not None:
             found.notes.append("the script fails when nothing is compiled, and passes when it is")
             return False
-        if not lab.differences(cold, uncompiled):
+        found.agreement = lab.agreement(cold, uncompiled)
+        if found.agreement is not None:
             return False
         reference = lab.submit(replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))).result()
         found.reference = reference if reference.status is Status.OK else None
         different = lab.differences(cold, uncompiled, found.reference)
         if not different:
+            if found.reference is not None:
+                found.agreement = lab.agreement(cold, uncompiled, found.reference)
             return False
         if cold.facts.get("random", True) and self._only_random(found, uncompiled):
-            found.notes.append(
-                "compiled and uncompiled code draw other random numbers by design; with "
-                "torch._inductor.config.fallback_random the results agree"
+            found.by_design = ByDesign(
+                kind="random_numbers",
+                setting="torch._inductor.config.fallback_random = True",
+                words="compiled and uncompiled code draw other random numbers from the same seed",
+                evidence=("the script ends well, and its recorded values agree with that setting alone",),
             )
             return False
         found.values = different
@@ -277,6 +313,22 @@ class BaselineSearch:
             replace(self._probe, switches=(("inductor", {"fallback_random": True}),))
         ).result()
         return aligned.status is Status.OK and not self._lab.differences(aligned, uncompiled, found.reference)
+
+
+def tell_faults(found: Baseline) -> None:
+    """Say that several signals were counted as one failure, where the runs of a memory fault had several."""
+    faults = [s.signature for s in found.steps if s.signature and s.signature.kind == "memory_fault"]
+    seen = [fault.type for fault in faults]
+    kinds = list(dict.fromkeys(seen))
+    if len(kinds) < 2:
+        return
+    counts = ", ".join(f"{kind} in {seen.count(kind)} of {len(seen)} runs" for kind in kinds)
+    said = next((f" ({fault.said})" for fault in faults if fault.said), "")
+    found.notes = [note for note in found.notes if not note.startswith(_ONE_FAULT)]
+    found.notes.append(f"{_ONE_FAULT}: {counts}{said}")
+
+
+_ONE_FAULT = "memory is overwritten, which shows in several ways that are counted as one failure"
 
 
 def values_signature(different: Sequence[Difference]) -> Signature:

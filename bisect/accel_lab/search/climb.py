@@ -37,7 +37,12 @@ class Climber:
     held: Switches = ()
     patient: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    last_cure: Step | None = None
+    _failed: int = 0
+
+    @property
+    def failing(self) -> Tally:
+        """The runs with the fault in them: the baseline's, and every question that a failure answered."""
+        return self.baseline.tally.plus(Tally(runs=self._failed, failures=self._failed))
 
     def ask(self, questions: Iterable[tuple[Rung, Switches]], kind: str = "ladder") -> list[Step]:
         """One Step for each question, asked side by side and repeated as the failure's rate demands."""
@@ -45,13 +50,6 @@ class Climber:
         first = [(rung, switches, self._submit(rung, switches, 0, kind)) for rung, switches in wanted]
         steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
         if not self.baseline.flaky:
-            # A run with nothing compiled passes anyway: it is looked at, and cures nothing.
-            cures = [
-                step
-                for step in steps
-                if kind == "component" and step.verdict is Verdict.GOOD and step.rung is not Rung.UNCOMPILED
-            ]
-            self.last_cure = cures[-1] if cures else self.last_cure
             return steps
         return [
             self.repeat(step, self._repeats(), kind, until_bad=True)
@@ -63,6 +61,10 @@ class Climber:
     def one(self, rung: Rung, switches: Switches = (), kind: str = "ladder") -> Step:
         """A single question."""
         return self.ask([(rung, switches)], kind)[0]
+
+    def look(self, rung: Rung, switches: Switches, kind: str) -> Outcome:
+        """One run that is asked for its facts: how it ends is no answer, so it is never repeated."""
+        return self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
 
     def repeat(self, step: Step, runs: int, kind: str, until_bad: bool = False) -> Step:
         """Ask the same question ``runs`` more times; the step keeps its first failing outcome."""
@@ -78,11 +80,6 @@ class Climber:
                 break
         return step
 
-    def take_cure(self) -> Step | None:
-        """The last component question that cured, once."""
-        cure, self.last_cure = self.last_cure, None
-        return cure
-
     def _repeats(self) -> int:
         """How many more passes it takes before a rung may be called good, at the rate that was measured."""
         return runs_to_see(cautious_rate(self.baseline.tally, 0.2), self.budget / 8) - 1
@@ -95,6 +92,7 @@ class Climber:
     def _step(self, rung: Rung, switches: Switches, outcome: Outcome) -> Step:
         signature = self.lab.signature(outcome)
         verdict = self.verdict(outcome)
+        self._failed += verdict is Verdict.BAD
         error = None
         if self.baseline.uncompiled is not None and rung is not Rung.UNCOMPILED and not outcome.notes:
             different = self.lab.differences(outcome, self.baseline.uncompiled, self.baseline.reference)

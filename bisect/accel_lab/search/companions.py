@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.findings import Considered
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
+
+from .proof import prove_verdicts
 
 #: Judges torch in this version beside companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
 AskSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
@@ -40,6 +43,7 @@ class Swap:
     torch_side: str
     verdict: Verdict
     why: str = ""
+    error: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -99,7 +103,8 @@ def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
     alone = one_sided(good, bad)
     if not names:
         told = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
-        return Blame(culprits=(TORCH,), proven=not alone, sentence=f"torch: {told}", open=alone)
+        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=told)])
+        return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {told}", open=alone)
     asker = _Swapper(good=good, bad=bad, names=names, ask=ask)
     pair = asker.pairs([names])[0]
     if pair.acquits or len(names) == 1:
@@ -178,9 +183,9 @@ class _Swapper:
     ) -> Verdict:
         try:
             row = job.result()
-            verdict, why = row.verdict, row.why
+            verdict, why, error = row.verdict, row.why, row.error
         except EnvironmentUnavailable as reason:
-            verdict, why = Verdict.SKIP, str(reason)
+            verdict, why, error = Verdict.SKIP, str(reason), 0.0
         self.swaps.append(
             Swap(
                 torch=own.torch,
@@ -189,6 +194,7 @@ class _Swapper:
                 torch_side=side,
                 verdict=verdict,
                 why=why,
+                error=error,
             )
         )
         return verdict
@@ -201,10 +207,13 @@ def _told(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping
     unsure = (*alone, *(n for n in names if n in singles and not singles[n].judged and n not in alone))
     convicted = tuple(n for n in names if n in singles and singles[n].convicts)
 
-    def verdict(culprits: tuple[str, ...], proven: bool, sentence: str) -> Blame:
+    def verdict(culprits: tuple[str, ...], isolated: bool, sentence: str) -> Blame:
+        """``isolated``: both runs of a pair speak for just these."""
+        words = "what else differs is not ruled out"
+        other = Considered(name="another_companion", open=not isolated, words=words)
         return Blame(
             culprits=culprits,
-            proven=proven,
+            proven=prove_verdicts((swap.error for swap in asker.swaps), [other]).proven,
             sentence=sentence + (_only_on_one(alone) if alone else ""),
             swaps=tuple(asker.swaps),
             cleared=cleared,

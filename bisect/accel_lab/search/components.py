@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Frame, Outcome
-from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 
 from . import frames
@@ -22,6 +22,8 @@ from .front_component import name_front
 from .kernel_component import name_kernel
 from .named import Named
 from .pass_component import name_pass
+from .proof import prove_component
+from .sanitizer import show_fault
 
 #: The stages that the kernel rung is split into.
 _KERNEL = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
@@ -41,19 +43,15 @@ def name_component(
     ``all_off`` is the verdict with everything left out, where that was asked already; ``ablation`` the
     table of switches.
     """
-    climber.take_cure()
+    before = climber.counts.get("component", 0)
     named = _named(climber, stage, at, ladder, all_off, ablation)
-    component, cure = named.component, climber.take_cure()
-    if component is None or component.confidence is not Confidence.PROVEN or cure is None:
+    if named.component is None:
         return named
-    # A cure is believed when it was seen twice: a rate that was overlooked would name a wrong part.
-    if climber.repeat(cure, 1, "component", until_bad=True).verdict is Verdict.GOOD:
-        return named
-    return replace(
-        named,
-        component=replace(component, confidence=Confidence.LIKELY),
-        evidence=[*named.evidence, "asked once more, what cured it did not: the failure is flaky"],
+    asked = climber.counts.get("component", 0) - before
+    component, told = prove_component(
+        climber, named.component, named.cure, at, comparisons=asked, alternatives=named.alternatives
     )
+    return replace(named, component=component, evidence=[*named.evidence, *([told] if told else [])])
 
 
 def _named(
@@ -73,6 +71,7 @@ def _named(
             return named
     if stage in _KERNEL:
         named = name_kernel(climber, stage, at, ablation, all_off=all_off)
+        show_fault(climber, named)
         return replace(named, component=named.component or _from_frames(at.outcome, stage))
     return Named(component=_from_frames(at.outcome, stage))
 

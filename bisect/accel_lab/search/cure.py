@@ -59,6 +59,16 @@ class LeavingOut:
     def cured(self, items: Iterable[Item]) -> bool:
         return self.verdict(items) is Verdict.GOOD
 
+    def passing(self, items: Iterable[Item]) -> Step | None:
+        """The run with just these left out, if it passed; it is made where only its verdict was given."""
+        chosen = frozenset(items)
+        if self.known.get(chosen) is not Verdict.GOOD:
+            return None
+        if chosen not in self.steps:
+            self.steps[chosen] = self.climber.one(self.rung, (("off", as_switch(chosen)),), "component")
+        step = self.steps[chosen]
+        return step if step.verdict is Verdict.GOOD else None
+
 
 def smallest_cure(
     items: Sequence[Item], cured: Callable[[Sequence[Item]], bool], most: int = 40

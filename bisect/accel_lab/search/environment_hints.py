@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from .climb import Climber
+from .climb import Climber, tally_of
 from .lab import Lab
+from .proof import Proof, prove_again
 
 _SCRIPT_FAULTS = {
     "ModuleNotFoundError": ("module", "a module that the script imports is not installed"),
@@ -41,29 +44,50 @@ def _culprit(kind: str, name: str, detail: str, words: str) -> Culprit:
     )
 
 
-def look(lab: Lab, climber: Climber, top: Step) -> Culprit | None:
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """A fault of the surroundings: the culprit, the rows that tell, and the proof, if there is a pair."""
+
+    culprit: Culprit
+    ladder: list[Step]
+    proof: Proof | None = None
+
+
+def look(lab: Lab, climber: Climber, top: Step) -> Surroundings | None:
     """Whether the failing run itself points at its surroundings: a full disk or the C++ compiler."""
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
     if "No space left on device" in text:
-        return of_script(top.outcome)
+        full = of_script(top.outcome)
+        return Surroundings(culprit=full, ladder=[top]) if full is not None else None
     if "Python.h: No such file" in text:
         words = "the headers of Python are missing, which every generated kernel includes (python3-dev)"
-        return _culprit("headers", "Python.h", text, words)
+        return Surroundings(culprit=_culprit("headers", "Python.h", text, words), ladder=[top])
     if not any(word in text for word in _COMPILER_WORDS):
         return None
     works, said = lab.compiler_works()
     if works:
         return None
-    below = climber.one(Rung.UNCOMPILED)
-    return Culprit(
-        stage=Stage.ENVIRONMENT,
-        confidence=Confidence.PROVEN if below.verdict is Verdict.GOOD else Confidence.LIKELY,
-        component=Component(kind="compiler", name="C++ compiler", detail=said[:300]),
-        evidence=(
-            f"the C++ compiler cannot build even an empty library: {said}",
-            "without generated kernels the script passes"
-            if below.verdict is Verdict.GOOD
-            else "the script fails without generated kernels too",
-        ),
+    # All but the generated kernels is the same at the rung below: only the native compiler is not needed
+    # there.
+    below = climber.one(Rung.FX)
+    component = Component(kind="compiler", name="C++ compiler", detail=said[:300])
+    evidence = [f"the C++ compiler cannot build even an empty library: {said}"]
+    if below.verdict is not Verdict.GOOD:
+        evidence.append("the script fails without generated kernels too")
+        culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)
+        return Surroundings(culprit=replace(culprit, evidence=tuple(evidence)), ladder=[below, top])
+    top = climber.repeat(top, 1, "proof")
+    below, proof = prove_again(climber, top, below, tally_of([top]))
+    evidence.append(
+        f"without generated kernels the script passed {below.runs - below.failures} of {below.runs} runs, "
+        "with "
+        f"them it failed {top.failures} of {top.runs}"
     )
+    culprit = Culprit(
+        stage=Stage.ENVIRONMENT,
+        confidence=proof.confidence,
+        component=replace(component, confidence=proof.confidence),
+        evidence=tuple(evidence),
+    )
+    return Surroundings(culprit=culprit, ladder=[below, top], proof=proof)

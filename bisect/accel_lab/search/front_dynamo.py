@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
-from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
 from .front_lines import name_line
 from .front_questions import Questions, front_of, graph_breaks, setting_words, user_line
-from .named import Named
+from .named import Candidate, Named
 
 #: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
 _SETTINGS: tuple[tuple[str, Any], ...] = (
@@ -63,31 +62,35 @@ def name(questions: Questions, at: Step, told: Component | None) -> Named:
     if effect is not None:
         _add(named, effect)
     if told is not None or effect is not None:
-        named.component = _with(named.component, function)
+        named.component = _with(named.component, function.component if function is not None else None)
         return named
     narrow = code.innermost(list(cures))
     line = None
     if len(narrow) == 1 and allowed is not None:
-        line = name_line(questions, look, narrow[0], outer=code.outer(narrow[0]), **allowed)
-        if line is not None and line.component is not None and _used_again(look):
+        line = name_line(
+            questions, look, narrow[0], left_out=cures[narrow[0]], outer=code.outer(narrow[0]), **allowed
+        )
+        if line is not None and _used_again(look):
             # A graph that is used again may be right for the call that it was made for, line and all.
-            line.component = replace(line.component, confidence=Confidence.LIKELY)
-    if function is not None and function.confidence is Confidence.PROVEN:
-        named.component = function
+            line.cure = None
+    if function is not None and function.cure is not None:
+        named.take(function)
         if line is not None:
             _add(named, line)
-            named.component = _with(function, line.component)
+            named.component = _with(function.component, line.component)
         return named
     setting = _setting(questions, look)
     for more in (setting, line):
         if more is not None:
             _add(named, more)
-    named.component = named.component or function
+    if named.component is None:
+        named.take(function)
     return named
 
 
 def _add(named: Named, more: Named) -> None:
-    named.component = named.component or more.component
+    if named.component is None:
+        named.take(more.candidate)
     named.evidence += more.evidence
     named.exhibits += more.exhibits
 
@@ -140,7 +143,7 @@ def _breaks_allowed(questions: Questions, look: Step) -> dict[str, Any] | None:
     return {"fullgraph": False} if step is not None and step.verdict is Verdict.BAD else None
 
 
-def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component | None:
+def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Candidate | None:
     """The narrowest function that must be traced for the failure; told in ``named`` as well."""
     if not cures:
         return None
@@ -172,12 +175,10 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component
         told += f" (so it does with {', '.join(others)} around it)"
     named.evidence.append(told)
     frame = narrow[0] in code.frames
-    return Component(
-        kind="frame" if frame else "function",
-        name=", ".join(names)[:120],
-        detail="; ".join(narrow)[:300],
-        confidence=Confidence.PROVEN if len(narrow) == 1 else Confidence.LIKELY,
+    component = Component(
+        kind="frame" if frame else "function", name=", ".join(names)[:120], detail="; ".join(narrow)[:300]
     )
+    return Candidate(component=component, cure=cures[narrow[0]] if len(narrow) == 1 else None)
 
 
 def _with(component: Component | None, place: Component | None) -> Component | None:
@@ -208,11 +209,11 @@ def _side_effect(
     if not lost or (numbers and min(numbers) <= min(call for call, _, _, _ in lost)):
         return None  # wrong numbers come first: what is written down of them is a consequence
     cured = [
-        {(call, path) for call, path, _, _ in lost_state(step, plain)}
+        (step, {(call, path) for call, path, _, _ in lost_state(step, plain)})
         for step in cures.values()
         if front_of(step)
     ]
-    mended = [row for row in lost if any((row[0], row[1]) not in still for still in cured)]
+    mended = [row for row in lost if any((row[0], row[1]) not in still for _, still in cured)]
     if cured and not mended:
         return None  # a trace of having been compiled, not the fault
     shown = mended or lost
@@ -226,9 +227,10 @@ def _side_effect(
             kind=kind,
             name=", ".join(names[:2])[:120],
             detail=f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled"[:300],
-            confidence=Confidence.PROVEN if mended and len({_root(p) for p, _, _ in rows}) == 1
-            else Confidence.LIKELY,
         ),
+        cure=next((step for step, still in cured if mended and first[:2] not in still), None)
+        if len({_root(path) for path, _, _ in rows}) == 1
+        else None,
         evidence=[
             f"the compiled code leaves {names[0]} as {first[3]!r}, the script as {first[2]!r}"
             + ("; with the function left as it is, both agree" if mended else "")
@@ -240,7 +242,7 @@ def _side_effect(
                 rows=(("object", "uncompiled", "compiled"), *rows[:20]),
             )
         ],
-    )  # fmt: skip
+    )
 
 
 #: Why values differ, where it is not the object that does.
@@ -279,7 +281,9 @@ def _root(path: str) -> str:
 def _setting(questions: Questions, look: Step) -> Named | None:
     """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
     steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
-    cured = [setting for setting, step in zip(_SETTINGS, steps, strict=False) if step.verdict is Verdict.GOOD]
+    asked = zip(_SETTINGS, steps, strict=False)
+    cured = [setting for setting, step in asked if step.verdict is Verdict.GOOD]
+    passing = [step for step in steps if step.verdict is Verdict.GOOD]
     cures = [setting_words(key, value) for key, value in cured]
     recompiles = front_of(look).get("recompiles") or []
     rows = [tuple(str(line).partition(": ")[::2]) for line in recompiles]
@@ -302,12 +306,8 @@ def _setting(questions: Questions, look: Step) -> Named | None:
             ]
         )
     return Named(
-        component=Component(
-            kind="setting",
-            name=", ".join(cures)[:120],
-            detail=user_line(look.outcome),
-            confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
-        ),
+        component=Component(kind="setting", name=", ".join(cures)[:120], detail=user_line(look.outcome)),
+        cure=passing[0] if len(cures) == 1 else None,
         evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
         exhibits=exhibits,
     )

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
-from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 
 from .front_questions import Questions, front_of, setting_words
-from .named import Named
+from .named import Candidate, Named
 
 #: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
 _AOT_SETTINGS: tuple[tuple[str, Any], ...] = (
@@ -38,26 +38,26 @@ def name(questions: Questions, stage: Stage, at: Step, told: Component | None) -
     operator = _operator(questions, named, told)
     settings = _settings(questions, stage, operator, named)
     value = _value(questions, at, named)
-    # The narrowest proven part first; then what an exception's frames say; then what is only seen.
+    # The narrowest part that alone cures first; then what an exception's frames say; then what is only seen.
     found = [c for c in (operator, settings) if c is not None]
-    proven = [c for c in found if c.confidence is Confidence.PROVEN]
-    rest = [c for c in (told, *found, value) if c is not None]
-    named.component = next(iter(proven or rest), None)
+    sole = [c for c in found if c.cure is not None]
+    seen = [Candidate(component=c) for c in (told, value) if c is not None]
+    named.take(next(iter([*sole, *seen[: told is not None], *found, *seen]), None))
     if stage is Stage.AOT_AUTOGRAD and _of_partitioner(settings):
         named.stage = Stage.PARTITIONER
         named.evidence.append("only the partitioner reads that setting")
     return named
 
 
-def _of_partitioner(setting: Component | None) -> bool:
+def _of_partitioner(setting: Candidate | None) -> bool:
     return (
         setting is not None
-        and setting.confidence is Confidence.PROVEN
-        and setting.name.split("=", 1)[0] in dict(_PARTITION_SETTINGS)
+        and setting.cure is not None
+        and setting.component.name.split("=", 1)[0] in dict(_PARTITION_SETTINGS)
     )
 
 
-def _operator(questions: Questions, named: Named, told: Component | None) -> Component | None:
+def _operator(questions: Questions, named: Named, told: Component | None) -> Candidate | None:
     """The operator of the captured graph that must go through AOTAutograd for the failure."""
     control = questions.one({"look": True, "outside": []})
     if control is None or control.verdict is not Verdict.BAD:
@@ -91,12 +91,12 @@ def _operator(questions: Questions, named: Named, told: Component | None) -> Com
         + ("; with all others outside it still fails" if enough and kept else "")
     )
     detail = "; ".join([*lines, *([f"raised in {told.name}, {told.detail}"] if told else [])])
-    return Component(
+    component = Component(
         kind="block" if any(map(_is_block, chosen)) else "op",
         name=", ".join(names)[:120],
         detail=detail[:300],
-        confidence=Confidence.PROVEN if sure else Confidence.LIKELY,
     )
+    return Candidate(component=component, cure=next(iter(cures.values())) if sure else None)
 
 
 def _is_block(unit: Mapping[str, Any]) -> bool:
@@ -105,31 +105,27 @@ def _is_block(unit: Mapping[str, Any]) -> bool:
 
 
 def _settings(
-    questions: Questions, stage: Stage, operator: Component | None, named: Named
-) -> Component | None:
-    """A single setting that cures it; where an operator is proven only the first of each kind are asked."""
+    questions: Questions, stage: Stage, operator: Candidate | None, named: Named
+) -> Candidate | None:
+    """A single setting that cures it; where one operator does only the first of each kind are asked."""
     tried: tuple[tuple[str, Any], ...]
     if stage is Stage.PARTITIONER:
         tried = _PARTITION_SETTINGS
-    elif operator is not None and operator.confidence is Confidence.PROVEN:
+    elif operator is not None and operator.cure is not None:
         tried = (_PARTITION_SETTINGS[0], _AOT_SETTINGS[0])
     else:
         tried = (_PARTITION_SETTINGS[0], *_AOT_SETTINGS)
     steps = questions.ask([{"functorch": {key: value}} for key, value in tried])
-    cures = [
-        setting_words(key, value)
+    cures = {
+        setting_words(key, value): step
         for (key, value), step in zip(tried, steps, strict=False)
         if step.verdict is Verdict.GOOD
-    ]
+    }
     if not cures:
         return None
     named.evidence.append(f"with only torch._functorch.config.{' or '.join(cures)} it passes")
-    return Component(
-        kind="setting",
-        name=", ".join(cures)[:120],
-        detail="torch._functorch.config",
-        confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
-    )
+    component = Component(kind="setting", name=", ".join(cures)[:120], detail="torch._functorch.config")
+    return Candidate(component=component, cure=next(iter(cures.values())) if len(cures) == 1 else None)
 
 
 _PHASES: Mapping[str, tuple[str, str]] = {

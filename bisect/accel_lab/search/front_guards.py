@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
-from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
@@ -55,7 +55,8 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     guarded = {path: _is_guarded(path, text) for path in changed}
     changed.sort(key=lambda path: guarded[path])
     changed = changed[:MOST_VALUES]
-    cures = list(questions.single_cures("guard_on", changed))
+    passing = questions.single_cures("guard_on", changed)
+    cures = list(passing)
     if not cures:
         return None
     rows = [
@@ -77,9 +78,9 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
             kind="guard",
             name=what[:120],
             detail=told[:300],
-            # Where the graph does look at it, the guard may be too wide or the graph too narrow.
-            confidence=Confidence.PROVEN if len(cures) == 1 and not guarded[cures[0]] else Confidence.LIKELY,
         ),
+        # Where the graph does look at it, the guard may be too wide or the graph too narrow.
+        cure=passing[cures[0]] if len(cures) == 1 and not guarded[cures[0]] else None,
         evidence=[evidence],
         exhibits=[table],
     )

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
-from accel_lab.core.stages import Confidence
 from accel_lab.core.verdict import Verdict
 
 from .front_questions import Questions, front_of
@@ -18,12 +17,12 @@ from .named import Named
 
 
 def name_line(
-    questions: Questions, look: Step, key: str, *, outer: Collection[str], **more: Any
+    questions: Questions, look: Step, key: str, *, left_out: Step, outer: Collection[str], **more: Any
 ) -> Named | None:
     """The line of the function ``key`` that brings the failure; None where no single pair of runs shows it.
 
     ``outer`` are the functions that ``key`` is inlined into: left as they are, it has a trace of its own.
-    Leaving ``key`` itself as it is must be known to cure.
+    ``left_out`` is the run with ``key`` itself left as it is, which passes.
     """
     if outer:
         more["eager"] = sorted(outer)
@@ -36,18 +35,21 @@ def name_line(
         return None
     segments, source = trace["segments"], trace["source"]
     # Ended at place 0 nothing is traced; at one behind the last, everything is.
-    good, bad, same = 0, len(segments), True
+    good, bad, same, passing = 0, len(segments), True, left_out
     while bad - good > 1:
         middle = (good + bad) // 2
         step = questions.one({"stop": [key, middle], **more})
         if step is None or step.verdict is Verdict.SKIP:
             return None
         if step.verdict is Verdict.GOOD:
-            good = middle
+            good, passing = middle, step
         else:
             bad, same = middle, step.verdict is Verdict.BAD
     lines = sorted(segments[good])
-    return _told(key, lines, source, same) if lines else None
+    named = _told(key, lines, source, same) if lines else None
+    if named is not None and same:
+        named.cure = passing
+    return named
 
 
 def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Named:
@@ -63,7 +65,6 @@ def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool)
             kind="line",
             name=f"{file}:{span}",
             detail=f"{shown} in {function}"[:300],
-            confidence=Confidence.PROVEN if same else Confidence.LIKELY,
         ),
         evidence=[
             f"with Dynamo's trace of {function} ended before line {lines[0]} it passes, with it ended behind "

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Component, Step
-from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
@@ -95,7 +95,7 @@ def name_kernel(
             questions.known[frozenset(items)] = all_off
         operators = _operators(questions, items)
         if operators is not None:
-            found = _tell_operators(named, operators, len(items))
+            found = _tell_operators(named, questions, operators, len(items))
     if rung is Rung.KERNEL:
         _tell_choice(climber, named, applied, gone)
     if named.component is not None:
@@ -170,7 +170,7 @@ def _sufficient(questions: LeavingOut, items: Sequence[Item], among: Sequence[It
     return None if kept is None or questions.spent else kept
 
 
-def _tell_operators(named: Named, found: _Operators, total: int) -> list[Item]:
+def _tell_operators(named: Named, questions: LeavingOut, found: _Operators, total: int) -> list[Item]:
     """Fill in the component and the evidence; the applications that are named."""
     sets, cures = found.sets, found.cures
     chosen = [item for one in sets for item in one]
@@ -178,13 +178,13 @@ def _tell_operators(named: Named, found: _Operators, total: int) -> list[Item]:
         chosen = cures
     chosen = chosen or found.necessary
     alone = len({operator(key) for _, key in chosen}) == 1
-    proven = alone and bool(sets) and bool(found.necessary) and set(found.necessary) <= set(chosen)
+    sole = alone and bool(sets) and bool(found.necessary) and set(found.necessary) <= set(chosen)
     named.component = Component(
         kind="op",
         name=_names(chosen),
         detail="node " + ", ".join(dict.fromkeys(_node(key) for _, key in chosen))[:120],
-        confidence=Confidence.PROVEN if proven else Confidence.LIKELY,
     )
+    named.cure = questions.passing(cures[:1] or found.necessary) if sole else None
     if len(cures) > 1:
         each = " or ".join(_spelt([item]) for item in cures)
         named.evidence.append(f"it passes when only {each} calls its eager kernel")
@@ -241,15 +241,15 @@ def _tell_choice(
             continue
         names = list(dict.fromkeys(bare(key) for _, key in cure))
         named.evidence.append(f"it passes when {told(', '.join(names)[:200])}")
-        proven = len(names) == 1
-        if named.component is None or (proven and named.component.confidence is not Confidence.PROVEN):
+        sole = len(names) == 1
+        if named.component is None or (sole and named.cure is None):
             places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in cure[:6])
             named.component = Component(
                 kind=kind,
                 name=", ".join(names)[:120],
                 detail=f"{'the scheduler nodes' if group == FUSIONS else 'buffer'} {places}",
-                confidence=Confidence.PROVEN if proven else Confidence.LIKELY,
             )
+            named.cure = questions.passing(cure) if sole else None
         return
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Component, Step
+from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -23,14 +23,14 @@ from .switches import kernel_switches
 class Split:
     """The stage inside the kernel rung, with the longer ladder and the table of switches.
 
-    ``ambiguous`` keeps an answer from being called proven: the interpreter runs fused kernels one after
-    another, so a wrong decision to fuse would look like wrong generated code; or a switch cures the generated
-    code and not what the interpreter ran, so the two may fail for different reasons.
+    ``alternatives`` are explanations that the rungs do not rule out: the interpreter runs fused kernels one
+    after another, so a wrong decision to fuse would look like wrong generated code; or a switch cures the
+    generated code and not what the interpreter ran, so the two may fail for different reasons.
     """
 
     stage: Stage
     ladder: list[Step]
-    ambiguous: bool = False
+    alternatives: list[Considered] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     component: Component | None = None
     evidence: list[str] = field(default_factory=list)
@@ -81,12 +81,14 @@ def _doubt(climber: Climber, result: Split, rung: Rung) -> None:
     cures = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     below = climber.ask([(rung, step.settings) for step in cures], "kernel split")
     apart = [step.label for step, same in zip(cures, below, strict=True) if same.verdict is not Verdict.GOOD]
-    if apart:
-        result.ambiguous = True
-        result.evidence.append(
+    if cures:
+        words = (
             f"yet the generated code passes with {'; '.join(apart)}, and the interpreted loop IR does not: "
             "the two may fail for different reasons"
+            if apart
+            else "what cures the generated code cures the interpreted loop IR as well"
         )
+        result.alternatives.append(Considered(name="two_failures", open=bool(apart), words=words))
 
 
 def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:
@@ -95,7 +97,9 @@ def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]
         "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
     )
     raised = top.outcome.raised
-    result.ambiguous = "fusion" in cures and "vectorisation" not in cures
+    if "fusion" in cures and "vectorisation" not in cures:
+        words = "the failure disappears without fusion: the fusion may be illegal, or the fused kernel wrong"
+        result.alternatives.append(Considered(name="illegal_fusion", open=True, words=words))
     fusing = frames.about_fusion(raised.frames) if raised else None
     hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
     if fusing is not None and "fusion" in cures:
@@ -129,9 +133,6 @@ def _fused(climber: Climber, result: Split) -> None:
         ]
         return
     result.stage = Stage.KERNEL
-    result.evidence.append(
-        "it passes without fusion: what was fused must not be, or the fused kernel is written wrong"
-    )
 
 
 def _by_frames(result: Split, top: Step, cures: set[str], loops: Verdict) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
+from accel_lab.core.findings import Agreement
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
@@ -65,6 +66,12 @@ class Lab(Protocol):
         self, got: Outcome, want: Outcome, reference: Outcome | None = None
     ) -> Sequence[Difference]:
         """Recorded values of ``got`` that are further off than ``want``'s own rounding explains."""
+
+    def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
+        """How near the recorded values are; None if they may differ.
+
+        Without a reference it is a strict sieve: None means that the float64 run is to be asked, and decides.
+        """
 
     def same_differences(self, one: Sequence[Difference], two: Sequence[Difference]) -> bool:
         """Whether both sets show the same fault: same places, same kind, same size of error."""

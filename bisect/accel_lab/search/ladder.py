@@ -1,4 +1,4 @@
-"""Reads a ladder: which rung the failure starts at, whether the ladder is monotone, and what to doubt.
+"""Reads a ladder: which rung the failure starts at, whether the ladder is monotone, and what to doubt of it.
 
 Reading is pure: it gets the verdicts from the lowest rung to the highest and says where the last
 unbroken run of failures begins. Nothing is forced into an answer: failures below a passing rung are
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accel_lab.core.stages import Rung
+from accel_lab.core.findings import Considered, Step
+from accel_lab.core.stages import LONG_LADDER, Confidence, Rung
 from accel_lab.core.verdict import Verdict
 
 
@@ -32,6 +33,28 @@ class Reading:
     def monotone(self) -> bool:
         """Whether every failure lies above every pass."""
         return not self.islands
+
+    @property
+    def start(self) -> Rung | None:
+        """The first rung of the unbroken failures at the top, in whatever way it fails."""
+        return self.different[0] if self.different else self.first_bad
+
+    def alternatives(self) -> list[Considered]:
+        """What the ladder itself leaves open."""
+        found = []
+        if self.islands:
+            words = (
+                f"the ladder is not monotone: it fails at {', '.join(map(str, self.islands))} and passes "
+                "again "
+                f"at {self.last_good}"
+            )
+            found.append(
+                Considered(name="not_monotone", open=True, words=words, limit=Confidence.INCONCLUSIVE)
+            )
+        if self.different:
+            words = f"{', '.join(map(str, self.different))} fails in another way than the script does"
+            found.append(Considered(name="another_failure", open=True, words=words))
+        return found
 
 
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
@@ -60,3 +83,23 @@ def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
 def _before(rows: Sequence[tuple[Rung, Verdict]], one: Rung, two: Rung) -> bool:
     order = [rung for rung, _ in rows]
     return order.index(one) < order.index(two)
+
+
+def read_steps(ladder: Sequence[Step]) -> Reading:
+    """The reading of a ladder's rows; the check of meta kernels is no step of it."""
+    return read([(step.rung, step.verdict) for step in ladder if step.rung is not Rung.META])
+
+
+def row(ladder: Sequence[Step], rung: Rung | None) -> Step:
+    """The row of a rung that was asked."""
+    return next(step for step in ladder if step.rung is rung)
+
+
+def with_row(ladder: Sequence[Step], step: Step) -> list[Step]:
+    """The ladder with one row replaced."""
+    return [step if each.rung is step.rung else each for each in ladder]
+
+
+def index(rung: Rung) -> int:
+    """How high a rung stands; -1 for a check beside the ladder."""
+    return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1

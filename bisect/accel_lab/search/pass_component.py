@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from .applications import Application, Kind, Tree, name_of
 from .climb import Climber
 from .cure import Item, LeavingOut, as_switch, smallest_cure
 from .named import Named
-from .pass_words import application_words, graph_change, merged_results, place_words, short_words
+from .pass_words import application_words, graph_change, place_words, short_words
 
 _RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
 _SUBSYSTEMS = {
@@ -233,32 +233,26 @@ def _tell(
             f"also cured by leaving out {told}, which is applied earlier: the failure needs "
             "what both of them do"
         )
-    exhibits = []
-    contested = False
+    exhibits, changes = [], []
     for application in culprits[:_SHOWN]:
         change = _change(search, application, culprits)
         if change is None:
             continue
         before, after = change
+        changes.append(change)
         title = f"{place_words(application)} before and after {name_of(application)}".strip()
         exhibits.append(graph_change(title, before, after, application))
-        if merged := merged_results(before, after):
-            contested = True
-            evidence.append(
-                f"it makes {merged} one result of the graph: that AOTAutograd does not part them again "
-                "could be the fault as well"
-            )
     word = "decomposition" if stage is Stage.DECOMPOSITION else _word(culprits[0])
     return Named(
         component=Component(
             kind=word,
             name=", ".join(names)[:120],
             detail=detail[:600],
-            confidence=Confidence.PROVEN if sure and not contested else Confidence.LIKELY,
         ),
+        cure=search.passing(items) if sure else None,
         evidence=evidence,
         exhibits=exhibits,
-        contested=contested,
+        changes=changes,
     )
 
 

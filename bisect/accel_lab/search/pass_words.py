@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import itertools
-import re
 from collections.abc import Sequence
 
 from accel_lab.core.findings import Exhibit
 
 from .applications import Application, Tree, name_of
-
-#: A line of a graph that makes a view.
-_VIEW = re.compile(
-    r"(?P<name>%\w+) .*= aten\.(?:view|alias|detach|expand|permute|slice|squeeze|unsqueeze|select|t|transpose"
-    r"|as_strided|_reshape_alias|reshape|diagonal|unfold)\.\w+\((?P<of>%\w+)"
-)
 
 
 def short_words(tree: Tree, application: Application) -> str:
@@ -67,26 +59,6 @@ def place_words(application: Application) -> str:
     if "region" in place:
         words.append(f"of region {place['region']}")
     return " ".join(word for word in words if word)
-
-
-def merged_results(before: Sequence[str], after: Sequence[str]) -> str:
-    """Two results of a graph that are one afterwards, in words; empty where there are none."""
-    old, new = _results(before), _results(after)
-    if len(old) != len(new):
-        return ""
-    views = {frozenset((made["name"], made["of"])) for line in before if (made := _VIEW.match(line))}
-    for one, two in itertools.combinations(range(len(old)), 2):
-        pair = (old[one], old[two])
-        if new[one] == new[two] != "None" and pair[0] != pair[1]:
-            how = "a view and what it is a view of" if frozenset(pair) in views else "two results"
-            return f"{pair[0]} and {pair[1]}, {how},"
-    return ""
-
-
-def _results(lines: Sequence[str]) -> list[str]:
-    """The names in a graph's last line, ``return [%a, %b]``, in order."""
-    last = lines[-1].strip() if lines else ""
-    return re.findall(r"%\w+|\bNone\b", last) if last.startswith("return") else []
 
 
 def graph_change(

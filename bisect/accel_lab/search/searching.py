@@ -56,6 +56,7 @@ class Searching:
         found.baseline = list(base.steps)
         found.signature = base.target
         found.failure_rate = base.tally.rate
+        found.agreement = base.agreement
         found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
         self.counts["baseline"] = runs
         found.probes = self.counts

@@ -18,6 +18,7 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution import process
 from accel_lab.execution.prober import Interrupted, Listener, Prober, Runner
+from accel_lab.execution.surroundings import LINKS
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
 
@@ -178,6 +179,8 @@ class Benches:
         workspace = Workspace(root, Path.cwd())
         runner = self._runner(made, workspace)
         foreign = runner is not None
+        if foreign:
+            workspace.surroundings.kind = LINKS
         prober = Prober(
             python=made.python,
             workspace=workspace,

@@ -249,7 +249,7 @@ class _Compared:
         silent = signature is None and outcome.status is Status.OK and name != Rung.UNCOMPILED.value
         if not silent or self._uncompiled is None:
             return Raw(outcome=outcome, signature=signature)
-        if not self._lab.differences(outcome, self._uncompiled):
+        if self._lab.agreement(outcome, self._uncompiled) is not None:
             return Raw(outcome=outcome)
         different = self._lab.differences(outcome, self._uncompiled, self._twin())
         if not different:

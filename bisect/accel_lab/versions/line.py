@@ -142,7 +142,9 @@ class ReleaseLine:
         ``reference`` is the release that it was diagnosed on, in whatever environment; ``here`` is the same
         where that was the line's own environment.
         """
-        eager = bool(findings.ladder) and findings.ladder[0].verdict is Verdict.BAD
+        eager = bool(findings.outside) or (
+            bool(findings.ladder) and findings.ladder[0].verdict is Verdict.BAD
+        )
         wanted = wanted_from(base, eager=eager)
         known = list(self.sought.passing + self.sought.unavailable) if self.sought is not None else []
         side: Side | None = None

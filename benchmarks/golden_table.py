@@ -1,0 +1,114 @@
+"""The committed table of verdicts: one line for each golden case and build, so that a change shows in a diff.
+
+A run of some cases, or of one build, replaces its own lines only. What a run costs is told as a ratio to a
+plain run of the same script in the same session, in steps of a half: two sessions differ by less than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What was said of one case on one build; ``ratio`` is empty where no plain run was timed."""
+
+    case: str
+    build: str
+    want: str
+    stage: str
+    component: str
+    confidence: str
+    probes: int
+    ratio: str
+
+    @property
+    def key(self) -> Key:
+        return (self.case, self.build)
+
+    @property
+    def verdict(self) -> tuple[str, str, str]:
+        return (self.stage, self.component, self.confidence)
+
+    @property
+    def words(self) -> str:
+        """The verdict for a reader."""
+        told = f"{self.stage} {self.component}".rstrip()
+        return f"{told} ({self.confidence})" if self.confidence else told
+
+
+HEAD = tuple(field.name for field in fields(Line))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """``verdicts`` is what must not change unseen; ``costs`` and ``new`` are worth a line."""
+
+    verdicts: tuple[str, ...] = ()
+    costs: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.verdicts, *self.costs, *self.new]) or "nothing has changed"
+
+
+def coarse(ratio: float | None) -> str:
+    """A ratio to the nearest half."""
+    return "" if ratio is None else f"{round(ratio * 2) / 2:.1f}"
+
+
+def read(path: Path) -> dict[Key, Line]:
+    """The lines of a table; none where there is no file."""
+    if not path.exists():
+        return {}
+    rows = [row.split("\t") for row in path.read_text(encoding="utf-8").splitlines() if row]
+    if not rows or tuple(rows[0]) != HEAD or any(len(row) != len(HEAD) for row in rows):
+        raise ValueError(f"{path}: not a table with the columns {', '.join(HEAD)}")
+    found = [dict(zip(HEAD, row, strict=True)) for row in rows[1:]]
+    lines = [Line(**{**row, "probes": int(row["probes"])}) for row in found]  # type: ignore[arg-type]
+    return {line.key: line for line in lines}
+
+
+def write(path: Path, lines: Mapping[Key, Line]) -> None:
+    """All lines, sorted by case and by release, not by their digits."""
+    rows = [HEAD, *(_cells(lines[key]) for key in sorted(lines, key=_order))]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def merged(old: Mapping[Key, Line], new: Iterable[Line], cases: Collection[str]) -> dict[Key, Line]:
+    """The old lines with the new ones in their places; those of cases that are gone are dropped."""
+    kept = {key: line for key, line in old.items() if line.case in cases}
+    return {**kept, **{line.key: line for line in new}}
+
+
+def compared(old: Mapping[Key, Line], new: Sequence[Line]) -> Changes:
+    """What the new lines say otherwise than the old ones; what was not run again is not missed."""
+    verdicts, costs, fresh = [], [], []
+    for line in sorted(new, key=lambda line: _order(line.key)):
+        name, was = f"{line.case} on {line.build}", old.get(line.key)
+        if was is None:
+            fresh.append(f"{name}: new: {line.words}")
+        elif was.verdict != line.verdict:
+            verdicts.append(f"{name}: {was.words} -> {line.words}, want {line.want}")
+        elif (was.probes, was.ratio) != (line.probes, line.ratio):
+            costs.append(f"{name}: {_cost(was)} -> {_cost(line)}")
+    return Changes(verdicts=tuple(verdicts), costs=tuple(costs), new=tuple(fresh))
+
+
+def _cost(line: Line) -> str:
+    return f"{line.probes} probes" + (f", {line.ratio} plain runs" if line.ratio else "")
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    return tuple(" ".join(str(getattr(line, name)).split()) for name in HEAD)
+
+
+def _order(key: Key) -> tuple[str, list[tuple[int, str]]]:
+    """``2.6.0`` comes before ``2.13.0``."""
+    case, build = key
+    return case, [(int(part), "") if part.isdigit() else (-1, part) for part in build.split(".")]

@@ -1,0 +1,163 @@
+"""Shows a process the user's folders as copy-on-write views at their own paths, in its own mount namespace.
+
+``python view.py PLAN COMMAND...`` enters the views and becomes the command; without a command it only tries.
+The plan: ``folders`` are shown as views, ``real`` stays as it is wherever it lies, ``upper`` is where what is
+written goes (an empty folder; in memory if ``memory``), ``cwd`` is entered at the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import sys
+from typing import Any, List
+
+_NEWNS, _NEWUSER = 0x00020000, 0x10000000
+_BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
+_CAPABILITY_VERSION = 0x20080522
+#: In the place of the command's exit status: the views could not be entered.
+FAILED = 70
+
+
+def enter(plan: Any) -> None:
+    """Make the views and step into ``cwd``; raises OSError where the kernel does not allow them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    confined = _own_namespace(libc)
+    _mount(libc, "none", "/", "", _REC | _PRIVATE)
+    upper = plan["upper"]
+    if plan["memory"]:
+        _mount(libc, "tmpfs", upper, "tmpfs", 0, "mode=0700")
+    for number, folder in enumerate(plan["folders"]):
+        _view(libc, folder, os.path.join(upper, str(number)), plan["real"], confined)
+    os.chdir(plan["cwd"])
+    if confined and os.geteuid() != 0:
+        _drop_capabilities(libc)
+
+
+def _own_namespace(libc: Any) -> Any:
+    """A mount namespace; whether it took a user namespace, in which we are who we were."""
+    if libc.unshare(_NEWNS) == 0:
+        return False
+    user, group = os.geteuid(), os.getegid()
+    _check(libc.unshare(_NEWUSER | _NEWNS), "unshare")
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", "%d %d 1" % (user, user)),
+        ("gid_map", "%d %d 1" % (group, group)),
+    ):
+        with open("/proc/self/" + name, "w") as stream:
+            stream.write(text)
+    return True
+
+
+def _view(libc: Any, folder: Any, place: Any, real: Any, confined: Any) -> None:
+    below = _topmost(path for path in [*real, *_mount_points()] if path.startswith(folder + "/"))
+    held = [(path, os.open(path, os.O_PATH)) for path in below]
+    upper, work = os.path.join(place, "upper"), os.path.join(place, "work")
+    os.makedirs(upper)
+    os.makedirs(work)
+    _look_like(folder, upper)
+    layers = [os.open(path, os.O_PATH) for path in (folder, upper, work)]
+    # By number: a path may hold commas and colons, which mean something there.
+    options = "lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % tuple(layers)
+    # With redirect_dir a folder can be renamed; only a process with the right to do so may ask for it.
+    wanted = [",userxattr"] if confined else [",redirect_dir=on,index=off", ""]
+    for last, more in enumerate(wanted, 1 - len(wanted)):
+        try:
+            _mount(libc, "overlay", folder, "overlay", 0, options + more)
+            break
+        except OSError:
+            if last == 0:
+                raise
+    for path, descriptor in held:
+        _mount(libc, "/proc/self/fd/%d" % descriptor, path, "", _BIND | _REC)
+    for descriptor in layers + [descriptor for _, descriptor in held]:
+        os.close(descriptor)
+
+
+def _topmost(paths: Any) -> List[str]:
+    """The paths that lie in none of the others."""
+    kept: List[str] = []
+    for path in sorted(set(paths)):
+        if not any(path == other or path.startswith(other + "/") for other in kept):
+            kept.append(path)
+    return kept
+
+
+def _mount_points() -> List[str]:
+    """Everything that is mounted: a view of a folder shows nothing of the file systems below it."""
+    with open("/proc/self/mountinfo", "rb") as stream:
+        fields = [line.split(b" ")[4] for line in stream]
+    found = []
+    for field in fields:
+        for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+            field = field.replace(code, character)
+        found.append(os.fsdecode(field))
+    return found
+
+
+def _look_like(folder: Any, upper: Any) -> None:
+    """Mode, owner and times of the view itself are those of its upper layer."""
+    known = os.stat(folder)
+    try:
+        os.chown(upper, known.st_uid, known.st_gid)
+    except OSError:
+        pass
+    os.chmod(upper, known.st_mode & 0o7777)
+    os.utime(upper, ns=(known.st_atime_ns, known.st_mtime_ns))
+
+
+def _drop_capabilities(libc: Any) -> None:
+    """In a user namespace of our own we may do what the user may not, such as write to a read-only file."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    none = (ctypes.c_uint32 * 6)()
+    _check(libc.capset(header, none), "capset")
+
+
+def _mount(libc: Any, source: Any, target: Any, kind: Any, flags: Any, options: Any = "") -> None:
+    result = libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )
+    _check(result, "mount " + target)
+
+
+def _check(result: Any, what: Any) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "%s: %s" % (what, os.strerror(number)))
+
+
+def _try(plan: Any) -> None:
+    """Write in each view, and beside a file of it; the caller looks whether the folder itself has it."""
+    enter(plan)
+    for folder in plan["folders"]:
+        if not os.access(folder, os.W_OK):
+            continue
+        path = os.path.join(folder, plan["token"])
+        with open(path, "w") as stream:
+            stream.write("a")
+        if os.path.getsize(path) != 1:
+            raise OSError(errno.EIO, "what is written in the view of %s cannot be read" % folder)
+
+
+def main() -> None:
+    """Enter and become the command; what goes wrong is written to the plan's ``crash`` file."""
+    with open(sys.argv[1], encoding="utf-8") as stream:
+        plan = json.load(stream)
+    command = sys.argv[2:]
+    try:
+        if not command:
+            _try(plan)
+            return
+        enter(plan)
+    except Exception as error:
+        with open(plan["crash"], "w", encoding="utf-8") as stream:
+            stream.write("the view of the script's folder: %s" % error)
+        sys.exit(FAILED)
+    os.execvpe(command[0], command, os.environ)
+
+
+if __name__ == "__main__":
+    main()

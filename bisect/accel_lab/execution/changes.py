@@ -1,0 +1,105 @@
+"""Sees what runs changed in the user's folders past the copies of them, and puts it back.
+
+An absolute path, or a link to what is too large to copy, leads a script out of its copy. A file that a person
+edits is never touched: the change may be theirs. What is taken away is kept in the run's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .copies import Copy
+
+_Known = dict[Path, tuple[int, int]]
+
+#: More files are not looked through after each run.
+_MOST_FILES = 50_000
+#: What people write by hand, while the lab is at work too.
+_BY_HAND = frozenset(
+    {".py", ".pyi", ".ipynb", ".md", ".rst", ".toml", ".cfg", ".ini", ".c", ".cc", ".cpp", ".cu", ".h", ".sh"}
+)
+
+
+@dataclass(kw_only=True)
+class Changes:
+    """The state of the folders as the first run found it: ``copies`` of them that no run is given.
+
+    ``kept`` is where what runs wrote is moved to.
+    """
+
+    copies: list[Copy]
+    kept: Path
+    _before: _Known = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._before = self._look()
+
+    def mend(self) -> str:
+        """Put back what differs now; one line for the user, empty if nothing does."""
+        now = self._look()
+        if len(now) > _MOST_FILES or len(self._before) > _MOST_FILES:
+            return ""
+        back: list[Path] = []
+        left: list[Path] = []
+        for path in sorted({*now, *self._before}):
+            if now.get(path) == self._before.get(path) or _is_by_hand(path):
+                continue
+            (back if self._put_back(path, path in self._before) else left).append(path)
+        self._before = self._look()
+        if not back and not left:
+            return ""
+        told = []
+        if back:
+            told.append(f"{_names(back)} (put back; what was written is kept in {self.kept})")
+        if left:
+            told.append(f"{_names(left)} (too large to be put back)")
+        return "a run wrote to the script's folder by an absolute path or through a link: " + ", ".join(told)
+
+    def _put_back(self, path: Path, was_there: bool) -> bool:
+        original = self._original(path)
+        if was_there and (original is None or original.is_symlink() or not original.is_file()):
+            return False
+        try:
+            if path.exists():
+                target = self.kept / path.relative_to(path.anchor)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, target)
+            if was_there and original is not None:
+                shutil.copy2(original, path)
+        except OSError:
+            return False
+        return True
+
+    def _original(self, path: Path) -> Path | None:
+        for copy in self.copies:
+            if copy.source in path.parents:
+                return copy.target / path.relative_to(copy.source)
+        return None
+
+    def _look(self) -> _Known:
+        return dict(self._files())
+
+    def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
+        for copy in self.copies:
+            for folder in copy.folders:
+                try:
+                    with os.scandir(folder) as entries:
+                        for entry in entries:
+                            if entry.is_file(follow_symlinks=False):
+                                known = entry.stat(follow_symlinks=False)
+                                yield folder / entry.name, (known.st_mtime_ns, known.st_size)
+                except OSError:
+                    continue
+
+
+def _is_by_hand(path: Path) -> bool:
+    return path.suffix in _BY_HAND or path.name.startswith(".") or path.name.endswith("~")
+
+
+def _names(paths: list[Path]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(path.name for path in paths[:3]) + more

@@ -1,0 +1,157 @@
+"""Copies a user's folder for one run: small files as copies, links for what is too large to copy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COPY_BYTES = 8 << 20
+COPY_TOTAL_BYTES = 64 << 20
+COPY_ENTRIES = 2_000
+#: A folder below with more entries is one link; the script's own and the working directory never are.
+LINK_FROM = 20_000
+_MOST_DEPTH = 12
+#: What a script reads at most: nothing of its own state lies there.
+_NEVER_COPIED = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+@dataclass(kw_only=True)
+class Copy:
+    """A copy of ``source`` at ``target``. ``real`` are folders in it that must not be links.
+
+    ``apart`` is left where it is: the lab's own run folder may lie in the user's. ``deep``: folders below are
+    copied too. ``folders`` are those that were copied; ``cut`` says that a limit left some of it as links.
+    """
+
+    source: Path
+    target: Path
+    real: tuple[Path, ...] = ()
+    apart: Path | None = None
+    deep: bool = True
+    folders: list[Path] = field(default_factory=list)
+    cut: bool = False
+    _entries: int = 0
+    _bytes: int = 0
+
+    def make(self) -> Copy:
+        """Make it: the folders that must be real first, then the nearest."""
+        must = {self.source}
+        for path in self.real:
+            must.update(one for one in (path, *path.parents) if self.source in one.parents)
+        self.target.mkdir(parents=True)
+        waiting = sorted(must, key=lambda path: len(path.parts))
+        for folder in waiting:
+            (self.target / folder.relative_to(self.source)).mkdir(exist_ok=True)
+        while waiting:
+            folder = waiting.pop(0)
+            self.folders.append(folder)
+            waiting += self._fill(folder, must)
+        for folder in reversed(self.folders):
+            self._finish(folder)
+        return self
+
+    def _fill(self, folder: Path, must: set[Path]) -> list[Path]:
+        """Copy the entries of one folder; the folders in it that are to be filled next."""
+        following = []
+        for entry in _listed(folder):
+            source = folder / entry.name
+            target = self.target / source.relative_to(self.source)
+            try:
+                if source in must:
+                    continue
+                if entry.is_symlink():
+                    self._link(source, target)
+                elif entry.is_dir() and self._goes_into(source):
+                    target.mkdir()
+                    self._entries += 1
+                    following.append(source)
+                elif entry.is_file() and self._has_room(entry.stat().st_size):
+                    shutil.copy2(source, target)
+                    self._entries += 1
+                    self._bytes += entry.stat().st_size
+                else:
+                    target.symlink_to(source)
+            except OSError:
+                if not os.path.lexists(target):
+                    _try_link(source, target)
+        return following
+
+    def _goes_into(self, folder: Path) -> bool:
+        if not self.deep or folder.name in _NEVER_COPIED or folder.name.startswith("."):
+            return False
+        if self.apart is not None and folder in (self.apart, *self.apart.parents):
+            return False
+        if (folder / "pyvenv.cfg").exists():
+            return False
+        deep = len(folder.relative_to(self.source).parts) > _MOST_DEPTH
+        if deep or self._entries >= COPY_ENTRIES or _count(folder) > LINK_FROM:
+            self.cut = True
+            return False
+        return True
+
+    def _has_room(self, size: int) -> bool:
+        fits = size <= COPY_BYTES and self._bytes + size <= COPY_TOTAL_BYTES and self._entries < COPY_ENTRIES
+        self.cut |= not fits
+        return fits
+
+    def _link(self, source: Path, target: Path) -> None:
+        """A link means in the copy what it means in the folder: what lies inside is that of the copy."""
+        text = os.readlink(source)
+        aim = Path(os.path.normpath(source.parent / text))
+        if self.source != aim and self.source not in aim.parents:
+            os.symlink(aim, target)
+        elif os.path.isabs(text):
+            os.symlink(self.target / aim.relative_to(self.source), target)
+        else:
+            os.symlink(text, target)
+
+    def _finish(self, folder: Path) -> None:
+        try:
+            shutil.copystat(folder, self.target / folder.relative_to(self.source))
+        except OSError:
+            return
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder whatever a script or the kernel did to the rights in it; what cannot be goes on."""
+
+    def again(function: object, path: str, error: object) -> None:
+        try:
+            for place in (os.path.dirname(path), path):
+                if not os.path.islink(place):
+                    os.chmod(place, stat.S_IRWXU)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        except OSError:
+            return
+
+    shutil.rmtree(folder, onerror=again)
+
+
+def _listed(folder: Path) -> Iterable[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return ()
+
+
+def _count(folder: Path) -> int:
+    try:
+        with os.scandir(folder) as entries:
+            return sum(1 for _ in entries)
+    except OSError:
+        return 0
+
+
+def _try_link(source: Path, target: Path) -> None:
+    try:
+        target.symlink_to(source)
+    except OSError:
+        return

@@ -1,0 +1,30 @@
+"""Autograd itself refuses: the stages below AOTAutograd do not know the rules that were broken."""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Considered
+from accel_lab.core.stages import Stage
+from accel_lab.search import frames
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "autograd_refusal"
+
+
+def ask(case: Case) -> Ruling:
+    """Open wherever autograd's own check raised."""
+    words = (
+        "autograd itself refuses there, and nothing below AOTAutograd knows of autograd: what "
+        "AOTAutograd or the partitioner saves, or writes back, could be the fault as well"
+    )
+    return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#185497",  # an input is saved for the backward and then written
+    stages=frozenset({Stage.FX_PASSES, Stage.KERNEL, *frames.KERNEL_STAGES}),
+    moment=Moment.COMPONENT,
+    applies=lambda case: frames.is_autograds(case.at.outcome.raised),
+    ask=ask,
+)

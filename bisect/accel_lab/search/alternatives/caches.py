@@ -1,0 +1,70 @@
+"""torch's own caches: a graph that was compiled for another state answers.
+
+Only the untouched script shows that. The caches are what the lab changes most in order to look: a rung must
+see its part of the compiler at work, so they are off. With them on, the recorded run tells whether what they
+answered is the fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Component, Culprit, Step
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.baseline import Baseline, same_failure
+from accel_lab.search.climb import Climber
+from accel_lab.search.proof import prove_again
+from accel_lab.search.searching import Pair
+
+#: The caches that may answer, the narrowest first, and what torch calls the setting (pytorch#184405).
+_CACHES = (
+    (("fx",), "torch._inductor.config.fx_graph_cache", "Inductor's cache of compiled graphs"),
+    (("autograd", "fx"), "torch._functorch.config.enable_autograd_cache", "AOTAutograd's cache"),
+)
+
+
+@dataclass(kw_only=True)
+class CacheSearch:
+    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that told it."""
+
+    rows: list[Step] = field(default_factory=list)
+    culprit: Culprit | None = None
+    pair: Pair | None = None
+
+
+def look(climber: Climber, base: Baseline) -> CacheSearch:
+    """Ask with the caches on, the narrowest first, until it fails as the plain run does."""
+    plain, recorded = base.steps[0], base.steps[1:]
+    found = CacheSearch()
+    for number, (caches, setting, words) in enumerate(_CACHES, 1):
+        row = climber.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
+        found.rows.append(replace(row, switch=setting, label=f"{words} on"))
+        if not same_failure(plain.signature, row.signature):
+            continue
+        row = climber.repeat(row, 1, "caches")
+        passing = [step for step in recorded if step.verdict is Verdict.GOOD]
+        off, proof = prove_again(
+            climber,
+            row,
+            climber.one(Rung.KERNEL, (), "caches"),
+            climber.failing,
+            comparisons=number,
+            kind="caches",
+            passed_elsewhere=len(passing),
+        )
+        passes = len(passing) + off.runs - off.failures
+        found.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
+        found.culprit = Culprit(
+            stage=Stage.RUNTIME,
+            # The cache is known for sure; whose part of its key is missing is not.
+            confidence=Confidence.LIKELY,
+            component=Component(kind="cache", name=setting, detail=words, confidence=proof.confidence),
+            evidence=(
+                f"with the caches off it passed in {passes} of {len(passing) + off.runs} recorded runs, with "
+                f"{words} on it fails as the plain run does ({row.failures} of {row.runs} runs): what was "
+                "compiled for another state is used again",
+            ),
+        )
+        break
+    return found

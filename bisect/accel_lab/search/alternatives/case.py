@@ -1,0 +1,97 @@
+"""What an alternative is, what it is shown, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.search.climb import Climber
+from accel_lab.search.ladder import Reading
+from accel_lab.search.named import Named
+
+
+class Moment(str, Enum):
+    """When an alternative is asked: before the stage is opened, or once its component is known."""
+
+    STAGE = "stage"
+    COMPONENT = "component"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(kw_only=True)
+class Case:
+    """A failure on its ladder.
+
+    ``start`` is the first rung that fails, ``stage`` what that rung blames or, at ``Moment.COMPONENT``, the
+    stage that was found when it was opened; ``named`` is then what was found inside.
+    """
+
+    climber: Climber
+    ladder: list[Step]
+    reading: Reading
+    start: Rung
+    stage: Stage
+    named: Named = field(default_factory=Named)
+
+    def row(self, rung: Rung) -> Step | None:
+        """The row of a rung, if it was asked."""
+        return next((step for step in self.ladder if step.rung is rung), None)
+
+    @property
+    def at(self) -> Step:
+        """The row of the first rung that fails."""
+        row = self.row(self.start)
+        assert row is not None
+        return row
+
+    @property
+    def component(self) -> Component | None:
+        return self.named.component
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruling:
+    """What became of an alternative.
+
+    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, and ``cure`` is
+    then the run in which that alone was corrected and which passed (none: the culprit is likely at most).
+    ``stage`` is the stage that the component belongs to in truth. ``by_design`` says that it is no fault at
+    all. ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the
+    reader.
+    """
+
+    considered: Considered | None = None
+    culprit: Culprit | None = None
+    by_design: ByDesign | None = None
+    cure: Step | None = None
+    stage: Stage | None = None
+    row: Step | None = None
+    warnings: tuple[str, ...] = ()
+
+
+#: Answered by an alternative that does not apply.
+NOTHING = Ruling()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """One way in which the stage could be blamed for another stage's fault.
+
+    ``stages`` are those that it could be mistaken for. ``issue`` is the public report that taught it.
+    ``applies`` is a look at what is known already; ``ask`` may run the script.
+    """
+
+    name: str
+    issue: str
+    stages: frozenset[Stage]
+    moment: Moment
+    ask: Callable[[Case], Ruling]
+    applies: Callable[[Case], bool] = lambda case: True
+
+
+__all__ = ["NOTHING", "Alternative", "Case", "Moment", "Ruling"]

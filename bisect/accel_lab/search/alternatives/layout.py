@@ -1,0 +1,36 @@
+"""Legal strides that an eager kernel misreads: up to the FX passes, eager's kernels run the graph."""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Considered
+from accel_lab.core.stages import Stage
+from accel_lab.core.verdict import Verdict
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "layout"
+
+
+def ask(case: Case) -> Ruling:
+    """Is the graph right once every operator gets its tensors laid out row by row?"""
+    dense = case.climber.one(case.at.rung, (("contiguous", True),), "layout check")
+    if dense.verdict is not Verdict.GOOD:
+        words = "it fails as well when every operator gets contiguous copies of its tensors"
+        ruled_out = Considered(name=NAME, open=False, words=words)
+        return Ruling(considered=ruled_out if dense.verdict is Verdict.BAD else None)
+    words = (
+        f"at {case.at.rung} it passes when every operator gets contiguous copies of its tensors: that an "
+        "eager "
+        "kernel misreads legal strides could be the fault as well"
+    )
+    return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#197888",
+    stages=frozenset({Stage.DECOMPOSITION, Stage.FX_PASSES}),
+    moment=Moment.COMPONENT,
+    applies=lambda case: case.at.verdict is Verdict.BAD and not case.climber.baseline.flaky,
+    ask=ask,
+)

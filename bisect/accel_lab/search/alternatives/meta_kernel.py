@@ -1,0 +1,111 @@
+"""A meta (fake) kernel that is wrong: it shows at a later stage, which trusts what it promises."""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Component, Considered, Culprit, Step
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search import frames
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "meta_kernel"
+
+
+def ask(case: Case) -> Ruling:
+    """Ask the meta rung; correct what it finds wrong, and ask the failing rung again."""
+    climber, start = case.climber, case.start
+    # Below AOTAutograd there is no graph to check, so the operators are checked as the script calls them.
+    if start is Rung.DYNAMO:
+        check = climber.one(Rung.UNCOMPILED, (("meta_eager", True),), "meta check")
+        row = None
+    else:
+        check = row = climber.one(Rung.META, (), "meta check")
+    if check.verdict is Verdict.SKIP:
+        return Ruling(row=row)
+    mismatches = [m for m in check.outcome.facts.get("meta_mismatches") or [] if counts(m, start)]
+    if not mismatches:
+        words = "every operator's result agrees with its meta kernel"
+        return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row)
+    ops = sorted({str(m["op"]) for m in mismatches})
+    told = "; ".join(f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3])
+    cured = climber.one(start, (("meta_fix", ops),), "meta check")
+    if cured.verdict is not Verdict.GOOD:
+        words = f"meta kernels disagree with the real ones, without being the cause: {told}"
+        return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row, warnings=(words,))
+    # pytorch#141865: a check that is missing in the meta kernel may be one for the part that drops the call.
+    sure = not any("accepts" in m["what"] for m in mismatches)
+    culprit = Culprit(
+        stage=Stage.META_KERNEL,
+        confidence=Confidence.LIKELY,
+        component=Component(kind="op", name=ops[0], detail=told[:300]),
+        evidence=(
+            f"the meta kernel promises something else than the real one returns: {told}",
+            f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes",
+        ),
+    )
+    return Ruling(culprit=culprit, cure=cured if sure else None, row=row)
+
+
+def counts(mismatch: dict[str, str], start: Rung) -> bool:
+    """Whether a mismatch could be the cause of a failure that starts at ``start``.
+
+    A meta kernel that accepts what the real one refuses does no harm while the real one is still
+    called; where a decomposition or a pass has replaced that call, it is they that lost the check.
+    Nor can it know what depends on values (an index) or on a device's kernels ("not implemented for
+    'Bool'"): those checks belong to whoever replaces the kernel.
+    """
+    if "accepts" not in mismatch["what"] or start is Rung.DYNAMO:
+        return True
+    if start in (Rung.DECOMP, Rung.FX):
+        return False
+    return not mismatch["real"].startswith(("NotImplementedError", "IndexError"))
+
+
+def _applies(case: Case) -> bool:
+    """Dynamo runs fake tensors too; a failure of its own that does not speak of them is not theirs."""
+    if case.start is not Rung.DYNAMO:
+        return True
+    raised = case.at.outcome.raised
+    if raised is None or frames.innermost(raised.frames) is not None:
+        return True
+    return "faketensor" in raised.message.lower().replace(" ", "")
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#180771",  # slice_scatter's meta kernel promises other strides
+    stages=frozenset(Stage),
+    moment=Moment.STAGE,
+    applies=_applies,
+    ask=ask,
+)
+
+
+def lost_check(case: Case) -> Ruling:
+    """Does the real kernel of the operator at fault refuse these inputs, and its meta kernel take them?
+
+    Where the operator was lowered, the lowering has lost the refusal; but a meta kernel could have made it.
+    """
+    check: Step | None = case.row(Rung.META)
+    if check is None or case.component is None:
+        return Ruling()
+    for mismatch in check.outcome.facts.get("meta_mismatches") or []:
+        refused = mismatch["real"].startswith("NotImplementedError") and "accepts" in mismatch["what"]
+        if refused and str(mismatch["op"]) == case.component.name:
+            words = (
+                f"the real kernel of {case.component.name} refuses these inputs and its meta kernel takes "
+                "them: "
+                "the check could be missing there as well"
+            )
+            return Ruling(considered=Considered(name=LOST_CHECK.name, open=True, words=words))
+    return Ruling()
+
+
+LOST_CHECK = Alternative(
+    name="lost_check",
+    issue="pytorch#177630",  # bmm's own meta kernel has no check of its dtypes
+    stages=frozenset({Stage.LOWERING}),
+    moment=Moment.COMPONENT,
+    ask=lost_check,
+)

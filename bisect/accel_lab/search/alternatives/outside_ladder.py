@@ -1,0 +1,115 @@
+"""A failure in a compiler that no rung reaches: torch.export, AOTInductor, TorchScript, ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Step
+from accel_lab.core.outcome import Frame, Outcome
+from accel_lab.core.signature import legible
+from accel_lab.search.baseline import Baseline
+
+#: Entries by which code is generated: what the script checks afterwards was made by a compiler.
+_GENERATE = frozenset(
+    {
+        "torch._inductor.aoti_compile_and_package",
+        "torch._inductor.aot_compile",
+        "torch._inductor.compile",
+        "torch._inductor.standalone_compile",
+        "torch._export.aot_compile",
+    }
+)
+#: Files of torch that no region of torch.compile passes through, and whose they are.
+_AREAS = (
+    ("torch/export/", "torch.export"),
+    ("torch/_export/", "torch.export"),
+    ("torch/_inductor/package/", "AOTInductor"),
+    ("torch/jit/", "torch.jit"),
+    ("torch/onnx/", "torch.onnx"),
+)
+#: How TorchScript says that a scripted function failed when it was run (``torch/csrc/jit/runtime``).
+_INTERPRETER = "failed in the TorchScript interpreter"
+#: So much of a message must be found again in what a test runner printed of it.
+_ENOUGH = 60
+
+
+def look(base: Baseline) -> str | None:
+    """Where it fails, in one sentence, if that is outside of every region of torch.compile; else None."""
+    step = next((s for s in base.steps if s.signature is not None and s.outcome.facts), None)
+    if step is None or base.target is None or base.target.kind == "values":
+        return None
+    entries = [row for row in _list(step.outcome.facts.get("other_entries")) if isinstance(row, Mapping)]
+    if not entries:
+        return None
+    through = _through(step, entries)
+    if through:
+        return f"it fails in {through}{_where(step.outcome)}"
+    if _list(step.outcome.facts.get("caught")):
+        return None
+    if area := _area(step.outcome):
+        return f"it fails in {area}{_where(step.outcome)}"
+    return _checked(step, entries)
+
+
+def about_entries(note: str) -> bool:
+    """Whether a run's note says what :func:`look` says better (the words of ``child/entries.py``)."""
+    return "the ladder does not reach it" in note
+
+
+def _through(step: Step, entries: Sequence[Mapping[str, Any]]) -> str:
+    """The entry that the failure passed through; empty where none is known."""
+    for row in entries:
+        if row.get("ended") is True:
+            return str(row.get("name"))
+    outcome = step.outcome
+    if outcome.signal is not None or outcome.exit_code is None:
+        # The process was ended in the middle of it, so nobody wrote down what came after.
+        running = [row for row in entries if row.get("running")]
+        return str(running[0].get("name")) if running else ""
+    if step.signature is not None and step.signature.kind == "exit":
+        # A test runner catches what its tests raise, and prints it.
+        for row in entries:
+            raised = row.get("raised")
+            told = legible(str(raised[1]))[:_ENOUGH] if isinstance(raised, (list, tuple)) else ""
+            if told and told in step.signature.said:
+                return str(row.get("name"))
+    return ""
+
+
+def _area(outcome: Outcome) -> str:
+    """What torch.export and its like have made fails when it is run: the frames or the message tell."""
+    raised = outcome.raised
+    if raised is None:
+        return ""
+    if _INTERPRETER in raised.message:
+        return "a function that torch.jit has compiled"
+    for frame in raised.frames:
+        for prefix, name in _AREAS:
+            if frame.file.startswith(prefix):
+                return f"what {name} has made"
+    return ""
+
+
+def _checked(step: Step, entries: Sequence[Mapping[str, Any]]) -> str | None:
+    """A check of the script's own fails, no region was entered, and other code was generated."""
+    raised, regions = step.outcome.raised, _list(step.outcome.facts.get("regions"))
+    if raised is None or raised.type.rpartition(".")[2] != "AssertionError":
+        return None
+    if any(isinstance(region, Mapping) and region.get("calls") for region in regions):
+        return None
+    made = [
+        str(row.get("name")) for row in entries if row.get("by_user") is True and row.get("name") in _GENERATE
+    ]
+    return f"it checks code that was compiled by {made[0]}" if made else None
+
+
+def _where(outcome: Outcome) -> str:
+    """The innermost frame of torch, in brackets."""
+    frames: Sequence[Frame] = outcome.raised.frames if outcome.raised is not None else ()
+    own = [frame for frame in frames if frame.file.startswith("torch/")]
+    return f" ({own[-1].file}:{own[-1].line}, {own[-1].function})" if own else ""
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()

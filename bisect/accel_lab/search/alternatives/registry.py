@@ -1,0 +1,92 @@
+"""All alternatives, in the order in which they are asked, and the one way of asking them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import ByDesign, Considered, Culprit
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.climb import tally_of
+from accel_lab.search.proof import Proof, prove_again
+
+from . import (
+    autograd_refusal,
+    changed_mode,
+    fake_tensors,
+    layout,
+    merged_results,
+    meta_kernel,
+    reused_graph,
+    skipped_rung,
+)
+from .case import Alternative, Case, Moment
+
+ALTERNATIVES: tuple[Alternative, ...] = (
+    meta_kernel.ALTERNATIVE,
+    reused_graph.ALTERNATIVE,
+    changed_mode.ALTERNATIVE,
+    fake_tensors.ALTERNATIVE,
+    layout.ALTERNATIVE,
+    merged_results.ALTERNATIVE,
+    meta_kernel.LOST_CHECK,
+    autograd_refusal.ALTERNATIVE,
+    skipped_rung.ALTERNATIVE,
+)
+
+
+@dataclass(kw_only=True)
+class Asked:
+    """The alternatives that were considered, and the culprit with its proof, if it is one of them."""
+
+    considered: list[Considered] = field(default_factory=list)
+    culprit: Culprit | None = None
+    by_design: ByDesign | None = None
+    proof: Proof | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def ask(case: Case, moment: Moment) -> Asked:
+    """Ask every alternative to the case's stage, until one of them turns out to be the fault.
+
+    Rows that belong on the ladder are put there; a stage that an alternative corrects is corrected in
+    ``case``.
+    """
+    asked = Asked()
+    for alternative in ALTERNATIVES:
+        if alternative.moment is not moment or case.stage not in alternative.stages:
+            continue
+        if not alternative.applies(case):
+            continue
+        ruling = alternative.ask(case)
+        if ruling.row is not None:
+            place = next(n for n, step in enumerate(case.ladder) if step.rung is Rung.AOT)
+            case.ladder.insert(place + 1, ruling.row)
+        asked.warnings += ruling.warnings
+        if ruling.considered is not None:
+            asked.considered.append(ruling.considered)
+        if ruling.stage is not None:
+            case.stage = ruling.stage
+        if ruling.by_design is not None:
+            asked.by_design = ruling.by_design
+            break
+        if ruling.culprit is not None:
+            asked.culprit, asked.proof = ruling.culprit, None
+            if ruling.cure is not None:
+                rows = [step for step in case.ladder if step.verdict is Verdict.BAD]
+                bad = case.at if case.at.verdict is Verdict.BAD else rows[0]
+                cure, asked.proof = prove_again(case.climber, bad, ruling.cure, tally_of(rows))
+                told = (
+                    f"asked again with only that corrected: passed {cure.runs - cure.failures} of "
+                    f"{cure.runs} runs"
+                )
+                asked.culprit = replace(
+                    ruling.culprit,
+                    confidence=asked.proof.confidence,
+                    evidence=(*ruling.culprit.evidence, told),
+                )
+            break
+    return asked
+
+
+__all__ = ["ALTERNATIVES", "Asked", "ask"]

@@ -1,0 +1,63 @@
+"""A graph that is used again where it does not fit: a missed guard, or a wrong generalisation."""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Component, Considered, Culprit
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search import front_guards
+from accel_lab.search.named import Named
+from accel_lab.search.proof import prove_component
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "reused_graph"
+
+
+def ask(case: Case) -> Ruling:
+    """Does compiling every call afresh cure it, and does a fresh capture see another graph?"""
+    climber, start = case.climber, case.start
+    fresh = climber.one(start, (("fresh", True),), "guard check")
+    if fresh.verdict is not Verdict.GOOD:
+        words = (
+            "it fails as well when every call is compiled afresh, so no graph that is used again is needed"
+        )
+        ruled_out = Considered(name=NAME, open=False, words=words)
+        return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
+    graphs = fresh.outcome.facts.get("graph_texts") or []
+    named = front_guards.look(climber, start) or Named()
+    if len(set(graphs)) < 2 and named.cure is None:
+        words = (
+            "it passes when every call is compiled afresh, though each call captures the same graph: "
+            "a guard may be missing, or what was compiled does not last"
+        )
+        return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
+    part, told = named.component, ""
+    if part is not None:
+        asked = max(1, len(named.exhibits[0].rows) - 1) if named.exhibits else 1
+        part, told = prove_component(climber, part, named.cure, case.at, comparisons=asked)
+    culprit = Culprit(
+        stage=Stage.DYNAMO,
+        confidence=Confidence.LIKELY,
+        component=part
+        or Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
+        evidence=(
+            f"at {start} it passes when every call is compiled afresh"
+            + (", and then the calls capture different graphs" if len(set(graphs)) > 1 else "")
+            + ": a graph was used again that does not fit (a missed guard or a wrong generalisation)",
+            *named.evidence,
+            *([told] if told else []),
+        ),
+        exhibits=tuple(named.exhibits),
+    )
+    return Ruling(culprit=culprit)
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#139789",  # arguments that share memory on a later call only
+    stages=frozenset({Stage.AOT_AUTOGRAD}),
+    moment=Moment.STAGE,
+    applies=lambda case: case.start is Rung.AOT,
+    ask=ask,
+)

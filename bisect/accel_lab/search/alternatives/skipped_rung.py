@@ -1,0 +1,48 @@
+"""An inconclusive rung between the last that passes and the first that fails: what it adds stays open."""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Considered
+from accel_lab.core.stages import LADDER, LONG_LADDER, Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder import read
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "skipped_rung"
+
+
+def _skipped(case: Case) -> list[Rung]:
+    """The rungs that told nothing, between the neighbours that the verdict rests on."""
+    reading = read([(step.rung, step.verdict) for step in case.ladder if step.rung in LONG_LADDER])
+    if reading.last_good is None or reading.first_bad is None:
+        return []
+    low, high = LONG_LADDER.index(reading.last_good), LONG_LADDER.index(reading.first_bad)
+    return [
+        step.rung
+        for step in case.ladder
+        if step.verdict is Verdict.SKIP and step.rung in LADDER and low < LONG_LADDER.index(step.rung) < high
+    ]
+
+
+def ask(case: Case) -> Ruling:
+    """Where the component alone was left out, and that cured, the pair of runs says it without the rung."""
+    names = ", ".join(map(str, _skipped(case)))
+    if case.component is not None and case.component.confidence is Confidence.PROVEN:
+        words = f"rung {names} was inconclusive, and leaving out the component alone cures"
+        return Ruling(considered=Considered(name=NAME, open=False, words=words))
+    words = f"rung {names} was inconclusive, so what is added there is not ruled out"
+    return Ruling(
+        considered=Considered(name=NAME, open=True, words=words, limit=Confidence.INCONCLUSIVE),
+        warnings=(words,),
+    )
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="seeded faults of benchmarks/inductor_faults on torch 2.6.0, where the fx rung was refused",
+    stages=frozenset(Stage),
+    moment=Moment.COMPONENT,
+    applies=lambda case: bool(_skipped(case)),
+    ask=ask,
+)

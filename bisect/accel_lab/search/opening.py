@@ -1,0 +1,116 @@
+"""Opens the stage that the ladder blames: which part of it, with the evidence and what is left in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from accel_lab.core.findings import Considered, Culprit, Step
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from . import frames, kernel_stage
+from .alternatives import registry
+from .alternatives.case import Case, Moment
+from .components import name_component
+from .divergence import first_divergence
+from .ladder import Reading, row
+from .named import Named
+
+
+@dataclass(kw_only=True)
+class Opened:
+    """What was found in the stage. ``alternatives`` are considered and not yet told in the culprit."""
+
+    culprit: Culprit
+    ladder: list[Step]
+    alternatives: list[Considered] = field(default_factory=list)
+    ablation: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def open_stage(
+    case: Case, reading: Reading, start: Rung, stage: Stage, *, components: bool, full_ablation: bool
+) -> Opened:
+    """The culprit within ``stage``, likely at most: ``stage_proof`` makes it surer.
+
+    ``components`` says whether a component is looked for, ``full_ablation`` whether every switch of the
+    kernel rung is asked.
+    """
+    if stage is Stage.KERNEL:
+        split = kernel_stage.split(case.climber, case.ladder, full=full_ablation)
+        case.ladder = split.ladder
+        evidence, ablation, alternatives = split.evidence, split.ablation, split.alternatives
+        case.stage, case.named = split.stage, Named()
+        if components:
+            case.named = _within_kernel(case, split)
+        if case.named.component is None and split.component is not None:
+            case.named.component = split.component
+    else:
+        case.stage, evidence = _by_frames(case, reading, start, stage)
+        ablation, alternatives = [], []
+        case.named = Named()
+        if components:
+            case.named = name_component(case.climber, case.stage, case.at, ladder=case.ladder)
+            case.stage = case.named.stage or case.stage
+    asked = registry.ask(case, Moment.COMPONENT)
+    named = case.named
+    culprit = Culprit(
+        stage=case.stage,
+        confidence=Confidence.LIKELY,
+        component=named.component,
+        evidence=(*evidence, *named.evidence),
+        exhibits=tuple(named.exhibits),
+    )
+    return Opened(
+        culprit=asked.culprit or culprit,
+        ladder=case.ladder,
+        alternatives=[*alternatives, *named.alternatives, *asked.considered],
+        ablation=ablation,
+        warnings=asked.warnings,
+    )
+
+
+def _within_kernel(case: Case, split: kernel_stage.Split) -> Named:
+    """The operator, fusion or buffer, and the first value that goes wrong."""
+    climber, ladder = case.climber, case.ladder
+    fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
+    all_off = fallback if split.stage is not Stage.LOWERING else None
+    top = row(ladder, Rung.KERNEL)
+    named = name_component(climber, split.stage, top, all_off=all_off, ablation=split.ablation)
+    diverged = first_divergence(climber, split.stage, ladder, ablation=split.ablation)
+    if diverged is not None:
+        named.exhibits.append(diverged.exhibit)
+        named.component = named.component or split.component or diverged.component
+    return named
+
+
+def _by_frames(case: Case, reading: Reading, start: Rung, stage: Stage) -> tuple[Stage, list[str]]:
+    """The stage, which the frames of an exception may correct, and the evidence of the two rungs."""
+    below, at = row(case.ladder, reading.last_good), row(case.ladder, start)
+    how = "in the same way" if at.verdict is Verdict.BAD else "in another way"
+    evidence = [f"passes at {below.rung} and fails {how} at {at.rung}, which adds {ADDS[at.rung]}"]
+    hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
+    if hint is not None and hint[0] is not stage:
+        # Frames are evidence only if the signature matches: those of another failure tell where that one
+        # ends.
+        if at.verdict is Verdict.BAD:
+            evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+        if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
+            # Code that both partitioners share fails with either, so only its frames tell.
+            stage = Stage.PARTITIONER
+    return stage, evidence
+
+
+#: What each rung adds to the one below it, in words.
+ADDS: dict[Rung, str] = {
+    Rung.UNCOMPILED: "the script itself",
+    Rung.DYNAMO: "Dynamo's capture and guards",
+    Rung.AOT: "AOTAutograd (functionalization and the joint graph)",
+    Rung.PARTITION: "the min-cut partitioner",
+    Rung.DECOMP: "Inductor's decomposition table",
+    Rung.FX: "Inductor's FX passes",
+    Rung.LOOPS: "Inductor's lowering to loop IR",
+    Rung.SCHEDULED: "Inductor's scheduler",
+    Rung.KERNEL: "lowering, scheduling, code generation and the kernels",
+    Rung.META: "a check of every meta kernel",
+}

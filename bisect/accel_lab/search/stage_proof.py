@@ -1,0 +1,97 @@
+"""Proves a stage: its two neighbours on the ladder are asked again, and the alternatives are weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Considered, Culprit, Step
+from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from .climb import Climber, tally_of
+from .flaky import Tally
+from .ladder import Reading, index, read_steps, row, with_row
+from .proof import Proof, prove_again, qualify
+
+#: The pair was picked among so many neighbours on the ladder, so luck had as many chances.
+BOUNDARIES = len(LADDER) - 1
+
+
+@dataclass(kw_only=True)
+class Proved:
+    """The culprit as sure as its runs make it, the ladder with the repeats, and the proof (None: no pair)."""
+
+    culprit: Culprit | None
+    ladder: list[Step]
+    proof: Proof | None = None
+    reading: Reading | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def prove_stage(
+    climber: Climber, ladder: Sequence[Step], culprit: Culprit, alternatives: Sequence[Considered]
+) -> Proved:
+    """Ask the neighbours again: with the culprit out it must pass every time, with it in it must fail."""
+    told = list(alternatives)
+    found = Proved(culprit=qualify(culprit, told), ladder=list(ladder))
+    reading = read_steps(ladder)
+    if culprit.stage is Stage.EAGER or reading.first_bad is None or reading.last_good is None:
+        return found
+    good, bad = row(ladder, reading.last_good), row(ladder, reading.first_bad)
+    isolated = Stage.CODEGEN if bad.rung is Rung.KERNEL else BLAMES[bad.rung]
+    if culprit.stage is not isolated:
+        words = f"the pair of rungs {good.rung} and {bad.rung} isolates {isolated}, not {culprit.stage}"
+        told.append(Considered(name="no_pair_of_its_own", open=True, words=words))
+    climber.patient = True
+    bad = climber.repeat(bad, 1, "proof")
+    failing = _failing(with_row(ladder, bad), bad.rung)
+    good, found.proof = prove_again(climber, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
+    found.ladder = with_row(with_row(ladder, bad), good)
+    if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
+        return _reconsider(climber, found.ladder, told, reading)
+    line = (
+        f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, "
+        f"{bad.rung} failed {bad.failures} of {bad.runs}"
+    )
+    found.culprit = qualify(
+        replace(culprit, confidence=found.proof.confidence, evidence=(*culprit.evidence, line)), told
+    )
+    return found
+
+
+def _failing(ladder: Sequence[Step], from_rung: Rung) -> Tally:
+    """All runs that contain the culprit for sure: those that fail at its rung or above."""
+    return tally_of(
+        step for step in ladder if index(step.rung) >= index(from_rung) and step.verdict is Verdict.BAD
+    )
+
+
+def _reconsider(
+    climber: Climber, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
+) -> Proved:
+    """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""
+    words = "a rung that passed at first failed when it was asked again: the script is flaky"
+    found = Proved(culprit=None, ladder=list(ladder), warnings=[words])
+    reading = read_steps([step for step in ladder if step.rung in LADDER])
+    if reading.first_bad is None or reading.last_good is None:
+        return found
+    good, bad = row(ladder, reading.last_good), row(ladder, reading.first_bad)
+    failing = _failing(ladder, bad.rung)
+    # The rungs were chosen after looking at the runs, so the bound on luck no longer holds.
+    told = [*alternatives, Considered(name="chosen_afterwards", open=True, words=words)]
+    good, found.proof = prove_again(climber, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
+    found.ladder = with_row(ladder, good)
+    if good.verdict is Verdict.BAD:
+        return _reconsider(climber, found.ladder, alternatives, first)
+    # Non-monotone rungs that were already reported are kept; the rungs to hold other regions on are the new
+    # ones.
+    found.reading = replace(reading, islands=first.islands or reading.islands)
+    line = f"{good.rung} passed {good.runs} of {good.runs} runs; {bad.rung} failed {bad.failures} times"
+    found.culprit = qualify(
+        Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(line,)), told
+    )
+    return found
+
+
+__all__ = ["BOUNDARIES", "Proved", "prove_stage"]
