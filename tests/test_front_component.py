@@ -415,7 +415,7 @@ def test_what_resumes_a_function_is_narrower_than_what_it_resumes(nested: bool) 
         return replace(outcome, facts={**outcome.facts, "front": facts(traced[left[0]])})
 
     lab.answer = answered
-    part = name_front(climber, Stage.DYNAMO, at, [at]).component
+    part = name_component(climber, Stage.DYNAMO, at, ladder=[at]).component
     assert part is not None
     if nested:
         assert (part.kind, part.name, part.confidence) == ("frame", "f", Confidence.PROVEN)
