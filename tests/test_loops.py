@@ -450,6 +450,7 @@ def test_child_parses_on_python_3_8() -> None:
         "loop_run",
         "loop_access",
         "loop_order",
+        "loop_log",
         "loop_writes",
         "loop_conflicts",
     ):
