@@ -167,8 +167,7 @@ def autocast_deep(a, b, c, gate):
     hidden = a
     for _ in range(4):
         hidden = F.layer_norm(hidden + F.gelu(hidden @ b) @ c * 0.1, (48,))
-    with torch.autocast("cpu", enabled=False):
-        share = (hidden.float() @ gate).softmax(-1)
+    share = (hidden.float()[:, :, None] * gate).sum(1).softmax(-1)
     return (share[:, :1] * hidden).float().pow(2).mean()
 
 
@@ -307,15 +306,23 @@ def run(folder: Path, function: Any, options: dict[str, Any], *, exact: bool) ->
     with mode or contextlib.nullcontext():
         for _ in range(3 if models else 1):
             call = recorder.begin_call(0, "f", tuple(inputs), {})
-            with torch.autocast("cpu", options["autocast"]) if "autocast" in options else contextlib.nullcontext():
+            with (
+                torch.autocast("cpu", options["autocast"])
+                if "autocast" in options
+                else contextlib.nullcontext()
+            ):
                 result = function(*models, *inputs)
             recorder.end_call(call, result)
-            parts = [part for part in (result if isinstance(result, tuple) else (result,)) if differentiable(part)]
+            parts = [
+                part for part in (result if isinstance(result, tuple) else (result,)) if differentiable(part)
+            ]
             if optimizer is not None:
                 optimizer.zero_grad()
             if parts:
-                sum((part * weights(part)).abs().sum() if part.is_complex() else (part * weights(part)).sum()
-                    for part in parts).backward()
+                sum(
+                    (part * weights(part)).abs().sum() if part.is_complex() else (part * weights(part)).sum()
+                    for part in parts
+                ).backward()
             if optimizer is not None:
                 optimizer.step()
     recorder.finish()
