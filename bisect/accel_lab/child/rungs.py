@@ -69,6 +69,7 @@ class Ladder:
     ``front`` (look into Dynamo and AOTAutograd, see ``front``), ``python_kernels`` (``list`` or ``compare``
     the kernels of the Python dispatcher, see ``python_kernels``), ``native_kernels`` (operators whose
     Python kernel is removed),
+    ``identity`` (uncompiled without a wrapper: torch.compile returns its argument),
     ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
     ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
     ``measure`` (time and memory of each call, and no records, see ``measures``),
@@ -402,6 +403,7 @@ class Ladder:
         if isinstance(original, type):
             return compiled
         if isinstance(original, torch.nn.Module) and compiled is not original:
+            region["wraps"] = "module"
             region["name"] = type(original).__qualname__
             if self.recorder is not None:
                 self.recorder.watch_module(region["id"], original)
@@ -410,6 +412,7 @@ class Ladder:
             return compiled
         region["name"] = getattr(original, "__qualname__", None) or type(original).__qualname__
         owner = getattr(original, "__self__", None)
+        region["wraps"] = "method" if isinstance(owner, torch.nn.Module) else "function"
         if isinstance(owner, torch.nn.Module) and self.recorder is not None:
             self.recorder.watch_module(region["id"], owner)
         self._changed()

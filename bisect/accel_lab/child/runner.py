@@ -56,6 +56,12 @@ def execute(job: Any) -> Any:
     return code
 
 
+def leave_modules_alone(nn: Any) -> None:
+    """Let ``Module.compile()`` do nothing: it would put what torch.compile returns into the module."""
+    if hasattr(nn.Module, "compile"):  # 2.0 has no such method
+        nn.Module.compile = lambda self, *args, **kwargs: None
+
+
 class _Session:
     """The instruments around one run: rung, recorder, artifacts."""
 
@@ -74,7 +80,8 @@ class _Session:
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
         waiting: Dict[str, Callable[[], None]] = {
-            name: functools.partial(self._arrived, name) for name in ("numpy", "torch._dynamo", *ENTRIES)
+            name: functools.partial(self._arrived, name)
+            for name in ("numpy", "torch._dynamo", "torch.nn", *ENTRIES)
         }
         for name in list(waiting):
             if name in sys.modules:
@@ -88,6 +95,11 @@ class _Session:
             return
         if name == "torch._dynamo":
             self._install()
+        if name == "torch.nn":
+            # Before the script can call ``Module.compile``, which is what imports Dynamo.
+            if (self.job.get("switches") or {}).get("identity"):
+                leave_modules_alone(sys.modules[name])
+            return
         self.entries.watch(name)
 
     def _in_regions(self) -> Any:

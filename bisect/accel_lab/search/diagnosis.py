@@ -16,7 +16,7 @@ from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import environment_hints, second_witness
-from .alternatives import caches, outside_ladder, registry
+from .alternatives import caches, outside_ladder, registry, wrapper
 from .alternatives.case import Case, Moment
 from .baseline import Baseline, BaselineSearch, values_signature
 from .climb import Climber, Switches
@@ -140,7 +140,9 @@ class Diagnosis(Searching):
             answer.warnings.append("no rung of the ladder shows the failure again")
             return
         if reading.last_good is None:
-            self._eager(answer)
+            answer.culprit = wrapper.look(climber, answer.ladder)
+            if answer.culprit is None:
+                self._eager(answer)
             return
         stage = BLAMES[start]
         if start is not Rung.KERNEL and self._custom_backend(answer, start):
