@@ -17,6 +17,7 @@ from . import (
     layout,
     merged_results,
     meta_kernel,
+    python_kernel,
     reused_graph,
     skipped_rung,
 )
@@ -24,6 +25,7 @@ from .case import Alternative, Case, Moment
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     meta_kernel.ALTERNATIVE,
+    python_kernel.ALTERNATIVE,
     reused_graph.ALTERNATIVE,
     changed_mode.ALTERNATIVE,
     fake_tensors.ALTERNATIVE,
