@@ -14,7 +14,7 @@ from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
-from .kernel_exhibit import Kernel, exhibit_of, operator_of
+from .kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
 from .named import Named
 
 #: The marks of ``child/annotate.py`` in a kernel's text.
@@ -55,11 +55,15 @@ def show_fault(climber: Climber, named: Named) -> None:
             "no index of the loop IR is out of bounds, as the interpreter checks each: only the code "
             "generated from it leaves the buffer"
         )
-    if named.component is None and key:
+    known = named.component
+    if key and (known is None or known.confidence is not Confidence.PROVEN):
+        # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.
         named.component = Component(
             kind="op",
             name=operator_of(key)[:120],
-            detail="the generated line that leaves its buffer was written for it",
+            detail=f"the generated line that leaves its buffer was written for it (node {node_of(key)})"[
+                :300
+            ],
             confidence=Confidence.LIKELY,
         )
 

@@ -55,7 +55,7 @@ class Searching:
         found = self.findings
         found.baseline = list(base.steps)
         found.signature = base.target
-        found.failure_rate = base.tally.rate
+        found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
         found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
         self.counts["baseline"] = runs
         found.probes = self.counts
