@@ -195,7 +195,7 @@ def test_one_fault_that_ends_by_several_signals_stays_warm_and_is_proven() -> No
     assert found.culprit is not None
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.CODEGEN, Confidence.PROVEN)
     told = [line for line in found.warnings if "memory is overwritten" in line]
-    assert len(told) == 1 and "SIGSEGV in 2 of 3 runs, SIGABRT in 1 of 3 runs" in told[0]
+    assert len(told) == 1 and "SIGSEGV in 2 of 4 runs, SIGABRT in 2 of 4 runs" in told[0]
     assert "free(): invalid pointer" in told[0]
 
 
@@ -235,6 +235,40 @@ def test_a_kernel_that_the_child_could_not_tell_of_is_shown_from_the_report() ->
     [exhibit] = found.culprit.exhibits
     assert "/*@" not in exhibit.text
     assert [exhibit.text.splitlines()[n - 1].strip() for n in exhibit.marked] == ["tmp5.store(out + x0);"]
+
+
+class HeapLab(DyingLab):
+    """A stray write that does harm in some runs, and in each where the allocator looks for it."""
+
+    def __init__(self, *, helps: bool = True, everywhere: bool = False, **named: Any) -> None:
+        super().__init__(SEGV, ABRT, rate=0.5, seed=2, **named)
+        self._helps, self._everywhere = helps, everywhere
+
+    def submit(self, probe: Probe) -> Future[Outcome]:
+        looking = self.checked and not probe.bare
+        self.rate = 1.0 if looking and self._helps else 0.5
+        self.fault = Rung.UNCOMPILED if looking and self._everywhere else Rung.KERNEL
+        return super().submit(probe)
+
+
+def test_a_memory_fault_is_looked_for_with_the_allocators_checks() -> None:
+    lab = HeapLab()
+    found = diagnose(lab)
+    assert lab.checked
+    assert found.failure_rate is not None and 0 < found.failure_rate < 1
+    assert found.culprit is not None
+    assert (found.culprit.stage, found.culprit.confidence) == (Stage.CODEGEN, Confidence.PROVEN)
+    assert sum("MALLOC_CHECK_" in line for line in found.warnings) == 1
+    assert sum(found.probes.values()) < 45  # nothing is repeated, as it is where the failure comes and goes
+
+
+@pytest.mark.parametrize("changes", [{"helps": False}, {"everywhere": True}])
+def test_checks_that_do_not_help_or_find_something_else_are_turned_off(changes: dict[str, bool]) -> None:
+    lab = HeapLab(**changes)
+    found = diagnose(lab)
+    assert not lab.checked
+    assert not any("MALLOC_CHECK_" in line for line in found.warnings)
+    assert found.culprit is None or found.culprit.stage is not Stage.EAGER
 
 
 def test_a_flaky_memory_fault_is_sanitized_once_as_well() -> None:

@@ -50,8 +50,8 @@ def checked_runs(
 def with_checks(unchecked: Tally) -> str:
     """What is said of runs with the checks; ``unchecked`` are those without."""
     return (
-        "all but plain runs are made with the allocator's own checks (MALLOC_CHECK_=3), with which the failure "
-        f"shows each time; {unchecked.failures} of {unchecked.runs} runs without them failed"
+        "all but plain runs are made with the allocator's own checks (MALLOC_CHECK_=3), with which the "
+        f"failure shows each time; {unchecked.failures} of {unchecked.runs} runs without them failed"
     )
 
 

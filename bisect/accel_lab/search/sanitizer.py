@@ -15,6 +15,7 @@ from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
 from .kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
+from .memory_fault import is_memory_fault
 from .named import Named
 
 #: The marks of ``child/annotate.py`` in a kernel's text.
@@ -24,8 +25,7 @@ _SWITCHES = (("annotate", True), ("sanitize", True))
 
 def show_fault(climber: Climber, named: Named) -> None:
     """Add the line, and what was done there, to what was found; nothing but for a memory fault."""
-    target = climber.baseline.target
-    if target is None or target.kind != "memory_fault":
+    if not is_memory_fault(climber.baseline.target):
         return
     outcome = climber.look(Rung.KERNEL, _SWITCHES, "sanitizer")
     report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
@@ -61,9 +61,7 @@ def show_fault(climber: Climber, named: Named) -> None:
         named.component = Component(
             kind="op",
             name=operator_of(key)[:120],
-            detail=f"the generated line that leaves its buffer was written for it (node {node_of(key)})"[
-                :300
-            ],
+            detail=f"node {node_of(key)[:120]}: the line that leaves its buffer was written for it",
             confidence=Confidence.LIKELY,
         )
 
