@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from accel_lab.core.judge import judge, signature_of, unwrap
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.verdict import Verdict
+from accel_lab.search.baseline import same_failure
 
 
 def outcome(kind: str, message: str, *functions: str) -> Outcome:
@@ -109,6 +112,41 @@ def test_signals_differ_by_number() -> None:
     two = signature_of(Outcome(status=Status.SIGNAL, signal=8))
     assert one is not None and one.type == "SIGSEGV"
     assert not one.same_as(two)
+
+
+def test_memory_faults_are_one_failure_whatever_signal_they_end_by() -> None:
+    def ended(number: int, said: str = "") -> Signature:
+        facts = {"heap_check": said} if said else {}
+        signature = signature_of(Outcome(status=Status.SIGNAL, signal=number, facts=facts))
+        assert signature is not None
+        return signature
+
+    fault, bus = ended(signal.SIGSEGV), ended(signal.SIGBUS)
+    heap = ended(signal.SIGABRT, "corrupted size vs. prev_size")
+    assert {fault.kind, bus.kind, heap.kind} == {"memory_fault"}
+    assert fault.same_as(bus) and bus.same_as(heap) and heap.same_as(fault)
+    assert (fault.line, heap.line) == ("SIGSEGV", "SIGABRT: corrupted size vs. prev_size")
+    for other in (ended(signal.SIGABRT), ended(signal.SIGILL), ended(signal.SIGFPE, "free(): invalid size")):
+        assert other.kind == "signal"
+        assert not other.same_as(fault) and not fault.same_as(other)
+    assert Signature.from_json(heap.to_json()).same_as(fault)
+
+
+@pytest.mark.parametrize(
+    ("plain", "recorded", "same"),
+    [
+        (("memory_fault", "SIGSEGV"), ("memory_fault", "SIGABRT"), True),
+        (("signal", "SIGABRT"), ("memory_fault", "SIGSEGV"), True),
+        (("memory_fault", "SIGABRT"), ("signal", "SIGABRT"), True),
+        (("signal", "SIGFPE"), ("memory_fault", "SIGSEGV"), False),
+        (("exit", "exit 1"), ("memory_fault", "SIGSEGV"), False),
+    ],
+)
+def test_a_plain_abort_whose_words_are_lost_does_not_contradict_a_memory_fault(
+    plain: tuple[str, str], recorded: tuple[str, str], same: bool
+) -> None:
+    one, two = (Signature(kind=kind, type=name) for kind, name in (plain, recorded))
+    assert same_failure(one, two) is same
 
 
 def test_outcome_survives_json() -> None:

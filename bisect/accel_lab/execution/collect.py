@@ -19,12 +19,14 @@ _LAST_ERROR = re.compile(
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 
-#: What glibc says before it aborts because it found its heap, or the stack, overwritten.
+#: What glibc says before it aborts because it found its heap, the stack or a lock overwritten.
 _HEAP_CHECK = re.compile(
     r"(?:[cm]alloc|realloc|free|malloc_consolidate|m(?:unmap|remap)_chunk|tcache_thread_shutdown)\(\): "
     r"[a-z][^\n]*|corrupted size vs\. prev_size[^\n]*|corrupted double-linked list[^\n]*"
     r"|double free or corruption[^\n]*|invalid fastbin entry[^\n]*|break adjusted to free malloc space"
-    r"|malloc\.c:\d+: \w+: Assertion [^\n]*|Fatal glibc error: malloc assertion failure[^\n]*"
+    r"|(?:malloc|tpp|pthread_\w+)\.c:\d+: \w+: Assertion [^\n]*"
+    r"|Fatal glibc error: (?:malloc|tpp\.c|pthread_\w+\.c)[^\n]*"
+    r"|The futex facility returned an unexpected error code"
     r"|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*[^\n]*"
 )
 #: Aborts that somebody else made, after whatever was printed before.

@@ -72,6 +72,7 @@ class Prober:
         self._cold_only = False
         self._wants_server = False
         self._sanitizer: tuple[str, ...] | None = None
+        self._heap: dict[str, str] = {}
         self._keep = keep
         self._runner = runner
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
@@ -116,7 +117,7 @@ class Prober:
             if self._server is None and self._wants_server and not self._cold_only:
                 place = self.workspace.root / "server"
                 (place / "cache" / "triton").mkdir(parents=True, exist_ok=True)
-                env = dict(self.environment)
+                env = {**self.environment, **self._heap}
                 env.setdefault("PYTHONHASHSEED", "0")
                 env["PYTHONDONTWRITEBYTECODE"] = "1"
                 env["TORCHINDUCTOR_CACHE_DIR"] = str(place / "cache")
@@ -128,6 +129,17 @@ class Prober:
     def go_cold(self) -> None:
         """From now on every probe is run in a fresh process."""
         self._cold_only = True
+        self._end_server()
+
+    def check_heap(self, on: bool) -> None:
+        """Let the allocator check each block that is freed, in all but plain runs from now on.
+
+        The warm server is started anew with it: it is decided when a process starts.
+        """
+        self._heap = sanitizer.heap_checks(self.environment) if on else {}
+        self._end_server()
+
+    def _end_server(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -232,13 +244,18 @@ class Prober:
 
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
-        env = self.workspace.environment(place, self.environment, probe.bare)
+        base = self.environment if probe.bare else {**self.environment, **self._heap}
+        env = self.workspace.environment(place, base, probe.bare)
         if probe.bare and probe.switches:
             # A script that asks for an accelerator by itself finds the lab's, unless it has its own.
             paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         if dict(probe.switches).get("sanitize"):
-            env = sanitizer.environment(env, place.folder, self._sanitizer_libraries())
+            env = sanitizer.environment(
+                {**env, **{key: self.environment.get(key, "") for key in self._heap}},
+                place.folder,
+                self._sanitizer_libraries(),
+            )
         server = self._start_server() if warm else None
         if server is not None:
             job = self._job(probe, place)

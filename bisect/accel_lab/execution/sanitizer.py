@@ -1,4 +1,4 @@
-"""The address sanitizer: what a process needs in its environment, and what a report of it says.
+"""Memory that is overwritten: what the sanitizer and glibc's checks need, and what a report says.
 
 The kernels are compiled with it by the child; its library must be loaded before anything else, so it is
 preloaded, along with the C++ library whose functions it wraps. Tried with g++ 12 on torch 2.6.0 to 2.14.1.
@@ -24,6 +24,7 @@ _OPTIONS = (
     "detect_leaks=0:halt_on_error=1:allow_user_segv_handler=0:alloc_dealloc_mismatch=0:"
     f"detect_odr_violation=0:exitcode={EXIT_CODE}"
 )
+_HEAP_LIBRARY = "libc_malloc_debug.so.0"
 _WHERE = '"$@" --version && "$@" -print-file-name=libasan.so && "$@" -print-file-name=libstdc++.so'
 
 _ERROR = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[\w-]+)")
@@ -61,6 +62,15 @@ def environment(base: Mapping[str, str], folder: Path, preload: Sequence[str]) -
         "LD_PRELOAD": ":".join(filter(None, [*preload, base.get("LD_PRELOAD", "")])),
         "ASAN_OPTIONS": ":".join(filter(None, options)),
     }
+
+
+def heap_checks(base: Mapping[str, str]) -> dict[str, str]:
+    """What makes glibc look behind each block when it is freed, and abort where somebody wrote there.
+
+    From 2.34 on the checks are in a library of their own; where it is missing the loader says so and goes on.
+    """
+    preload = [_HEAP_LIBRARY, base.get("LD_PRELOAD", "")]
+    return {"MALLOC_CHECK_": "3", "LD_PRELOAD": ":".join(filter(None, preload))}
 
 
 def read_report(folder: Path) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
 from accel_lab.core.judge import judge
@@ -15,6 +16,7 @@ from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
 from .lab import Difference, Lab
+from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
 
 #: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
 INSTRUMENTATION = "instrumentation"
@@ -39,7 +41,8 @@ class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
     ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``untold`` says why
-    nothing can be told of the failure by running the script again and again; empty where something can.
+    nothing can be told of the failure by running the script again and again; empty where something can. ``unchecked``: how often
+    it failed before the allocator's checks were turned on, if they were.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -51,6 +54,7 @@ class Baseline:
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
     untold: str = ""
+    unchecked: Tally | None = None
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
 
@@ -118,7 +122,7 @@ class BaselineSearch:
     def run(self) -> Baseline:
         """The baseline; ``target`` is None where the script does not fail."""
         found = self._prove()
-        tell_faults(found)
+        found.notes = one_fault(found.notes, [step.signature for step in found.steps])
         return found
 
     def _prove(self) -> Baseline:
@@ -130,7 +134,7 @@ class BaselineSearch:
             and sum(step.signature is not None for step in found.steps) == 1
             and not self._sides_differ(found)
         ):
-            self._measure(found)
+            self._measure_or_check(found)
         return found
 
     def _sides_differ(self, found: Baseline) -> bool:
@@ -227,10 +231,12 @@ class BaselineSearch:
     def warm(self, found: Baseline) -> None:
         """The gate of the warm server: it is used only if it shows the same failure as the cold run."""
         self._pass_gate(found)
-        tell_faults(found)
+        found.notes = one_fault(found.notes, [step.signature for step in found.steps])
 
     def _pass_gate(self, found: Baseline) -> None:
         lab = self._lab
+        if found.unchecked is None:
+            self._check(found)
         if not lab.is_warm or found.target is None:
             return
         known_flaky = found.flaky
@@ -308,9 +314,29 @@ class BaselineSearch:
             if signature is not None:
                 found.target = signature
                 self._add(found, outcome, signature, "warm run" if outcome.warm else "cold run")
-                self._measure(found)
+                self._measure_or_check(found)
                 return
             self._add(found, outcome, None, "warm run" if outcome.warm else "cold run")
+
+    def _measure_or_check(self, found: Baseline) -> None:
+        if not self._check(found):
+            self._measure(found)
+
+    def _check(self, found: Baseline) -> bool:
+        """Let the allocator check the heap, where that makes a memory fault show each time."""
+        if not is_memory_fault(found.target):
+            return False
+        outcomes = checked_runs(
+            self._lab, self._probe, partial(self.verdict, found), runs=2 if found.flaky else 1
+        )
+        if outcomes is None:
+            return False
+        found.unchecked, found.tally = found.tally, Tally()
+        found.notes.append(with_checks(found.unchecked))
+        for outcome in outcomes:
+            label = "warm run" if outcome.warm else "cold run"
+            self._add(found, outcome, self._lab.signature(outcome), f"{label}, heap checked", Verdict.BAD)
+        return True
 
     def _measure(self, found: Baseline) -> None:
         """Some runs fail and some do not: ask often enough to know how often."""
@@ -369,22 +395,6 @@ class BaselineSearch:
             replace(self._probe, switches=(("inductor", {"fallback_random": True}),))
         ).result()
         return aligned.status is Status.OK and not self._lab.differences(aligned, uncompiled, found.reference)
-
-
-def tell_faults(found: Baseline) -> None:
-    """Say that several signals were counted as one failure, where the runs of a memory fault had several."""
-    faults = [s.signature for s in found.steps if s.signature and s.signature.kind == "memory_fault"]
-    seen = [fault.type for fault in faults]
-    kinds = list(dict.fromkeys(seen))
-    if len(kinds) < 2:
-        return
-    counts = ", ".join(f"{kind} in {seen.count(kind)} of {len(seen)} runs" for kind in kinds)
-    said = next((f" ({fault.said})" for fault in faults if fault.said), "")
-    found.notes = [note for note in found.notes if not note.startswith(_ONE_FAULT)]
-    found.notes.append(f"{_ONE_FAULT}: {counts}{said}")
-
-
-_ONE_FAULT = "memory is overwritten, which shows in several ways that are counted as one failure"
 
 
 def values_signature(different: Sequence[Difference]) -> Signature:

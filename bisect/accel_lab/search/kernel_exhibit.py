@@ -107,6 +107,11 @@ def operator_of(key: str) -> str:
     return key.rsplit("#", 1)[0].split("target=", 1)[-1]
 
 
+def node_of(key: str) -> str:
+    """The node of a lowering's key."""
+    return key.rsplit("#", 1)[0].split(" target=", 1)[0]
+
+
 # -- the C++ compiler's error ------------------------------------------------------------------
 
 

@@ -14,7 +14,8 @@ from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
-from .kernel_exhibit import Kernel, exhibit_of, operator_of
+from .kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
+from .memory_fault import is_memory_fault
 from .named import Named
 
 #: The marks of ``child/annotate.py`` in a kernel's text.
@@ -24,8 +25,7 @@ _SWITCHES = (("annotate", True), ("sanitize", True))
 
 def show_fault(climber: Climber, named: Named) -> None:
     """Add the line, and what was done there, to what was found; nothing but for a memory fault."""
-    target = climber.baseline.target
-    if target is None or target.kind != "memory_fault":
+    if not is_memory_fault(climber.baseline.target):
         return
     outcome = climber.look(Rung.KERNEL, _SWITCHES, "sanitizer")
     report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
@@ -55,11 +55,13 @@ def show_fault(climber: Climber, named: Named) -> None:
             "no index of the loop IR is out of bounds, as the interpreter checks each: only the code "
             "generated from it leaves the buffer"
         )
-    if named.component is None and key:
+    known = named.component
+    if key and (known is None or known.confidence is not Confidence.PROVEN):
+        # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.
         named.component = Component(
             kind="op",
             name=operator_of(key)[:120],
-            detail="the generated line that leaves its buffer was written for it",
+            detail=f"node {node_of(key)[:120]}: the line that leaves its buffer was written for it",
             confidence=Confidence.LIKELY,
         )
 

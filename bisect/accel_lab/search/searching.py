@@ -55,7 +55,7 @@ class Searching:
         found = self.findings
         found.baseline = list(base.steps)
         found.signature = base.target
-        found.failure_rate = base.tally.rate
+        found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
         found.agreement = base.agreement
         found.warnings = [*base.notes, *filter(None, (base.doubtful, base.untold))]
         self.counts["baseline"] = runs
