@@ -13,7 +13,7 @@ from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
 from .front_lines import name_line
-from .front_questions import Questions, front_of, graph_breaks, setting_words, user_line
+from .front_questions import Questions, front_of, graph_breaks, setting_code, setting_words, user_line
 from .named import Named
 
 #: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
@@ -148,8 +148,10 @@ def _traced(step: Step) -> set[str]:
 
 
 def _cured_and_told(function: Component | None, told: Component, line: str) -> Component:
-    """Where leaving one function as it is was shown to cure, that is the component; the frames of the exception
-    say what it is by, and no run has shown that."""
+    """The function that was shown to cure when left as it is, with what the frames of the exception say.
+
+    No run has shown what the frames say, so that alone is the component only where there is no such function.
+    """
     if function is None or function.confidence is not Confidence.PROVEN:
         return _with(told, function) or told
     place = told.detail.partition(", for ")[0]
@@ -213,6 +215,7 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component
         name=", ".join(names)[:120],
         detail="; ".join(narrow)[:300],
         confidence=Confidence.PROVEN if len(narrow) == 1 else Confidence.LIKELY,
+        cure=f"torch.compiler.disable on {names[0]}" if len(narrow) == 1 and names[0].isidentifier() else "",
     )
 
 
@@ -222,9 +225,7 @@ def _with(component: Component | None, place: Component | None) -> Component | N
         return component
     where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
     detail = f"{component.detail}; {where}" if component.detail else where
-    return Component(
-        kind=component.kind, name=component.name, detail=detail[:400], confidence=component.confidence
-    )
+    return replace(component, detail=detail[:400])
 
 
 # -- side effects ----------------------------------------------------------------------------------
@@ -343,6 +344,7 @@ def _setting(questions: Questions, look: Step) -> Named | None:
             name=", ".join(cures)[:120],
             detail=user_line(look.outcome),
             confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
+            cure=setting_code("torch._dynamo.config", *cured[0]),
         ),
         evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
         exhibits=exhibits,

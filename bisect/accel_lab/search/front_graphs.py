@@ -9,7 +9,7 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
 
-from .front_questions import Questions, front_of, setting_words
+from .front_questions import Questions, front_of, setting_code, setting_words
 from .named import Named
 
 #: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
@@ -116,11 +116,8 @@ def _settings(
     else:
         tried = (_PARTITION_SETTINGS[0], *_AOT_SETTINGS)
     steps = questions.ask([{"functorch": {key: value}} for key, value in tried])
-    cures = [
-        setting_words(key, value)
-        for (key, value), step in zip(tried, steps, strict=False)
-        if step.verdict is Verdict.GOOD
-    ]
+    cured = [setting for setting, step in zip(tried, steps, strict=False) if step.verdict is Verdict.GOOD]
+    cures = [setting_words(key, value) for key, value in cured]
     if not cures:
         return None
     named.evidence.append(f"with only torch._functorch.config.{' or '.join(cures)} it passes")
@@ -129,6 +126,7 @@ def _settings(
         name=", ".join(cures)[:120],
         detail="torch._functorch.config",
         confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
+        cure=setting_code("torch._functorch.config", *cured[0]),
     )
 
 
