@@ -10,6 +10,8 @@ from pathlib import Path
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Program
 
+from . import notebooks
+
 
 def read_program(script: str | None, module: str | None, args: tuple[str, ...]) -> Program:
     """The program that the user named; raises :class:`UsageError` in one line if it cannot be one."""
@@ -27,6 +29,9 @@ def read_program(script: str | None, module: str | None, args: tuple[str, ...]) 
         raise UsageError(f"{script} cannot be read ({error.strerror}): check its permissions") from None
     if data[:4] == b"PK\x03\x04":
         raise UsageError(f"{script} is a zip file: a bundle is re-run with `accel-lab verify {script}`")
+    if path.suffix == notebooks.SUFFIX:
+        notebooks.script_of(data, path)
+        return Program(path=str(path.resolve()), args=args, sha256=hashlib.sha256(data).hexdigest())
     if not data.strip():
         raise UsageError(f"{script} is empty: there is nothing to run")
     if b"\x00" in data:
@@ -47,6 +52,11 @@ def _tree_digest(args: tuple[str, ...]) -> str:
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def folder_of(program: Program) -> Path:
+    """The working directory that the program is run in, as the user would: a notebook's is its own folder."""
+    return Path(program.origin).parent if program.origin else Path.cwd()
 
 
 def must_run_cold(program: Program) -> str:
