@@ -402,9 +402,10 @@ def test_what_resumes_a_function_is_narrower_than_what_it_resumes(nested: bool) 
     def facts(names: Sequence[str]) -> dict[str, Any]:
         return {"frames": [{"key": key, "call": 0} for key in names], "inlined": []}
 
-    climber, lab, at = climb(
-        facts(keys), lambda s: bool(set(s.get("eager", ())) & set(traced)), failure=CRASH
-    )
+    def cured(switch: Switch) -> bool:
+        return bool(set(switch.get("eager", ())) & set(traced))
+
+    climber, lab, at = climb(facts(keys), cured, failure=CRASH)
     answer = lab.answer
 
     def answered(probe: Probe) -> Outcome | None:

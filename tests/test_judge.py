@@ -46,7 +46,10 @@ def test_a_reader_gets_the_numbers_and_a_comparison_does_not() -> None:
         Outcome(status=Status.EXIT, exit_code=1), "FAILED t.py::a - off by 2\nFAILED t.py::b - off by 3"
     )
     assert left is not None
-    assert (left.message, left.line) == ("off by <n>", "exit 1: off by 2; off by 3")
+    assert (left.message, left.line) == (
+        "off by <n>",
+        "exit 1: t.py::a fails with off by 2; t.py::b fails with off by 3",
+    )
 
 
 def test_words_do_count() -> None:
@@ -105,6 +108,23 @@ def test_a_test_runner_is_known_by_its_summary() -> None:
     printed = "FAILED tests/t.py::test_a - AssertionError: off by 3\n1 failed in 2.0s\n"
     signature = signature_of(ended, printed)
     assert signature is not None and signature.message == "AssertionError: off by <n>"
+    assert signature.said == "tests/t.py::test_a fails with AssertionError: off by 3"
+
+
+def test_failing_tests_are_named_and_not_compared() -> None:
+    ended = Outcome(status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="1"))
+    rows = [f"FAILED t.py::test_a[x {n}] - ValueError: bad {n % 2}" for n in range(8)]
+    one = signature_of(ended, "\n".join([*rows, "ERROR u.py", "9 failed"]))
+    assert one is not None and one.message == "; ValueError: bad <n>"
+    assert one.said == (
+        "t.py::test_a[x 0], t.py::test_a[x 2], t.py::test_a[x 4] and 1 more fail with ValueError: bad 0; "
+        "t.py::test_a[x 1], t.py::test_a[x 3], t.py::test_a[x 5] and 1 more fail with ValueError: bad 1; "
+        "u.py fails"
+    )
+    other = signature_of(ended, "FAILED v.py::other - ValueError: bad 7\nERROR u.py\n")
+    assert one.same_as(other)
+    unittests = signature_of(ended, "FAILED (errors=1)\n")
+    assert unittests is not None and (unittests.message, unittests.said) == ("", "")
 
 
 def test_signals_differ_by_number() -> None:

@@ -94,7 +94,7 @@ def _signal_type(outcome: Outcome) -> str:
 
 
 def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[str]]:
-    """What the program said when it gave up: ``sys.exit("text")``, or a test runner's summary with its tests."""
+    """What the program said when it gave up, and the tests that failed, if a test runner lists them."""
     raised = outcome.raised
     if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
         return ([raised.message] if raised.message not in ("", "None") else []), []

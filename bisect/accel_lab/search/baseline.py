@@ -41,8 +41,8 @@ class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
     ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``untold`` says why
-    nothing can be told of the failure by running the script again and again; empty where something can. ``unchecked``: how often
-    it failed before the allocator's checks were turned on, if they were.
+    nothing can be told of the failure by running the script again and again; empty where something can.
+    ``unchecked``: how often it failed before the allocator's checks were turned on, if they were.
     """
 
     steps: list[Step] = field(default_factory=list)

@@ -13,7 +13,7 @@ from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
 from .front_lines import name_line
-from .front_questions import Questions, front_of, graph_breaks, setting_words, user_line
+from .front_questions import Questions, front_of, graph_breaks, setting_code, setting_words, user_line
 from .named import Candidate, Named
 
 #: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
@@ -152,8 +152,10 @@ def _traced(step: Step) -> set[str]:
 
 
 def _cured_and_told(function: Candidate | None, told: Component, line: str) -> Candidate:
-    """Where leaving one function as it is was shown to cure, that is the component; the frames of the exception
-    say what it is by, and no run has shown that."""
+    """The function that was shown to cure when left as it is, with what the frames of the exception say.
+
+    No run has shown what the frames say, so that alone is the component only where there is no such function.
+    """
     if function is None or function.cure is None:
         return Candidate(component=_with(told, function.component if function is not None else None) or told)
     place = told.detail.partition(", for ")[0]
@@ -214,7 +216,10 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Candidate
     named.evidence.append(told)
     frame = narrow[0] in code.frames
     component = Component(
-        kind="frame" if frame else "function", name=", ".join(names)[:120], detail="; ".join(narrow)[:300]
+        kind="frame" if frame else "function",
+        name=", ".join(names)[:120],
+        detail="; ".join(narrow)[:300],
+        cure=f"torch.compiler.disable on {names[0]}" if len(narrow) == 1 and names[0].isidentifier() else "",
     )
     return Candidate(component=component, cure=cures[narrow[0]] if len(narrow) == 1 else None)
 
@@ -225,9 +230,7 @@ def _with(component: Component | None, place: Component | None) -> Component | N
         return component
     where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
     detail = f"{component.detail}; {where}" if component.detail else where
-    return Component(
-        kind=component.kind, name=component.name, detail=detail[:400], confidence=component.confidence
-    )
+    return replace(component, detail=detail[:400])
 
 
 # -- side effects ----------------------------------------------------------------------------------
@@ -344,7 +347,12 @@ def _setting(questions: Questions, look: Step) -> Named | None:
             ]
         )
     return Named(
-        component=Component(kind="setting", name=", ".join(cures)[:120], detail=user_line(look.outcome)),
+        component=Component(
+            kind="setting",
+            name=", ".join(cures)[:120],
+            detail=user_line(look.outcome),
+            cure=setting_code("torch._dynamo.config", *cured[0]),
+        ),
         cure=passing[0] if len(cures) == 1 else None,
         evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
         exhibits=exhibits,

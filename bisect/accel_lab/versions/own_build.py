@@ -27,9 +27,8 @@ def with_own(versions: Versions, torch: str) -> Versions:
     notes = versions.notes
     if not versions.flips and all(row.verdict is Verdict.BAD for row in judged):
         names = ", ".join(row.torch for row in judged)
-        told = (
-            f"every release that was judged has the failure ({len(judged)} of {len(versions.line)}: {names})"
-        )
+        count = f"{len(judged)} of {len(versions.line)}"
+        told = f"every release that was judged has the failure ({count}: {names})"
         notes = (told, *notes[1:])
     own = {"torch": torch, "verdict": Verdict.GOOD.value, "relation": relation, "sentence": said}
     return replace(versions, notes=notes, own=own)
