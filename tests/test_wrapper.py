@@ -45,7 +45,7 @@ def test_what_passes_without_the_wrapper_is_the_wrappers(wraps: str, name: str) 
     lab.wraps = wraps
     culprit = Diagnosis(lab, PROBE).run().culprit
     assert culprit is not None and culprit.component is not None
-    assert (culprit.stage, culprit.confidence) == (Stage.DYNAMO, Confidence.LIKELY)
+    assert (culprit.stage, culprit.confidence) == (Stage.DYNAMO, Confidence.PROVEN)
     assert (culprit.component.kind, culprit.component.name) == ("wrapper", name)
     assert any("passes when torch.compile returns its argument" in line for line in culprit.evidence)
 

@@ -13,7 +13,6 @@ from typing import Any
 from accel_lab.core.findings import Component, Considered, Culprit, Exhibit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.proof import prove_component
 
 from .case import NOTHING, Alternative, Case, Moment, Ruling
 
@@ -78,9 +77,6 @@ def _blamed(
     what, native, python = differences[0]
     told = f"{what}: native {native}, Python {python}"
     part = Component(kind="decomposition", name=op, detail=f"{row['kernel']}; {told}"[:300])
-    doubt = ""
-    if alone:
-        part, doubt = prove_component(case.climber, part, cure, case.at, comparisons=comparisons)
     culprit = Culprit(
         stage=Stage.DECOMPOSITION,
         confidence=Confidence.LIKELY,
@@ -89,7 +85,6 @@ def _blamed(
             f"{case.start} traces {row['kernel']}, the Python kernel that torch's dispatcher takes for {op}; "
             f"with only that kernel removed, so that the native one is traced, it passes",
             f"called by itself on the same inputs the Python kernel differs from the native one: {told}",
-            *([doubt] if doubt else []),
         ),
         exhibits=(
             Exhibit(
@@ -99,7 +94,7 @@ def _blamed(
             ),
         ),
     )
-    return Ruling(culprit=culprit, cure=cure)
+    return Ruling(culprit=culprit, cure=cure, isolates=alone, comparisons=comparisons)
 
 
 def kernels_of(step: Step) -> list[dict[str, Any]]:

@@ -6,13 +6,14 @@ identity, where torch.compile returns its argument, tells the two apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from accel_lab.core.findings import Component, Culprit, Step
+from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import Climber, Switches
+from accel_lab.search.climb import Switches
 
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "wrapper"
 #: torch.compile(x) is x, and Module.compile() leaves the module as it is.
 IDENTITY: Switches = (("identity", True),)
 
@@ -24,23 +25,18 @@ _WRAPPERS = (
 )
 
 
-def look(climber: Climber, ladder: Sequence[Step]) -> Culprit | None:
-    """The wrapper as the culprit, where its argument alone passes; None where it fails all the same.
-
-    A state_dict whose keys begin with ``_orig_mod.`` is the case that taught it (pytorch#113422).
-    """
-    wrapped = next((step for step in ladder if step.rung is Rung.UNCOMPILED), None)
-    if wrapped is None or wrapped.verdict is not Verdict.BAD:
-        return None
-    regions = wrapped.outcome.facts.get("regions") or []
-    if not regions:
-        return None
-    bare = climber.one(Rung.UNCOMPILED, IDENTITY, "wrapper")
+def ask(case: Case) -> Ruling:
+    """Does it pass with the argument of torch.compile in the place of what torch.compile returns?"""
+    wrapped = case.row(Rung.UNCOMPILED)
+    regions = wrapped.outcome.facts.get("regions") or [] if wrapped is not None else []
+    bare = case.climber.one(Rung.UNCOMPILED, IDENTITY, "wrapper")
     if bare.verdict is not Verdict.GOOD:
-        return None
+        words = "it fails as well when torch.compile returns its argument"
+        ruled_out = Considered(name=NAME, open=False, words=words)
+        return Ruling(considered=ruled_out if bare.verdict is Verdict.BAD else None)
     wraps = {str(region.get("wraps")) for region in regions}
     kind, name, where = next((row for row in _WRAPPERS if row[0] in wraps), _WRAPPERS[-1])
-    return Culprit(
+    culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
         component=Component(kind="wrapper", name=name, detail=f"what torch.compile returns for a {kind}"),
@@ -49,3 +45,21 @@ def look(climber: Climber, ladder: Sequence[Step]) -> Culprit | None:
             f"{where} and nothing compiled",
         ),
     )
+    return Ruling(culprit=culprit, cure=bare, isolates=True)
+
+
+def _applies(case: Case) -> bool:
+    wrapped = case.row(Rung.UNCOMPILED)
+    if wrapped is None or wrapped.verdict is not Verdict.BAD or case.climber.baseline.flaky:
+        return False
+    return bool(wrapped.outcome.facts.get("regions"))
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#113422",  # a state_dict whose keys begin with _orig_mod.
+    stages=frozenset({Stage.EAGER}),
+    moment=Moment.STAGE,
+    applies=_applies,
+    ask=ask,
+)
