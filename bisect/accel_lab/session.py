@@ -18,8 +18,8 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
 from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
-from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.notebooks import said_of
+from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, read_program
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab
