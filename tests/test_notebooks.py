@@ -1,4 +1,4 @@
-"""A notebook is run as a script: cells in order, magics left out, a strange file told in one line."""
+"""A notebook is run as a script: cells in order, magics left out and said, a strange file is one line."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ def test_magics_are_left_out_and_said_and_what_is_python_stays(tmp_path: Path) -
     assert space["text"] == "\n%kept\n!kept\n"
     first, second = said_of(program)
     assert "n.py" in first
-    assert second.startswith(
-        "left out of n.ipynb, as only IPython knows it: cell 1, %matplotlib inline; cell"
-    )
+    assert second.startswith("left out of n.ipynb, as only IPython knows it: cell 1, %matplotlib inline;")
     assert second.endswith(" and 3 more")
     (folder / "request.json").write_text(json.dumps(request.to_json()))
     assert load_request(folder).program == program

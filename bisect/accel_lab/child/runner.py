@@ -179,7 +179,7 @@ class _Session:
             except Exception as error:
                 self.notes.append("the final state could not be recorded: %r" % error)
         if self.ladder is not None:
-            from . import torch_internals
+            from . import compiles, torch_internals
 
             facts.update(
                 regions=self.ladder.regions,
@@ -188,6 +188,7 @@ class _Session:
                 caught=self.ladder.caught,
                 meta_mismatches=self.ladder.meta_log.entries,
                 counters=torch_internals.counters(),
+                compiles=compiles.facts(),
                 config=torch_internals.changed_config(),
                 not_applicable=self.ladder.not_applicable or self.not_applicable,
                 applied=self.ladder.subsystems.applied,

@@ -7,7 +7,7 @@ from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.text import sentence
 from accel_lab.core.verdict import Verdict
 
-from . import clues, reduced, since, words
+from . import clues, reduced, since, slow, words
 
 _WHOSE: dict[Stage, str] = {
     Stage.EAGER: "torch.compile is not to blame",
@@ -173,7 +173,8 @@ def _passes(findings: Findings) -> str:
         tail = "and nothing in what its compiled regions return was found wrong"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
-    return f"The script does not fail: {runs} runs ended well, {tail}."
+    told = f"The script does not fail: {runs} runs ended well, {tail}."
+    return " ".join(part for part in (told, slow.sentences(findings)) if part)
 
 
 def _agrees(told: Agreement) -> str:
