@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from ctypes.util import find_library
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,18 @@ def test_a_healthy_kernel_has_nothing_to_report(prober: Prober, tmp_path: Path) 
     outcome = ask(prober, tmp_path, HEALTHY, sanitize=True)
     assert outcome.status is Status.OK, outcome.notes
     assert "sanitizer" not in outcome.facts
+
+
+@pytest.mark.skipif(find_library("c_malloc_debug") is None, reason="glibc's checks are not installed")
+def test_the_allocators_checks_show_a_stray_write_after_all_is_told(prober: Prober, tmp_path: Path) -> None:
+    prober.check_heap(True)
+    try:
+        outcome = ask(prober, tmp_path, OVERRUN.replace("torch.compile(", "kept = torch.compile("))
+    finally:
+        prober.check_heap(False)
+    assert (outcome.status, outcome.signal) == (Status.SIGNAL, signal.SIGABRT)
+    assert outcome.facts["heap_check"] == "free(): invalid pointer"
+    assert any("exp" in key for key in outcome.facts["applied"]["lowerings"])
 
 
 def test_what_was_fused_is_told_and_can_be_kept_apart(prober: Prober, tmp_path: Path) -> None:
