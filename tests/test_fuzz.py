@@ -248,6 +248,8 @@ def test_a_script_counts_only_if_it_still_fails_in_the_same_way(tmp_path):
     mended = case(passes_on=("2.14.1",))
     assert bench().differs(mended, script, "module") == ""
     other = fuzz.Ending(code=1, error="ValueError: x")
+    late = fuzz.Ending(code=None, error="")
+    assert "in time" in bench(surrounded_ends=late).differs(mended, script, "module")
     assert "otherwise" in bench(surrounded_ends=other).differs(mended, script, "module")
     assert "mended" in bench(mended_ends=other).differs(mended, script, "module")
     assert bench(mended_ends=other).differs(case(), script, "module") == ""  # nobody knows of that build
