@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.findings import Component, Step
+from accel_lab.core.findings import AgreedType, Agreement, Component, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
@@ -209,3 +209,23 @@ def test_escapes_of_a_hostile_script_do_not_reach_the_terminal(tmp_path: Path) -
 def test_every_rung_and_stage_has_words() -> None:
     assert set(words.RUNS) == set(Rung)
     assert set(words.STAGES) == set(Stage)
+
+
+def test_what_agrees_means(tmp_path: Path) -> None:
+    found = FakeRun(tmp_path, "passes").findings
+    said = summarise(found)
+    assert (
+        "agrees with an uncompiled run: no number is further from a float64 run than 3 times eager's own"
+        in said
+    )
+    assert "2 tensors of bfloat16: greatest difference 0.003, tolerance 0.031" in said
+    assert "10 tensors of float32: greatest difference 2.5e-07, tolerance 1.5e-05" in said
+    assert "1 other value compared exactly" in said
+    equal = AgreedType(dtype="float32", tensors=1, greatest=0.0, tolerance=1.3e-6)
+    found.agreement = Agreement(types=(equal,))
+    assert "(1 tensor of float32: all equal, tolerance 1.3e-06)" in summarise(found)
+    assert "float64" not in summarise(found)
+    found.agreement = Agreement(types=(), others=2)
+    assert "2 values compared exactly" in summarise(found)
+    found.agreement = None
+    assert "agrees" not in summarise(found)
