@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.findings import Component, Culprit, Findings, Step
+from accel_lab.core.findings import AgreedType, Agreement, Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
@@ -284,3 +284,23 @@ def test_the_advice_is_the_narrowest_change_that_was_run(
     assert steps[0].startswith(first)
     wide = [step for step in steps if "backend=" in step]
     assert len(wide) == (0 if component.cure else 1)
+
+
+def test_what_agrees_means(tmp_path: Path) -> None:
+    found = FakeRun(tmp_path, "passes").findings
+    said = summarise(found)
+    assert (
+        "agrees with an uncompiled run: no number is further from a float64 run than 3 times eager's own"
+        in said
+    )
+    assert "2 tensors of bfloat16: greatest difference 0.003, tolerance 0.031" in said
+    assert "10 tensors of float32: greatest difference 2.5e-07, tolerance 1.5e-05" in said
+    assert "1 other value compared exactly" in said
+    equal = AgreedType(dtype="float32", tensors=1, greatest=0.0, tolerance=1.3e-6)
+    found.agreement = Agreement(types=(equal,))
+    assert "(1 tensor of float32: all equal, tolerance 1.3e-06)" in summarise(found)
+    assert "float64" not in summarise(found)
+    found.agreement = Agreement(types=(), others=2)
+    assert "2 values compared exactly" in summarise(found)
+    found.agreement = None
+    assert "agrees" not in summarise(found)
