@@ -58,7 +58,7 @@ class Case:
 class Ruling:
     """What became of an alternative.
 
-    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, and ``cure`` is then
+    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``cure`` is then
     the run in which that alone was corrected and which passed (none: the culprit is likely at most).
     ``isolates`` says that it corrected the culprit's component alone, one of so many ``comparisons``.
     ``by_design`` says that it is no fault at all. ``stage`` is the one that the component is part of.
