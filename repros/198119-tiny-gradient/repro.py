@@ -3,11 +3,10 @@ import torch
 import torch.nn.functional as F
 
 
-@torch.compile
 def pooled(image):
-    return F.avg_pool2d(image, 2, ceil_mode=True) * 1e-7
+    return F.avg_pool2d(image, 3, ceil_mode=True) * 1e-7
 
 
-image = torch.linspace(-1, 1, 49).reshape(1, 1, 7, 7).requires_grad_()
-pooled(image).sum().backward()
-print("gradient", image.grad[0, 0, -1].tolist())
+image = torch.ones(1, 1, 5, 5, requires_grad=True)
+torch.compile(pooled)(image).sum().backward()
+print(image.grad)

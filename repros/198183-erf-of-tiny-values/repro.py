@@ -1,4 +1,4 @@
-"""Wrong numbers and exit code 0: the vectorised erf of values of 1e-9 is zero."""
+"""Wrong numbers and exit code 0: the vectorised erf of values of 1e-9 is zero (#198183)."""
 import torch
 
 
