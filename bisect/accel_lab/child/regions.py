@@ -166,7 +166,11 @@ def interpreted(gm: Any, contiguous: bool = False) -> Any:
     """The graph run operator by operator; ``contiguous``: each gets its tensors laid out row by row."""
     import torch
 
-    interpreter = _contiguous(gm) if contiguous else torch.fx.Interpreter(gm)
+    class Interpreter(torch.fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return _written(target, args, super().call_function(target, args, kwargs))
+
+    interpreter = _contiguous(gm) if contiguous else Interpreter(gm)
 
     def run(args: Any) -> Any:
         values = list(args)
@@ -195,6 +199,18 @@ def _contiguous(gm: Any) -> Any:
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
             if reads(target):
                 args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.contiguous, (args, kwargs))
-            return super().call_function(target, args, kwargs)
+            return _written(target, args, super().call_function(target, args, kwargs))
 
     return Interpreter(gm)
+
+
+def _written(target: Any, args: Any, result: Any) -> Any:
+    """What an operator returned; for a foreach operator in place, which returns nothing, what it wrote.
+
+    Where Inductor's passes make one in place, the nodes after it still take tensors out of its result
+    (#198033): without them the rung fails in a way that has nothing to do with the script.
+    """
+    name = str(getattr(getattr(target, "_schema", None), "name", ""))
+    if result is None and name.startswith("aten::_foreach_") and name.endswith("_") and args:
+        return args[0]
+    return result
