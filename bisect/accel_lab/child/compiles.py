@@ -39,7 +39,7 @@ def _limit() -> int:
 
 def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
     """A row for each code object: how often it was compiled again, whether no more, and the first guards."""
-    rows = []
+    rows: List[Dict[str, Any]] = []
     for code, told in list(dict(failures).items())[:200]:
         reasons = [str(reason) for reason in list(told)[:2000]]
         turns = {match.group(1) for match in map(_TURN.match, reasons) if match}
