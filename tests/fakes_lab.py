@@ -51,6 +51,7 @@ class FakeLab:
     answer: Callable[[Probe], Outcome | None] = lambda probe: None
     asked: list[Probe] = field(default_factory=list)
     warm: bool = False
+    checked: bool = False
     compiler: tuple[bool, str] = (True, "g++")
     facts: dict[str, Any] = field(
         default_factory=lambda: {"regions": [{"id": 0, "name": "f", "backend": "inductor"}], "applied": {}}
@@ -68,6 +69,9 @@ class FakeLab:
 
     def go_cold(self) -> None:
         self.warm = False
+
+    def check_heap(self, on: bool) -> None:
+        self.checked = on
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         self.asked.append(probe)

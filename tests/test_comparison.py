@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accel_lab.numerics.comparison import Comparison, Record, compare, compare_tensors
+from accel_lab.numerics.comparison import Comparison, Measure, Record, compare, compare_tensors
 from accel_lab.numerics.dtypes import decode, ulps_apart
 from accel_lab.numerics.tolerances import TORCH_DEFAULTS, ComparisonConfig
 
@@ -210,6 +210,122 @@ def test_roundings_pass_and_errors_of_one_in_a_hundred_do_not(dtype: str, relati
     assert not compare_tensors((reference * 1.01).astype(dtype), eager, reference=reference).same
 
 
+SCALES = st.integers(-80, 100)
+SIEVE = Measure(sieve=True)
+
+
+@given(
+    hnp.arrays("float32", st.integers(1, 200), elements=st.floats(-4, 4, width=32)),
+    SCALES,
+    st.sampled_from([0.0, 1e-7, 1e-6, 3e-6, 1e-4, 0.5]),
+    st.randoms(),
+)
+def test_the_sieve_is_free_of_scale(want: np.ndarray, power: int, error: float, random: Any) -> None:
+    assume(((np.abs(want) >= 1e-3) | (want == 0)).all())
+    got = want.copy()
+    got[random.randrange(len(got))] *= np.float32(1 + error)
+    scale = np.float32(2.0**power)
+    plain = compare(record(got), record(want), measure=SIEVE)
+    scaled = compare(record(got * scale), record(want * scale), measure=SIEVE)
+    assert plain.same == scaled.same
+    assert plain.relative == pytest.approx(scaled.relative)
+
+
+@given(
+    hnp.arrays("float32", st.integers(1, 200), elements=st.floats(0.5, 4, width=32)),
+    st.floats(-30, 30),
+    st.randoms(),
+)
+def test_an_error_of_half_is_seen_at_any_scale(want: np.ndarray, exponent: float, random: Any) -> None:
+    want = (want * 10.0**exponent).astype(np.float32)
+    got = want.copy()
+    place = random.randrange(len(got))
+    got[place] /= 2
+    assert compare(record(got), record(want), measure=SIEVE).first_index == (place,)
+    assert compare(record(got), record(want)).first_index == (place,)
+    exact = want.astype(np.float64)
+    assert compare_tensors(got, want, reference=exact).first_index == (place,)
+    known = Measure(reference=exact, spread=np.abs(exact) * 2.0**-24, magnitude=1e30)
+    assert compare(record(got), record(want), measure=known).first_index == (place,)
+
+
+def test_the_spread_tells_noise_from_small_values() -> None:
+    """Eager's difference of equal numbers is exactly zero by luck."""
+    eager = np.zeros(50, np.float32)
+    compiled = (GENERATOR.standard_normal(50) * 4e-8).astype(np.float32)
+    reference = GENERATOR.standard_normal(50) * 1e-18
+    for spread, same in ((3e-8, True), (3e-12, False)):
+        measure = Measure(reference=reference, spread=np.full(50, spread), magnitude=1.0)
+        assert compare(record(compiled), record(eager), measure=measure).same is same
+
+
+def test_a_bias_of_all_elements_is_no_rounding() -> None:
+    """The greatest error of few hides an error that all elements have."""
+    reference = np.linspace(1.0, 1.9, 4096)
+    eager = (reference * (1 + GENERATOR.normal(0, 2e-3, 4096))).astype(np.float32)
+    noise = GENERATOR.normal(0, 2e-3, 4096)
+    assert compare_tensors((reference * (1 + noise)).astype(np.float32), eager, reference=reference).same
+    biased = compare_tensors((reference * (1.006 + noise)).astype(np.float32), eager, reference=reference)
+    assert (biased.same, biased.reason) == (False, "values")
+
+
+def test_a_result_rounded_to_a_narrower_type_is_told() -> None:
+    reference = GENERATOR.standard_normal((16, 4))
+    eager = (reference + GENERATOR.normal(0, 0.01, (16, 4))).astype(np.float32)
+    short = (eager.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    result = compare_tensors(short, eager, reference=reference)
+    assert not result.same and "narrower type" in result.detail
+    assert compare_tensors(eager, short, reference=reference).same, "the more precise one is no fault"
+    assert compare_tensors(short[0, :3], eager[0, :3], reference=reference[0, :3]).same, "too few to tell"
+
+
+def test_a_result_in_proportion_to_eager_s_is_told() -> None:
+    reference = GENERATOR.standard_normal(192)
+    eager = (reference * 1.011 + GENERATOR.normal(0, 0.03, 192)).astype(np.float32)
+    result = compare_tensors(eager * np.float32(1.03), eager, reference=reference)
+    assert not result.same and result.detail.endswith("every value is 1.03 times eager's")
+    assert compare_tensors(eager * np.float32(1.003), eager, reference=reference).same, (
+        "one rounding upstream"
+    )
+    other = (reference * 1.03 + GENERATOR.normal(0, 0.03, 192)).astype(np.float32)
+    assert compare_tensors(other, eager, reference=reference).same, "other roundings"
+    noise = (GENERATOR.standard_normal(192) * 1e-8).astype(np.float32)
+    for got in (noise * 0, noise * np.float32(0.5)):
+        measure = Measure(reference=np.zeros(192), spread=np.full(192, 1e-8))
+        assert compare(record(got), record(noise), measure=measure).same, "noise in proportion to noise"
+
+
+def test_errors_of_half_types_are_not_taken_for_another_order_of_summing() -> None:
+    reference = GENERATOR.standard_normal(192) * 0.02
+    eager = (reference + GENERATOR.normal(0, 0.0012, 192)).astype(np.float32)
+    lost = eager.copy()
+    lost[np.argmax(np.abs(reference))] = 0.0
+    spread = np.full(192, 0.0012)
+    for half, same in ((True, False), (False, True)):
+        measure = Measure(reference=reference, spread=spread, magnitude=3.0, half=half)
+        assert compare(record(lost), record(eager), measure=measure).same is same
+
+
+def test_what_is_below_the_normal_numbers_may_be_flushed() -> None:
+    want = np.array([1e-39, 1e-40, 0.0], np.float32)
+    for measure in (Measure(), SIEVE, Measure(reference=want.astype(np.float64), spread=np.zeros(3))):
+        assert compare(record(np.zeros_like(want)), record(want), measure=measure).same
+    near = np.array([3e-38, 1e-40, 0.0], np.float32)
+    for measure in (Measure(), SIEVE, Measure(reference=near.astype(np.float64), spread=np.zeros(3))):
+        assert not compare(record(near * 0), record(near), measure=measure).same
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_statistics_of_tiny_values(dtype: str) -> None:
+    stats = {"min": -1e-9, "max": 2e-9, "mean": 1e-10, "nan": 0, "inf": 0}
+    want = Record(kind="tensor", dtype=dtype, shape=(9,), sha256="a", stats=stats)
+    got = Record(**{**want.__dict__, "sha256": "b", "stats": {**stats, "max": 1e-9}})
+    assert not compare(got, want).same
+    assert not compare(got, want, measure=SIEVE).same
+    near = Record(**{**want.__dict__, "sha256": "c", "stats": {**stats, "max": 2e-9 * (1 + 1e-14)}})
+    assert compare(near, want).same and compare(near, want, measure=SIEVE).same
+
+
 # ---- numbers that are no numbers, zeros, complex, integers -----------------------------------------------
 
 
@@ -342,6 +458,9 @@ def test_kinds_and_types() -> None:
         ("NoneType", None, None, True),
         ("float", 0.1, 0.1 + 1e-8, True),
         ("float", 0.1, 0.11, False),
+        ("float", 1e-9, 1e-9 * (1 + 1e-7), True),
+        ("float", 0.5e-9, 1e-9, False),
+        ("float", 0.5e-30, 1e-30, False),
         ("float", "nan", "nan", True),
         ("float", "inf", "-inf", False),
         ("float", "inf", 1.0, False),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from accel_lab.core.findings import Findings
@@ -152,6 +155,78 @@ def test_fused_loops_that_fail_index_by_index_are_the_schedulers() -> None:
     # The pair of runs holds interpreted loops, not the rungs of the ladder.
     assert culprit.confidence is Confidence.LIKELY
     assert any("must not be fused" in line for line in culprit.evidence)
+
+
+def told_conflict(**changes: Any) -> dict[str, Any]:
+    row = {"kind": "read_write", "buffer": "arg0_1", "kernel": "buf4", "operators": ["aten.sub", "aten.put"]}
+    return {**row, "by_contract": False, "points": [[0], [1]], **changes}
+
+
+def diagnose_conflict(
+    *rows: dict[str, Any], rungs: Sequence[Rung] = (Rung.LOOPS, Rung.SCHEDULED), fault: Rung = Rung.KERNEL
+) -> Any:
+    """The culprit where the interpreter tells of conflicts on ``rungs`` and fails from ``fault`` on."""
+    regions = [{"id": 0, "name": "f", "backend": "inductor"}]
+    facts = {"regions": regions, "applied": {}, "order_conflicts": list(rows)}
+
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung not in rungs:
+            return None
+        ends = failing if ORDER.index(probe.rung) >= ORDER.index(fault) else passing
+        return ends(facts=facts)
+
+    return diagnose(FakeLab(fault=Rung.KERNEL, answer=answer)).culprit
+
+
+def test_loops_that_pass_prove_nothing_if_their_order_matters() -> None:
+    culprit = diagnose_conflict(told_conflict())
+    assert culprit.stage is Stage.LOWERING and culprit.confidence is Confidence.LIKELY
+    assert culprit.component.name == "aten.put"
+    words = (
+        "the loop that lowering made for aten.put (buf4) reads elements of arg0_1 that other iterations "
+        "write: its result depends on the order of the iterations"
+    )
+    assert words in culprit.evidence
+
+
+def test_a_conflict_of_fused_loops_alone_is_the_schedulers() -> None:
+    culprit = diagnose_conflict(told_conflict(kernel="buf3, buf4"), rungs=[Rung.SCHEDULED])
+    assert culprit.stage is Stage.SCHEDULER and culprit.confidence is Confidence.LIKELY
+    assert any("the scheduler fused for aten.put (buf3, buf4) reads" in line for line in culprit.evidence)
+
+
+def test_a_conflict_that_makes_the_loops_fail_is_proven() -> None:
+    culprit = diagnose_conflict(told_conflict(), fault=Rung.LOOPS)
+    assert culprit.stage is Stage.LOWERING and culprit.confidence is Confidence.PROVEN
+    assert any("that other iterations write" in line for line in culprit.evidence)
+
+
+@pytest.mark.parametrize("changes", [{"kind": "write_write", "by_contract": True}, {"kind": "unchecked"}])
+def test_what_torch_leaves_undefined_keeps_codegen_from_being_proven(changes: dict[str, Any]) -> None:
+    culprit = diagnose_conflict(told_conflict(**changes))
+    assert culprit.stage is Stage.CODEGEN and culprit.confidence is Confidence.LIKELY
+    assert [a.name for a in culprit.alternatives if a.open] == ["order_of_iterations"]
+
+
+def test_no_conflict_leaves_codegen_proven() -> None:
+    culprit = diagnose_conflict()
+    assert culprit.stage is Stage.CODEGEN and culprit.confidence is Confidence.PROVEN
+
+
+def test_a_crash_of_the_generator_is_not_blamed_on_the_order() -> None:
+    crash = Raised(type="CppCompileError", message="C++ compile error", frames=())
+    regions = [{"id": 0, "name": "f", "backend": "inductor"}]
+    told = {"regions": regions, "applied": {}, "order_conflicts": [told_conflict()]}
+
+    def answer(probe: Probe) -> Outcome | None:
+        if probe.rung in (Rung.LOOPS, Rung.SCHEDULED):
+            return passing(facts=told)
+        if probe.rung is Rung.KERNEL:
+            return Outcome(status=Status.EXCEPTION, exit_code=1, raised=crash)
+        return passing()
+
+    culprit = diagnose(FakeLab(answer=answer)).culprit
+    assert culprit is not None and culprit.stage is Stage.CODEGEN
 
 
 @pytest.mark.parametrize("fault", [Rung.LOOPS, Rung.SCHEDULED])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes_lab import FakeLab, failing, passing
@@ -370,10 +371,58 @@ CRASH = Outcome(
 
 def test_an_exception_is_told_by_torchs_function_and_the_users_line() -> None:
     assert user_line(CRASH) == '"a.py", line 3, in f: t.bad()'
-    named, _ = dynamo(CODE, lambda s: "h a.py:20" in s.get("eager", ()), failure=CRASH)
+    two = {"h a.py:20", "g a.py:9"}  # either cures, so neither is proven
+    named, _ = dynamo(CODE, lambda s: bool(two & set(s.get("eager", ()))), failure=CRASH)
     assert named.component is not None and named.component.name == "call_method"
     assert named.component.confidence is Confidence.LIKELY
     assert "t.bad()" in named.component.detail and "h a.py:20" in named.component.detail
+
+
+def test_the_function_that_cures_goes_before_the_innermost_frame() -> None:
+    named, _ = dynamo(CODE, lambda s: "h a.py:20" in s.get("eager", ()), failure=CRASH)
+    part = named.component
+    assert part is not None and (part.name, part.confidence) == ("h", Confidence.PROVEN)
+    assert part.detail == (
+        '"a.py", line 3, in f: t.bad(); raised by call_method (torch/_dynamo/variables/lists.py:5); h a.py:20'
+    )
+
+
+RESUMED = "torch_dynamo_resume_in_f_at_5 a.py:5"
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_what_resumes_a_function_is_narrower_than_what_it_resumes(nested: bool) -> None:
+    """Left as it is, the function has no rest to be compiled; a rest left as it is leaves the function."""
+    keys = ["f a.py:1", RESUMED, "g a.py:9"]
+    traced = {
+        "f a.py:1": ["g a.py:9"] if nested else [RESUMED, "g a.py:9"],
+        RESUMED: ["f a.py:1", "g a.py:9"],
+    }
+
+    def facts(names: Sequence[str]) -> dict[str, Any]:
+        return {"frames": [{"key": key, "call": 0} for key in names], "inlined": []}
+
+    def cured(switch: Switch) -> bool:
+        return bool(set(switch.get("eager", ())) & set(traced))
+
+    climber, lab, at = climb(facts(keys), cured, failure=CRASH)
+    answer = lab.answer
+
+    def answered(probe: Probe) -> Outcome | None:
+        outcome = answer(probe)
+        left = [key for key in front(probe).get("eager", ()) if key in traced]
+        if outcome is None or not left:
+            return outcome
+        return replace(outcome, facts={**outcome.facts, "front": facts(traced[left[0]])})
+
+    lab.answer = answered
+    part = name_component(climber, Stage.DYNAMO, at, ladder=[at]).component
+    assert part is not None
+    if nested:
+        assert (part.kind, part.name, part.confidence) == ("frame", "f", Confidence.PROVEN)
+        assert part.detail.endswith(RESUMED)
+    else:
+        assert (part.name, part.confidence) == ("call_method", Confidence.LIKELY)
 
 
 def test_a_flaky_script_is_told_by_its_frames_only() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from accel_lab.core.judge import judge, signature_of, unwrap
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.verdict import Verdict
+from accel_lab.search.baseline import same_failure
 
 
 def outcome(kind: str, message: str, *functions: str) -> Outcome:
@@ -43,7 +46,10 @@ def test_a_reader_gets_the_numbers_and_a_comparison_does_not() -> None:
         Outcome(status=Status.EXIT, exit_code=1), "FAILED t.py::a - off by 2\nFAILED t.py::b - off by 3"
     )
     assert left is not None
-    assert (left.message, left.line) == ("off by <n>", "exit 1: off by 2; off by 3")
+    assert (left.message, left.line) == (
+        "off by <n>",
+        "exit 1: t.py::a fails with off by 2; t.py::b fails with off by 3",
+    )
 
 
 def test_words_do_count() -> None:
@@ -102,6 +108,23 @@ def test_a_test_runner_is_known_by_its_summary() -> None:
     printed = "FAILED tests/t.py::test_a - AssertionError: off by 3\n1 failed in 2.0s\n"
     signature = signature_of(ended, printed)
     assert signature is not None and signature.message == "AssertionError: off by <n>"
+    assert signature.said == "tests/t.py::test_a fails with AssertionError: off by 3"
+
+
+def test_failing_tests_are_named_and_not_compared() -> None:
+    ended = Outcome(status=Status.EXIT, exit_code=1, raised=Raised(type="SystemExit", message="1"))
+    rows = [f"FAILED t.py::test_a[x {n}] - ValueError: bad {n % 2}" for n in range(8)]
+    one = signature_of(ended, "\n".join([*rows, "ERROR u.py", "9 failed"]))
+    assert one is not None and one.message == "; ValueError: bad <n>"
+    assert one.said == (
+        "t.py::test_a[x 0], t.py::test_a[x 2], t.py::test_a[x 4] and 1 more fail with ValueError: bad 0; "
+        "t.py::test_a[x 1], t.py::test_a[x 3], t.py::test_a[x 5] and 1 more fail with ValueError: bad 1; "
+        "u.py fails"
+    )
+    other = signature_of(ended, "FAILED v.py::other - ValueError: bad 7\nERROR u.py\n")
+    assert one.same_as(other)
+    unittests = signature_of(ended, "FAILED (errors=1)\n")
+    assert unittests is not None and (unittests.message, unittests.said) == ("", "")
 
 
 def test_signals_differ_by_number() -> None:
@@ -109,6 +132,41 @@ def test_signals_differ_by_number() -> None:
     two = signature_of(Outcome(status=Status.SIGNAL, signal=8))
     assert one is not None and one.type == "SIGSEGV"
     assert not one.same_as(two)
+
+
+def test_memory_faults_are_one_failure_whatever_signal_they_end_by() -> None:
+    def ended(number: int, said: str = "") -> Signature:
+        facts = {"heap_check": said} if said else {}
+        signature = signature_of(Outcome(status=Status.SIGNAL, signal=number, facts=facts))
+        assert signature is not None
+        return signature
+
+    fault, bus = ended(signal.SIGSEGV), ended(signal.SIGBUS)
+    heap = ended(signal.SIGABRT, "corrupted size vs. prev_size")
+    assert {fault.kind, bus.kind, heap.kind} == {"memory_fault"}
+    assert fault.same_as(bus) and bus.same_as(heap) and heap.same_as(fault)
+    assert (fault.line, heap.line) == ("SIGSEGV", "SIGABRT: corrupted size vs. prev_size")
+    for other in (ended(signal.SIGABRT), ended(signal.SIGILL), ended(signal.SIGFPE, "free(): invalid size")):
+        assert other.kind == "signal"
+        assert not other.same_as(fault) and not fault.same_as(other)
+    assert Signature.from_json(heap.to_json()).same_as(fault)
+
+
+@pytest.mark.parametrize(
+    ("plain", "recorded", "same"),
+    [
+        (("memory_fault", "SIGSEGV"), ("memory_fault", "SIGABRT"), True),
+        (("signal", "SIGABRT"), ("memory_fault", "SIGSEGV"), True),
+        (("memory_fault", "SIGABRT"), ("signal", "SIGABRT"), True),
+        (("signal", "SIGFPE"), ("memory_fault", "SIGSEGV"), False),
+        (("exit", "exit 1"), ("memory_fault", "SIGSEGV"), False),
+    ],
+)
+def test_a_plain_abort_whose_words_are_lost_does_not_contradict_a_memory_fault(
+    plain: tuple[str, str], recorded: tuple[str, str], same: bool
+) -> None:
+    one, two = (Signature(kind=kind, type=name) for kind, name in (plain, recorded))
+    assert same_failure(one, two) is same
 
 
 def test_outcome_survives_json() -> None:

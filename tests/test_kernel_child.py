@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+from ctypes.util import find_library
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +16,12 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
+from accel_lab.execution.sanitizer import compiler_words, libraries
 
 pytestmark = pytest.mark.torch
+
+_ASKED = subprocess.run(compiler_words(os.environ), capture_output=True, text=True, check=False)
+HAVE_SANITIZER = _ASKED.returncode == 0 and bool(libraries(_ASKED.stdout))
 
 HEALTHY = """
 import torch
@@ -41,6 +49,26 @@ import torch._inductor.config
 
 torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "runtime_error"
 print(torch.compile(lambda t: torch.relu(t) * 2)(torch.linspace(-1, 1, 32)))
+"""
+
+
+#: The store of a loop's tail writes a whole vector, past the end of what it has.
+OVERRUN = """
+import torch
+from torch._inductor.codegen import cpp
+
+original = cpp.CppVecKernel._get_store_line
+
+def whole(self, *args, **kwargs):
+    kept = self.num_elems, self.tail_size
+    self.num_elems, self.tail_size = self.tiling_factor, None
+    try:
+        return original(self, *args, **kwargs)
+    finally:
+        self.num_elems, self.tail_size = kept
+
+cpp.CppVecKernel._get_store_line = whole
+torch.compile(lambda t: torch.exp(torch.sin(t)))(torch.rand(17))
 """
 
 
@@ -78,6 +106,37 @@ def test_a_kernel_that_ends_the_process_is_still_told_of(prober: Prober, tmp_pat
     outcome = ask(prober, tmp_path, DYING, annotate=True)
     assert outcome.status is not Status.OK
     assert any("throw" in line for line in lines_of(outcome, "aten.relu.default"))
+
+
+@pytest.mark.skipif(not HAVE_SANITIZER, reason="the C++ compiler here has no address sanitizer")
+def test_the_line_that_writes_past_the_end_is_told(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, tmp_path, OVERRUN, annotate=True, sanitize=True)
+    report = outcome.facts["sanitizer"]
+    assert (report["kind"], report["access"]) == ("heap-buffer-overflow", "WRITE")
+    assert report["where"] == "0 bytes to the right of 68-byte region"
+    kernel = next(kernel for kernel in outcome.facts["kernels"] if kernel["file"] == report["file"])
+    line = kernel["text"].splitlines()[report["line"] - 1].strip()
+    assert ".store(out_ptr0" in line
+    assert line in lines_of(outcome, "aten.exp.default")
+
+
+@pytest.mark.skipif(not HAVE_SANITIZER, reason="the C++ compiler here has no address sanitizer")
+def test_a_healthy_kernel_has_nothing_to_report(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, tmp_path, HEALTHY, sanitize=True)
+    assert outcome.status is Status.OK, outcome.notes
+    assert "sanitizer" not in outcome.facts
+
+
+@pytest.mark.skipif(find_library("c_malloc_debug") is None, reason="glibc's checks are not installed")
+def test_the_allocators_checks_show_a_stray_write_after_all_is_told(prober: Prober, tmp_path: Path) -> None:
+    prober.check_heap(True)
+    try:
+        outcome = ask(prober, tmp_path, OVERRUN.replace("torch.compile(", "kept = torch.compile("))
+    finally:
+        prober.check_heap(False)
+    assert (outcome.status, outcome.signal) == (Status.SIGNAL, signal.SIGABRT)
+    assert outcome.facts["heap_check"] == "free(): invalid pointer"
+    assert any("exp" in key for key in outcome.facts["applied"]["lowerings"])
 
 
 def test_what_was_fused_is_told_and_can_be_kept_apart(prober: Prober, tmp_path: Path) -> None:

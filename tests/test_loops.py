@@ -238,7 +238,7 @@ positions = [
 ]
 positions.append(trace.same_positions(reads([(a, 7), (b, 5)], 5 * a + b), reads([(c, 35)], c)))
 positions.append(trace.same_positions(reads([(a, s)], a), reads([(b, s)], f.FloorDiv(b, 2))))
-ops = importlib.import_module("accel_lab_child.loop_ops")
+run = importlib.import_module("accel_lab_child.loop_run")
 
 def copies(source, target, index, extents=(2, 3)):
     loops = [(a, extents[0]), (b, extents[1])][: len(extents)]
@@ -248,27 +248,27 @@ def copies(source, target, index, extents=(2, 3)):
     ]
     return trace.Program(loops, len(loops), body), torch.device("cpu")
 
-def after(run):
+def after(execute):
     memory = {"x": torch.arange(6.0), "y": torch.zeros(6), "z": torch.full((6,), -1.0)}
-    run(memory.__getitem__, {}.__getitem__)
+    execute(memory.__getitem__, {}.__getitem__)
     return [memory["y"].tolist(), memory["x"].tolist()]
 
 # y takes x backwards while x is overwritten; as fused loops, the second half of y is read too late
 parts = [copies("x", "y", 5 - 3 * a - b), copies("z", "x", 3 * a + b)]
 fused = {
-    "apart": after(lambda m, s: ops.run_in_turn(parts, m, s)),
-    "together": after(lambda m, s: ops.run_together(parts, m, s)),
+    "apart": after(lambda m, s: run.run_in_turn(parts, m, s)),
+    "together": after(lambda m, s: run.run_together(parts, m, s)),
 }
-ops.MOST_POINTS = 2  # the outer loop alone is stepped through then
-fused["rows"] = after(lambda m, s: ops.run_together(parts, m, s))
+run.MOST_POINTS = 2  # the outer loop alone is stepped through then
+fused["rows"] = after(lambda m, s: run.run_together(parts, m, s))
 other = [parts[0], copies("z", "x", 3 * a + b, (1, 3))]
-fused["other sizes"] = after(lambda m, s: ops.run_together(other, m, s))[0]
-ops.MOST_POINTS = 1
+fused["other sizes"] = after(lambda m, s: run.run_together(other, m, s))[0]
+run.MOST_POINTS = 1
 try:
-    after(lambda m, s: ops.run_together(parts, m, s))
+    after(lambda m, s: run.run_together(parts, m, s))
 except trace.NotInterpretable as error:
     fused["too many"] = str(error)
-fused["one alone"] = after(lambda m, s: ops.run_together(parts[:1], m, s))[0]  # of any size: nothing is fused
+fused["one alone"] = after(lambda m, s: run.run_together(parts[:1], m, s))[0]  # of any size: nothing is fused
 print(json.dumps({"wrong": wrong, "covered": covered, "positions": positions, "fused": fused}))
 """
 
@@ -293,6 +293,147 @@ def test_index_arithmetic_is_exact(torch_python: str, tmp_path: Path) -> None:
     }
 
 
+ORDERS = """
+import importlib.util, json, sys
+from pathlib import Path
+import sympy, torch
+child = Path(sys.argv[1])
+spec = importlib.util.spec_from_file_location(
+    "accel_lab_child", child / "__init__.py", submodule_search_locations=[str(child)]
+)
+sys.modules["accel_lab_child"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["accel_lab_child"])
+run = importlib.import_module("accel_lab_child.loop_run")
+order = importlib.import_module("accel_lab_child.loop_order")
+conflicts = importlib.import_module("accel_lab_child.loop_conflicts")
+trace = importlib.import_module("accel_lab_child.loop_trace")
+i, j, t = sympy.symbols("i j t", integer=True)
+
+def nest(name, extents, body, scatters=False):
+    instructions = []
+    for n, (op, *args) in enumerate(body):
+        stores = op in ("store", "indirect_indexing")
+        instructions.append(trace.Instruction(None if stores else trace.Ref(n), op, tuple(args)))
+    made = trace.Program(list(zip((i, j), extents)), len(extents), instructions)
+    made.name, made.operators, made.scatters = name, ["aten.one", "aten.last"], scatters
+    return made
+
+R = trace.Ref
+def at(buffer):  # t is what an index tensor says
+    return ("load", "rows", i), ("indirect_indexing", t, R(0), 4, True, True), ("load", buffer, t)
+
+def told(rows, *nests, **memory):
+    conflicts.FOUND.clear()
+    memory = {"x": torch.arange(1.0, 5.0), "y": torch.tensor([5.0, 6.0, 7.0, 8.0]), "z": torch.zeros(4),
+              "rows": torch.tensor(rows), **memory}
+    run.run_fused([(n, torch.device("cpu")) for n in nests], memory.__getitem__, {}.__getitem__)
+    found = [[r["kind"], r["buffer"], r["kernel"], r["by_contract"], r["points"]] for r in conflicts.FOUND]
+    return [found, memory["x"].tolist(), memory["z"].tolist()]
+
+half = ("constant", 0.5, torch.float32)
+decay = nest("decay", [3], [*at("x"), half, ("mul", R(2), R(3)), ("store", "x", t, R(4), None)])
+copied = nest("copied", [4], [("load", "y", i), ("store", "x", i, R(0), None)])
+mirror = nest("mirror", [4], [("load", "x", 3 - i), ("store", "z", i, R(0), None)])
+gather = nest("gather", [4], [*at("x"), ("store", "z", i, R(2), None)])
+def shift(source, target):
+    return nest("shift", [3], [("load", "x", i + source), ("store", "x", i + target, R(0), None)])
+def put(mode, scatters=True):
+    body = [("load", "rows", i), ("indirect_indexing", t, R(0), 4, True, True), ("load", "y", i),
+            ("store", "x", t, R(2), mode)]
+    return nest("put", [4], body, scatters)
+doubled = nest("doubled", [4], [("load", "x", i), ("add", R(0), R(0)), ("store", "x", i, R(1), None)])
+masked = nest("masked", [2], [("index_expr", i, torch.int64), ("constant", 5, torch.int64),
+    ("gt", R(0), R(1)),
+    ("masked", R(2), trace.Block([trace.Instruction(R(9), "load", ("x", i + 1))], R(9)), 0.0),
+    ("load", "x", i), ("add", R(3), R(4)), ("store", "x", i, R(5), None)])
+spread = nest("spread", [2, 2], [("load", "y", 2 * i + j), ("store", "x", i, R(0), None)])
+same = nest("same", [2, 2], [("load", "y", i), ("store", "x", 2 * i + 0 * j, R(0), None)])
+nan = torch.full((4,), float("nan"))
+answer = {
+    "repeated": told([2, 2, 0], decay),
+    "each once": told([2, 1, 0], decay),
+    "shifted up": told([0], shift(0, 1)),
+    "shifted down": told([0], shift(1, 0)),
+    "shifted, all equal": told([0], shift(0, 1), x=torch.ones(4)),
+    "shifted, all nan": [str(told([0], shift(0, 1), x=nan.clone())[0])],
+    "in place": told([0], doubled),
+    "read behind a mask": told([0], masked),
+    "put twice": told([1, 1, 2, 3], put(None)),
+    "put twice, no scatter": told([1, 1, 2, 3], put(None, False)),
+    "put twice, equal": told([1, 1, 2, 3], put(None), y=torch.ones(4)),
+    "put twice, nan": [str(told([1, 1, 2, 3], put(None), y=nan.clone())[0])],
+    "added twice": told([1, 1, 2, 3], put("atomic_add")),
+    "added, then read": told([1, 1, 2, 3], put("atomic_add"), gather),
+    "added once, then read": told([3, 1, 2, 0], put("atomic_add"), gather),
+    "maximum, then read": told([1, 1, 2, 3], put("atomic_max"), gather),
+    "maximum once, then read": told([3, 1, 2, 0], put("atomic_max"), gather),
+    "copied, then mirrored": told([0], copied, mirror),
+    "mirrored, then copied": told([0], mirror, copied),
+    "copied, then the same": told([0], copied, doubled),
+    "copied over": told([3, 2, 1, 0], copied, put(None)),
+    "spread": told([0], spread),
+    "same": told([0], same),
+}
+order.MOST_CHECKED = 2
+answer["too large"] = told([2, 2, 0], decay)
+print(json.dumps(answer))
+"""
+
+READ, WRITE = "read_write", "write_write"
+
+
+def test_loops_that_depend_on_their_order_are_found(torch_pythons: tuple[str, ...], tmp_path: Path) -> None:
+    script = tmp_path / "orders.py"
+    script.write_text(ORDERS, encoding="utf-8")
+    start, zeros = [1.0, 2.0, 3.0, 4.0], [0.0] * 4
+    # what was found; the buffers x and z afterwards, in loop order where the order matters
+    expected = {
+        "repeated": [[[READ, "x", "decay", False, [[0], [1]]]], [0.5, 2.0, 0.75, 4.0], zeros],
+        "each once": [[], [0.5, 1.0, 1.5, 4.0], zeros],
+        "shifted up": [[[READ, "x", "shift", False, [[1], [0]]]], [1.0] * 4, zeros],
+        # loop order is right by luck, another order is not
+        "shifted down": [[[READ, "x", "shift", False, [[0], [1]]]], [2.0, 3.0, 4.0, 4.0], zeros],
+        "shifted, all equal": [[], [1.0] * 4, zeros],
+        "shifted, all nan": ["[]"],
+        "in place": [[], [2.0, 4.0, 6.0, 8.0], zeros],
+        "read behind a mask": [[], start, zeros],
+        "put twice": [[[WRITE, "x", "put", True, [[0], [1]]]], [1.0, 6.0, 7.0, 8.0], zeros],
+        "put twice, no scatter": [[[WRITE, "x", "put", False, [[0], [1]]]], [1.0, 6.0, 7.0, 8.0], zeros],
+        "put twice, equal": [[], [1.0, 1.0, 1.0, 1.0], zeros],
+        "put twice, nan": ["[]"],
+        "added twice": [[], [1.0, 13.0, 10.0, 12.0], zeros],
+        "added, then read": [
+            [[READ, "x", "put, gather", False, [[0], [1]]]],
+            [1.0, 13.0, 10.0, 12.0],
+            [7.0, 13.0, 10.0, 12.0],
+        ],
+        "added once, then read": [[], [9.0, 8.0, 10.0, 9.0], [9.0, 8.0, 10.0, 9.0]],
+        "maximum, then read": [
+            [[READ, "x", "put, gather", False, [[0], [1]]]],
+            [1.0, 6.0, 7.0, 8.0],
+            [5.0, 6.0, 7.0, 8.0],
+        ],
+        "maximum once, then read": [[], [8.0, 6.0, 7.0, 5.0], [5.0, 6.0, 7.0, 8.0]],
+        "copied, then mirrored": [
+            [[READ, "x", "copied, mirror", False, [[0], [3]]]],
+            [5.0, 6.0, 7.0, 8.0],
+            [4.0, 3.0, 6.0, 5.0],
+        ],
+        "mirrored, then copied": [
+            [[READ, "x", "mirror, copied", False, [[0], [3]]]],
+            [5.0, 6.0, 7.0, 8.0],
+            [4.0, 3.0, 6.0, 5.0],
+        ],
+        "copied, then the same": [[], [10.0, 12.0, 14.0, 16.0], zeros],
+        "copied over": [[[WRITE, "x", "copied, put", False, [[0], [3]]]], [8.0, 7.0, 7.0, 8.0], zeros],
+        "spread": [[[WRITE, "x", "spread", False, [[0, 0], [0, 1]]]], [6.0, 8.0, 3.0, 4.0], zeros],
+        "same": [[], [5.0, 2.0, 6.0, 4.0], zeros],
+        "too large": [[["unchecked", "x", "decay", False, []]], [0.5, 2.0, 1.5, 4.0], zeros],
+    }
+    for python in torch_pythons:
+        assert json.loads(run_torch(python, [str(script), str(CHILD)], tmp_path)) == expected
+
+
 def test_child_parses_on_python_3_8() -> None:
     import ast
 
@@ -306,5 +447,11 @@ def test_child_parses_on_python_3_8() -> None:
         "loop_math",
         "loop_reduce",
         "loop_random",
+        "loop_run",
+        "loop_access",
+        "loop_order",
+        "loop_log",
+        "loop_writes",
+        "loop_conflicts",
     ):
         ast.parse((CHILD / f"{name}.py").read_text(encoding="utf-8"), feature_version=(3, 8))

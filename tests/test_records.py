@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import numpy as np
 import pytest
 
 from accel_lab.numerics.comparison import Comparison
-from accel_lab.numerics.records import Difference, Entry, Recording, diff, failures, load, same_difference
+from accel_lab.numerics.records import (
+    Difference,
+    Entry,
+    Recording,
+    agreement,
+    diff,
+    failures,
+    load,
+    same_difference,
+)
 
 HERE = Path(__file__).resolve().parent
 CHILD = HERE.parent / "bisect" / "accel_lab" / "child"
@@ -31,7 +41,14 @@ class Writer:
         return self
 
     def tensor(
-        self, values: Any, *, reference: Any = None, event: str = "call", dtype: str = "float32", **place: Any
+        self,
+        values: Any,
+        *,
+        reference: Any = None,
+        spread: Any = None,
+        event: str = "call",
+        dtype: str = "float32",
+        **place: Any,
     ) -> Writer:
         array = np.asarray(values, dtype)
         where = {"region": 0, "name": "f", "call": 0, "phase": "output", "path": "out"}
@@ -40,10 +57,11 @@ class Writer:
             shape=list(array.shape), nbytes=array.nbytes, offset=len(self.data), sha256=array.tobytes().hex()
         )
         self.data += array.tobytes()
-        if reference is not None:
-            high = np.asarray(reference, "float64")
-            told["ref"] = {"offset": len(self.data), "length": high.nbytes, "dtype": "float64"}
-            self.data += high.tobytes()
+        for name, exact in (("ref", reference), ("spread", spread)):
+            if exact is not None:
+                high = np.asarray(exact, "float64")
+                told[name] = {"offset": len(self.data), "length": high.nbytes, "dtype": "float64"}
+                self.data += high.tobytes()
         return self.event(**told)
 
     def value(self, value: Any, **place: Any) -> Writer:
@@ -468,3 +486,65 @@ def test_a_killed_run_keeps_what_was_recorded(torch_python: str, tmp_path: Path)
     assert all(
         entry.record.data is not None for entry in recording.entries.values() if entry.record.kind == "tensor"
     )
+
+
+# ---- how far rounding goes -------------------------------------------------------------------------------
+
+
+def test_the_spread_decides_of_noise(got: Writer, want: Writer) -> None:
+    zeros, noise = [0.0] * 9, [4e-8] * 9
+    want.tensor(zeros, reference=[1e-18] * 9, spread=[2e-8] * 9).tensor(
+        zeros, reference=[1e-18] * 9, spread=[1e-12] * 9, path="out[1]"
+    )
+    got.tensor(noise).tensor(noise, path="out[1]")
+    assert [d.path for d in failures(diff(got.read(), want.read()))] == ["out[1]"]
+
+
+def test_float64_is_its_own_reference_where_its_spread_is_known(got: Writer, want: Writer) -> None:
+    values = np.linspace(1, 2, 9)
+    want.tensor(values, spread=values * 1e-16, dtype="float64").tensor(values, dtype="float64", path="out[1]")
+    got.tensor(values + 1e-9, dtype="float64").tensor(values + 1e-9, dtype="float64", path="out[1]")
+    assert [d.path for d in failures(diff(got.read(), want.read()))] == ["out"]
+
+
+def test_what_no_reference_tells_is_noise_relative_to_the_run(got: Writer, want: Writer) -> None:
+    """A result that could not be followed: in a run of ones 1e-8 is a rounding, in one of 1e-7 it is not."""
+    for writer, value in ((want, 0.0), (got, 1e-8)):
+        writer.tensor([value] * 3)
+    for greatest, places in ((1.0, []), (1e-7, ["out"])):
+        stats = {"min": 0.0, "max": greatest}
+        one, two = got.read(), want.read()
+        (entry,) = two.entries.values()
+        entry = replace(entry, record=replace(entry.record, stats=stats))
+        two = replace(two, entries={entry.key: entry})
+        assert two.magnitude == greatest
+        assert [d.path for d in failures(diff(one, two))] == places
+        assert [d.path for d in failures(diff(one, two, sieve=True))] == ["out"], "the sieve asks"
+
+
+def test_numbers_have_references_of_their_own(got: Writer, want: Writer) -> None:
+    want.value(1e-9, exact={"value": 1.1e-9, "spread": 1e-10}).value(1e-9, path="out[1]")
+    got.value(1.15e-9).value(1.15e-9, path="out[1]")
+    assert [d.path for d in failures(diff(got.read(), want.read()))] == ["out[1]"]
+    assert len(failures(diff(got.read(), want.read(), sieve=True))) == 2
+
+
+def test_an_agreement_is_told_by_type(got: Writer, want: Writer) -> None:
+    want.tensor([1.0, 2.0]).tensor([1.0], path="out[1]").tensor([1.0, 2.0], dtype="float16", path="out[2]")
+    want.tensor([3], dtype="int64", path="out[3]").value(2.5, path="out[4]")
+    got.tensor([1.0, 2.0]).tensor([1.000001], path="out[1]").tensor(
+        [1.0, 2.0], dtype="float16", path="out[2]"
+    )
+    got.tensor([3], dtype="int64", path="out[3]").value(2.5, path="out[4]")
+    one, two = got.read(), want.read()
+    assert not failures(diff(one, two, sieve=True))
+    half, single = agreement(one, two, sieve=True).types
+    assert (half.dtype, half.tensors, half.greatest, half.tolerance) == ("float16", 1, 0.0, 1e-3)
+    assert (single.dtype, single.tensors, single.tolerance) == ("float32", 3, 1.3e-6)
+    assert single.greatest == pytest.approx(5e-7, rel=0.1), "of the element and the tensor's own size"
+    told = agreement(one, two)
+    assert (agreement(one, two, sieve=True).factor, told.factor, told.others) == (None, 3.0, 1)
+
+
+def test_half_types_are_told(got: Writer) -> None:
+    assert got.event(event="half").read().half is True

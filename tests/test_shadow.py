@@ -76,6 +76,25 @@ def test_the_real_run_is_left_as_it_was(told: dict[str, dict[str, Any]], name: s
         assert answer["cases"][name]["same_state"], "the random generator was advanced otherwise"
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_random_roundings_move_it_as_far_as_the_real_run_is_off(
+    told: dict[str, dict[str, Any]], name: str
+) -> None:
+    for answer in told.values():
+        case = answer["cases"][name]
+        assert case["has_spread"]
+        assert case["real_error"] / 10 < case["spread"] < case["real_error"] * 10
+
+
+def test_numbers_taken_out_of_tensors_are_known(told: dict[str, dict[str, Any]]) -> None:
+    for answer in told.values():
+        numbers = answer["special"]["numbers"]
+        assert numbers["exact"] == 1 / 3 and numbers["value"] != 1 / 3
+        assert 0 < numbers["spread"] < 1e-7
+        assert 1e-8 < numbers["noise"] < 1e-5, "a sum that cancels: the last bits of what went into it"
+        assert numbers["unknown"] and numbers["ambiguous"]
+
+
 def test_casts_do_not_round_the_shadow(told: dict[str, dict[str, Any]]) -> None:
     for answer in told.values():
         assert answer["cases"]["casts"]["real_error"] > 1e-4

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from accel_lab.core.findings import Component, Step
+from accel_lab.core.findings import AgreedType, Agreement, Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.signature import Signature
+from accel_lab.core.probe import Program
+from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import terminal, words
@@ -209,3 +211,96 @@ def test_escapes_of_a_hostile_script_do_not_reach_the_terminal(tmp_path: Path) -
 def test_every_rung_and_stage_has_words() -> None:
     assert set(words.RUNS) == set(Rung)
     assert set(words.STAGES) == set(Stage)
+
+
+RUNGS = (Rung.DECOMP, Rung.FX, Rung.KERNEL)
+
+
+def failing_run(numbers: Sequence[str], *, rungs: Sequence[str] = (), random: bool = False) -> Findings:
+    """A baseline whose runs say these numbers, and rungs that do."""
+
+    def step(rung: Rung, number: str) -> Step:
+        said = f"AssertionError: step 0: {number}"
+        signature = Signature(kind="exception", type="X", message=normalise(said), said=said)
+        outcome = Outcome(status=Status.EXCEPTION, facts={"random": random})
+        return Step(rung=rung, verdict=Verdict.BAD, outcome=outcome, signature=signature)
+
+    baseline = [step(Rung.KERNEL, number) for number in numbers]
+    ladder = [step(rung, number) for rung, number in zip(RUNGS, rungs, strict=False)]
+    return Findings(
+        program=Program(path="/x.py"), verdict="fails", signature=baseline[0].signature, baseline=baseline,
+        ladder=ladder, culprits=[Culprit(stage=Stage.CODEGEN, confidence=Confidence.LIKELY)],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (failing_run(["1.5", "1.6"]), "differ from run to run"),
+        (failing_run(["1.5", "1.5"]), None),
+        (failing_run(["1.5"], rungs=["1.5", "1.6", "1.7"], random=True), "differ at each of the 3 rungs"),
+        (failing_run(["1.5"], rungs=["1.5", "1.6", "1.7"]), None),
+        (failing_run(["1.5"], rungs=["1.5", "1.6", "1.6"], random=True), None),
+    ],
+)
+def test_numbers_that_differ_where_the_failure_is_the_same_are_a_clue(
+    found: Findings, words: str | None
+) -> None:
+    said = summarise(found)
+    assert (words in said) if words else ("numbers in its message" not in said)
+
+
+def test_failing_tests_are_what_fails() -> None:
+    found = failing_run(["1.5"])
+    said = "tests/t.py::test_a[long] fails with AssertionError: 1 != 2"
+    found.signature = Signature(kind="exit", type="exit 1", message="m", said=said)
+    assert summarise(found).startswith(f"The script fails: {said}. ")
+
+
+@pytest.mark.parametrize(
+    ("stage", "component", "first"),
+    [
+        (Stage.DYNAMO, Component(kind="frame", name="f", cure="torch.compiler.disable on f"),
+         "Until it is fixed: torch.compiler.disable on f passes"),
+        (Stage.DYNAMO, Component(kind="setting", name="x=False", cure="torch._dynamo.config.x = False"),
+         "Until it is fixed: torch._dynamo.config.x = False passes"),
+        (Stage.FX_PASSES, Component(kind="pattern", name="p", confidence=Confidence.PROVEN),
+         "It passes with nothing else changed if the pattern p is not applied"),
+        (Stage.LOWERING, Component(kind="op", name="aten.x", confidence=Confidence.PROVEN),
+         "It passes with nothing else changed if aten.x runs as the eager operator"),
+        (Stage.FX_PASSES, Component(kind="pattern", name="p"),
+         'Until it is fixed: torch.compile(..., backend="'),
+        (Stage.META_KERNEL, Component(kind="op", name="aten.x", confidence=Confidence.PROVEN),
+         'Until it is fixed: torch.compile(..., backend="'),
+    ],
+)  # fmt: skip
+def test_the_advice_is_the_narrowest_change_that_was_run(
+    tmp_path: Path, stage: Stage, component: Component, first: str
+) -> None:
+    found = FakeRun(tmp_path).findings
+    found.ablation, found.versions, found.repro = [], None, None
+    found.culprits = [replace(found.culprits[0], stage=stage, component=component)]
+    steps = next_steps(found)
+    assert steps[0].startswith(first)
+    wide = [step for step in steps if "backend=" in step]
+    assert len(wide) == (0 if component.cure else 1)
+
+
+def test_what_agrees_means(tmp_path: Path) -> None:
+    found = FakeRun(tmp_path, "passes").findings
+    said = summarise(found)
+    assert (
+        "agrees with an uncompiled run: no number is further from a float64 run than 3 times eager's own"
+        in said
+    )
+    assert "2 tensors of bfloat16: greatest difference 0.003, tolerance 0.031" in said
+    assert "10 tensors of float32: greatest difference 2.5e-07, tolerance 1.5e-05" in said
+    assert "1 other value compared exactly" in said
+    equal = AgreedType(dtype="float32", tensors=1, greatest=0.0, tolerance=1.3e-6)
+    found.agreement = Agreement(types=(equal,))
+    assert "(1 tensor of float32: all equal, tolerance 1.3e-06)" in summarise(found)
+    assert "float64" not in summarise(found)
+    found.agreement = Agreement(types=(), others=2)
+    assert "2 values compared exactly" in summarise(found)
+    found.agreement = None
+    assert "agrees" not in summarise(found)

@@ -29,6 +29,7 @@ from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import read_program
 from accel_lab.reporting import since
 from accel_lab.reporting.schema import findings_json, load_schema
+from accel_lab.reporting.summary import summarise
 from accel_lab.request import Request, load_request
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.flaky import Tally
@@ -481,3 +482,28 @@ def test_the_users_own_build_on_the_line_is_not_asked_again(
         assert flips[-1] == ("fixed", "2.8.0", "2.9.0")
         assert any("does not fail on your own build" in line for line in data["warnings"])
         assert rows["2.9.0"]["environment"]["outcome"].startswith("probes/")
+
+
+@pytest.mark.parametrize(
+    ("torch", "headline"),
+    [
+        ("2.10.1", "fixed by 2.10.1, your own build (bad: 2.9.0)"),
+        ("2.3.1", "introduced after 2.3.1, your own build (bad: 2.4.0)"),
+    ],
+)
+def test_the_users_own_build_is_a_side_of_the_flip_where_all_releases_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: str, headline: str
+) -> None:
+    provider = FakeProvider(behave=broken_between("2.4.0", None, NAMES), names=NAMES)
+    lab = Lab(tmp_path, monkeypatch, provider)
+    passing = FakeProvider(behave=always("ok"), names=(torch,), name="local")
+    own = partial(Prober, runner=passing.runner(passing.make(passing.spec(torch)), None))
+    monkeypatch.setattr(session_module, "Prober", own)
+    build = Build(python=lab.request.python, torch=f"{torch}+cpu", facts={"torch": torch})
+    monkeypatch.setattr(session_module, "inspect_build", lambda python, folder: build)
+    data = lab.run(replace(lab.request, cold=True))
+    assert data["versions"]["flips"] == []
+    assert since.headline(data["versions"]) == headline
+    assert not any("not torch's" in note for note in data["versions"]["notes"])
+    assert torch in since.advice(data["versions"])[0]
+    assert headline in summarise(lab.findings)

@@ -248,3 +248,37 @@ def test_a_read_only_folder_is_copied_as_one_and_can_be_removed(tmp_path: Path) 
     remove(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
     (folder / "data").chmod(0o755)
+
+
+# -- on a real torch -----------------------------------------------------------------------------
+
+COMPILES = """
+import os, pathlib, sys
+HERE = pathlib.Path(__file__).resolve().parent
+seen = (HERE / "state").exists()
+(HERE / "state").touch()
+import torch
+torch.compile(lambda t: t + 1, backend="eager")(torch.ones(2))
+print(seen, os.getcwd() == str(HERE), sys.argv[0] == __file__)
+raise ValueError(HERE)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", KINDS)
+def test_warm_and_cold_runs_see_the_same(torch_python: str, tmp_path: Path, kind: str) -> None:
+    folder = project(tmp_path, COMPILES)
+    before = tree(folder)
+    probe = Probe(program=Program(path=str(folder / "script.py")), limits=Limits(timeout_s=240.0))
+    with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", folder, views=kind)) as prober:
+        prober.warm_up()
+        outcomes = [
+            prober.ask(replace(probe, cold=cold, attempt=n)) for n, cold in enumerate((True, False, False))
+        ]
+    assert [outcome.warm for outcome in outcomes] == [False, True, True]
+    for outcome in outcomes:
+        assert printed(outcome) == "False True True\n", printed(outcome, "stderr.txt")
+        assert outcome.raised is not None and outcome.raised.message == str(folder)
+        assert outcome.raised.frames[-1].file == str(folder / "script.py")
+        assert str(folder / "script.py") in printed(outcome, "stderr.txt")
+    assert tree(folder) == before

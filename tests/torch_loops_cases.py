@@ -29,6 +29,7 @@ sys.modules["accel_lab_child"] = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(sys.modules["accel_lab_child"])
 loops = importlib.import_module("accel_lab_child.loops")
 kernels = importlib.import_module("accel_lab_child.loop_kernel")
+conflicts = importlib.import_module("accel_lab_child.loop_conflicts")
 
 CASES: dict[str, Any] = {}
 
@@ -360,6 +361,39 @@ def data_dependent(x, n):
     return x * k, torch.zeros(k + 1) + 2, x[k]
 
 
+@case(lambda: (torch.randn(6, 5), torch.tensor([4, 1, 4, 0]), torch.randn(4, 5)))
+def in_place_updates_of_rows(x, i, v):
+    x[i[1:]] *= 2  # each row once
+    x.index_add_(0, i, v)
+    x.index_put_((i,), v * 0 + 3.0)  # one row twice, with the same value
+    x[2:4] = x[4:] + x[:2]
+    return x.index_copy_(0, i[1:], x[3:] - 1), x.scatter(1, i[:, None].expand(4, 5), 7.0)
+
+
+@case(randn((6, 8)))
+def mirrored_in_place(x):
+    y = x.flip(0) * 2
+    x.add_(y)
+    y.copy_(x.roll(1, 1))
+    x[:, :4], x[:, 4:] = y[:, 4:] + 1, y[:, :4] - 1
+    return x.cumsum(0) + y.t().reshape(6, 8)
+
+
+@case(lambda: (torch.randn(9, 5, requires_grad=True), torch.tensor([[1, 1, 0], [8, 1, 3]])))
+def rows_taken_twice(w, i):
+    taken = F.embedding(i, w)
+    (taken * taken.detach().softmax(-1)).sum().backward()
+    return taken * 1, w[i[0]] + w.index_select(0, i[1])
+
+
+@case(lambda: (torch.zeros(7), torch.tensor([3, 3, 5]), torch.tensor([2.0, 4.0, 8.0])))
+def accumulated_then_read(x, i, v):
+    x.index_put_((i,), v, accumulate=True)
+    y = x[i] * 2
+    x.scatter_reduce_(0, i, v * 9, "amax")
+    return y, x[i] - x.flip(0)[:3], torch.cat([x, x[1:3] * 2, y])
+
+
 def leaves(value: Any) -> list[Any]:
     return torch.utils._pytree.tree_leaves(value)
 
@@ -415,6 +449,7 @@ def run(name: str, mode: str) -> str:
     )
     torch._dynamo.config.capture_scalar_outputs = bool(options.get("capture_scalars"))
     before = len(kernels.KERNELS)
+    conflicts.FOUND.clear()
     try:
         want = outcome(function, inputs, options, None)
         got = outcome(function, inputs, options, compiler)
@@ -422,6 +457,9 @@ def run(name: str, mode: str) -> str:
         reason = loops.not_interpretable(error)
         return f"not interpretable: {reason}" if reason else f"{type(error).__name__}: {error}"
     found = difference(want, got, options.get("bits", False))
+    ordered = [row for row in conflicts.FOUND if not row["by_contract"]]
+    if not found and ordered:
+        return f"the order of iterations matters: {ordered[0]}"
     return found or ("" if len(kernels.KERNELS) > before else "no kernel was interpreted")
 
 

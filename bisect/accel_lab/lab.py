@@ -62,6 +62,9 @@ class LocalLab:
     def go_cold(self) -> None:
         self._prober.go_cold()
 
+    def check_heap(self, on: bool) -> None:
+        self._prober.check_heap(on)
+
     # -- the oracle ----------------------------------------------------------------------------
 
     def signature(self, outcome: Outcome) -> Signature | None:

@@ -16,6 +16,7 @@ import platformdirs
 
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits, Program
+from accel_lab.execution.notebooks import as_script
 from accel_lab.execution.programs import read_program
 from accel_lab.lab import Oracle
 from accel_lab.search.diagnosis import Options
@@ -76,6 +77,15 @@ def new_run_folder(request: Request) -> Path:
     return new_folder(base, name, "run folder")
 
 
+def opened(request: Request) -> tuple[Request, Path]:
+    """The request with a folder for its run, in which a notebook lies as a script."""
+    folder = new_run_folder(request)
+    program = as_script(request.program, folder)
+    if program.path is not None and program.origin:
+        program = replace(read_program(program.path, None, program.args), origin=program.origin)
+    return replace(request, program=program), folder
+
+
 def new_folder(base: Path, name: str, what: str) -> Path:
     """A folder in ``base`` that nobody has: its name ends with the time and a few random digits."""
     folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
@@ -100,7 +110,7 @@ def load_request(folder: Path) -> Request:
     again = read_program(program["path"], program["module"], tuple(program["args"]))
     if again.sha256 != program["sha256"]:
         raise UsageError(f"{again.name} has changed since that run: start a new one")
-    base = Request(program=again)
+    base = Request(program=replace(again, origin=program.get("origin", "")))
     return replace(
         base,
         python=data["python"],

@@ -18,13 +18,14 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
 from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
+from accel_lab.execution.notebooks import said_of
 from accel_lab.execution.prober import Interrupted, Listener, Prober
-from accel_lab.execution.programs import must_run_cold, not_covered, read_program
+from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, read_program
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab
 from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
 from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
-from accel_lab.request import Request, new_run_folder
+from accel_lab.request import Request, opened
 from accel_lab.search.accelerator_search import AcceleratorDiagnosis
 from accel_lab.search.adapter_search import AdapterDiagnosis
 from accel_lab.search.alternatives.outside_ladder import about_entries
@@ -136,7 +137,7 @@ class Session:
         cold = kept[3] if kept is not None else cold
         prober = Prober(
             python=build.python,
-            workspace=Workspace(self.folder, Path.cwd()),
+            workspace=Workspace(self.folder, folder_of(request.program)),
             stdin=request.stdin,
             listener=self._listener,
             workers=request.workers,
@@ -165,6 +166,7 @@ class Session:
             # The user's own build stands on the line: what it answered here is its answer there.
             line.benches.home[own] = ground.probe.environment
         if line is not None and (diagnosis is None or self._passes()):
+            line.own_passes = public_version(ground.build.torch) if ground is not None else ""
             sought = line.seek()
             if sought.version is not None:
                 here = line.benches.open(sought.version, home=True)
@@ -283,6 +285,7 @@ class Session:
             found.warnings += [note for note in line.notes if note not in found.warnings]
             found.probes["releases"] = line.benches.asked
             found.seconds_probes += line.benches.seconds
+        found.warnings += said_of(self.request.program)
         runs = [step.outcome for step in found.baseline]
         if not any("other_entries" in run.facts for run in runs):  # else the run itself has told
             found.warnings += not_covered(self.request.program)
@@ -330,7 +333,7 @@ def bisect_script(
         out=Path(out) if out is not None else None,
         limits=Limits(timeout_s=timeout_s),
     )
-    return Session(request, new_run_folder(request)).run()
+    return Session(*opened(request)).run()
 
 
 def keep_kernel_script(findings: Findings, folder: Path) -> None:

@@ -38,9 +38,10 @@ def run_fused(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
     programs = [program for program, _ in parts]
     sizes = [_sizes(program, size_of) for program in programs]
     shared = _shared(programs, sizes)
-    if shared and Nests(programs, sizes, shared, memory, size_of).could_conflict():
-        run_checked(parts, sizes, shared, memory, size_of)
-    elif len(parts) > 1:
+    suspect = shared and Nests(programs, sizes, shared, memory, size_of).could_conflict()
+    if suspect and run_checked(parts, sizes, shared, memory, size_of):
+        return
+    if len(parts) > 1:
         run_in_turn(parts, memory, size_of)  # each by itself may share more loops with itself
     else:
         for part, row in zip(parts, sizes):

@@ -188,6 +188,8 @@ class Recorder:
         if _getpid() != self._pid:
             return
         with self._guard(), undisturbed(), self._lock:
+            if self._shadow is not None and self._shadow.half:
+                self._emit({"event": "half"})
             for index, (region, get) in enumerate(self._modules):
                 module = get()
                 if module is not None:

@@ -108,6 +108,8 @@ class Context:
         self._region = region
 
     def __call__(self, fn: Any) -> Any:
+        if self._region["rung"] == "uncompiled" and self._ladder.switches.get("identity"):
+            return fn
         compiled = self._context(fn)
         if compiled is fn and self._region["rung"] == "uncompiled" and callable(fn):
             return self._ladder.wrap(_shell(fn), fn, self._region)

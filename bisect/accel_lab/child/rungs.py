@@ -61,13 +61,15 @@ class Ladder:
 
     ``switches`` may hold: ``inductor`` (its settings), ``hold`` (region number to the rung it is kept
     on), ``fresh`` (forget all compiled code before each call), ``off`` (applications of a subsystem to
-    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules), ``meta_eager``
+    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules),
+    ``sanitize`` (C++ with the address sanitizer, which the process was started with), ``meta_eager``
     (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
     corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
     ``front`` (look into Dynamo and AOTAutograd, see ``front``), ``python_kernels`` (``list`` or ``compare``
     the kernels of the Python dispatcher, see ``python_kernels``), ``native_kernels`` (operators whose
     Python kernel is removed),
+    ``identity`` (uncompiled without a wrapper: torch.compile returns its argument),
     ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
     ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
     ``measure`` (time and memory of each call, and no records, see ``measures``),
@@ -144,6 +146,8 @@ class Ladder:
         if self.rung in ("scheduled", "kernel") and not bisector:
             self._open_kernels()
         if self.switches.get("strict_math") and not torch_internals.strict_math():
+            raise NotApplicable("the compiler flags of this torch are not known")
+        if self.switches.get("sanitize") and not torch_internals.sanitize_kernels():
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.front is not None:
             self.front.install()
@@ -399,6 +403,7 @@ class Ladder:
         if isinstance(original, type):
             return compiled
         if isinstance(original, torch.nn.Module) and compiled is not original:
+            region["wraps"] = "module"
             region["name"] = type(original).__qualname__
             if self.recorder is not None:
                 self.recorder.watch_module(region["id"], original)
@@ -407,6 +412,7 @@ class Ladder:
             return compiled
         region["name"] = getattr(original, "__qualname__", None) or type(original).__qualname__
         owner = getattr(original, "__self__", None)
+        region["wraps"] = "method" if isinstance(owner, torch.nn.Module) else "function"
         if isinstance(owner, torch.nn.Module) and self.recorder is not None:
             self.recorder.watch_module(region["id"], owner)
         self._changed()

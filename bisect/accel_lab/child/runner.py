@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import functools
+import gc
 import importlib.util
 import io
 import json
@@ -38,6 +39,8 @@ def run_once(job_path: str) -> None:
 def execute(job: Any) -> Any:
     """Run the job's program; returns the exit code that Python would have given."""
     folder = job["folder"]
+    if (job.get("switches") or {}).get("sanitize"):
+        os.environ.pop("LD_PRELOAD", None)  # it is in place, and the compiler runs faster without it
     _catch_faults(folder)
     _seed(job.get("seed", 0))
     session = _Session(job)
@@ -51,7 +54,27 @@ def execute(job: Any) -> Any:
     code, raised, error = _run_program(job["program"])
     _join_threads()
     session.finish(code, raised, error)
+    if os.environ.get("MALLOC_CHECK_"):
+        del error
+        _free_program()
     return code
+
+
+def leave_modules_alone(nn: Any) -> None:
+    """Let ``Module.compile()`` do nothing: it would put what torch.compile returns into the module."""
+    if hasattr(nn.Module, "compile"):  # 2.0 has no such method
+        nn.Module.compile = lambda self, *args, **kwargs: None
+
+
+def _free_program() -> None:
+    """Free what the program holds: the allocator looks behind a block when it is freed, and not before.
+
+    A forked child ends without doing so. What it did is written down by now, so an abort loses nothing.
+    """
+    main = sys.modules.get("__main__")
+    if main is not None:
+        main.__dict__.clear()
+    gc.collect()
 
 
 class _Session:
@@ -72,7 +95,8 @@ class _Session:
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
         waiting: Dict[str, Callable[[], None]] = {
-            name: functools.partial(self._arrived, name) for name in ("numpy", "torch._dynamo", *ENTRIES)
+            name: functools.partial(self._arrived, name)
+            for name in ("numpy", "torch._dynamo", "torch.nn", *ENTRIES)
         }
         for name in list(waiting):
             if name in sys.modules:
@@ -86,6 +110,11 @@ class _Session:
             return
         if name == "torch._dynamo":
             self._install()
+        if name == "torch.nn":
+            # Before the script can call ``Module.compile``, which is what imports Dynamo.
+            if (self.job.get("switches") or {}).get("identity"):
+                leave_modules_alone(sys.modules[name])
+            return
         self.entries.watch(name)
 
     def _in_regions(self) -> Any:
@@ -165,7 +194,7 @@ class _Session:
             except Exception as error:
                 self.notes.append("the final state could not be recorded: %r" % error)
         if self.ladder is not None:
-            from . import torch_internals
+            from . import compiles, torch_internals
 
             facts.update(
                 regions=self.ladder.regions,
@@ -174,6 +203,7 @@ class _Session:
                 caught=self.ladder.caught,
                 meta_mismatches=self.ladder.meta_log.entries,
                 counters=torch_internals.counters(),
+                compiles=compiles.facts(),
                 config=torch_internals.changed_config(),
                 not_applicable=self.ladder.not_applicable or self.not_applicable,
                 applied=self.ladder.subsystems.applied,

@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .record_values import disable_modes
 from .shadow_follow import Follower, Operation, made_of
 from .shadow_ops import Plan, kernel_key
-from .shadow_shake import Shake
+from .shadow_shake import Shake, unit
 from .shadow_tensors import exact, shadowed, storage_key, tensors_in, view_of
 
 #: How often a recorded run is followed with random roundings: one draw may be lucky, two seldom are.
@@ -54,6 +54,7 @@ class ShadowMode(TorchDispatchMode):
     """Keeps the shadows; ``lookup`` gives that of a tensor, ``spread`` how far rounding may move it.
 
     With ``draws`` the operators are followed so many times more, rounding at random (``shadow_shake``).
+    ``half`` says that an operator made a tensor of a half type.
     """
 
     supports_higher_order_operators = True
@@ -63,6 +64,7 @@ class ShadowMode(TorchDispatchMode):
         self._exact = Follower()
         self._shaken = [Follower(Shake(seed)) for seed in range(draws)]
         self._followers = [self._exact, *self._shaken]
+        self.half = False
         self._numbers: Dict[complex, Optional[Number]] = {}
         self._plans: Dict[Any, Plan] = {}
         self._thread = threading.get_ident()
@@ -150,6 +152,7 @@ class ShadowMode(TorchDispatchMode):
         if op.plan.name == "_local_scalar_dense":
             self._remember(op.real, op.inputs[0])
         if op.made or op.writes:
+            self.half = self.half or any(unit(t.dtype) > unit(torch.float32) for t in op.made)
             with _aside():
                 for follower in self._followers:
                     follower.after(op, takes_real)

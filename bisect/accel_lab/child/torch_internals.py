@@ -191,6 +191,33 @@ def strict_math() -> bool:
     return True
 
 
+def sanitize_kernels() -> bool:
+    """Compile kernels with the address sanitizer and line numbers; False where the flags are not known.
+
+    Relies on ``torch/_inductor/cpp_builder.py: _get_ffast_math_flags`` (from 2.5 on). The test program for
+    the vector units (``torch/_inductor/cpu_vec_isa.py``) is built without it: the process that loads that
+    one has not the sanitizer, and a kernel without vectors would be another kernel.
+    """
+    try:
+        from torch._inductor import cpp_builder
+    except ImportError:
+        return False
+    flags = getattr(cpp_builder, "_get_ffast_math_flags", None)
+    if flags is None:
+        return False
+
+    def sanitized() -> Any:
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename.endswith("cpu_vec_isa.py"):
+                return flags()
+            frame = frame.f_back  # type: ignore[assignment]
+        return [*flags(), "fsanitize=address", "g", "fno-omit-frame-pointer"]
+
+    cpp_builder._get_ffast_math_flags = sanitized
+    return True
+
+
 #: How a module of passes asks for its own patterns, where it does so for one device.
 _ASKS_BY_DEVICE = re.compile(r"^ +lazy_init\(input_device\)", re.MULTILINE)
 

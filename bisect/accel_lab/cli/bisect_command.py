@@ -12,7 +12,7 @@ from accel_lab.cli.environment_options import environment_options
 from accel_lab.cli.job import Given, read_line, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.request import new_run_folder
+from accel_lab.request import opened
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.metric_judge import METRICS, parse_worse_by
 
@@ -108,7 +108,7 @@ def command(
                 line = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
                 request = replace(request, versions=replace(line, companions=companions, metric=wanted))
-            run = request, new_run_folder(request)
+            run = opened(request)
         return work(given, *run)
     except LabError as error:
         if exit_style == "git" and error.exit_code == 3:

@@ -18,11 +18,11 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.prober import Interrupted, Prober
-from accel_lab.execution.programs import read_program
+from accel_lab.execution.programs import folder_of, read_program
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
-from accel_lab.request import Request, load_request, new_run_folder
+from accel_lab.request import Request, load_request, opened
 from accel_lab.session import Session
 from accel_lab.versions.line import Asked
 
@@ -113,7 +113,7 @@ def run_once(
         python=find_python(python),
         out=Path(out).resolve() if out else None,
     )
-    folder = new_run_folder(request)
+    request, folder = opened(request)
     build = inspect_build(request.python, folder)
     probe = Probe(
         program=request.program,
@@ -123,7 +123,7 @@ def run_once(
         limits=limits_from(timeout, memory),
         cold=True,
     )
-    workspace = Workspace(folder, Path.cwd())
+    workspace = Workspace(folder, folder_of(request.program))
     with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin), keep=keep) as prober:
         return Once(program=request.program, build=build, workspace=workspace, outcome=prober.ask(probe))
 

@@ -23,7 +23,7 @@ from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 from accel_lab.execution.programs import must_run_cold
-from accel_lab.request import Request, new_run_folder
+from accel_lab.request import Request, opened
 from accel_lab.versions.bench import Setting
 from accel_lab.versions.grid import GridRun, columns_of
 from accel_lab.versions.line import Asked, ReleaseLine
@@ -65,7 +65,7 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
             raise UsageError("name releases of torch: --versions 2.6..2.9, all, or minor")
         request = given.request()
         asked = read_line(versions, words, given, request)
-        folder = new_run_folder(request)
+        request, folder = opened(request)
         what = {"versions": asked.to_json(), "rungs": rungs, "accelerators": list(accelerators)}
         write_atomic(folder / "request.json", json.dumps({**request.to_json(), **what, "matrix": True}))
     else:

@@ -13,7 +13,7 @@ from accel_lab.cli.job import Given, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import UsageError
 from accel_lab.minimize.graphs import script_of_graph
-from accel_lab.request import new_run_folder, state_folder
+from accel_lab.request import opened, state_folder
 from accel_lab.search.diagnosis import Options
 
 
@@ -42,8 +42,7 @@ def command(minimize_for: float, **words: Any) -> int:
             graph = Path(given.program[0])
             script = script_of_graph(graph, state_folder() / "graphs" / digest_of(graph))
             given = replace(given, program=(str(script), *given.program[1:]))
-        request = given.request()
-        run = request, new_run_folder(request)
+        run = opened(given.request())
     request, folder = run
     request = replace(request, options=Options(witness=False), minimize_s=minimize_for)
     return work(given, request, folder, command="minimize", tables=False)

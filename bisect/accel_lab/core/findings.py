@@ -94,13 +94,14 @@ class Component:
     """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
 
     ``confidence`` is ``proven`` only if the failure went away with the component alone taken out and was
-    there again with it put back.
+    there again with it put back. ``cure`` is what a user can change in the script to the same effect.
     """
 
     kind: str
     name: str
     detail: str = ""
     confidence: Confidence = Confidence.LIKELY
+    cure: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -108,6 +109,7 @@ class Component:
             "name": self.name,
             "detail": self.detail,
             "confidence": self.confidence.value,
+            "cure": self.cure,
         }
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .outcome import Outcome, Raised, Status
 from .signature import Signature, legible, normalise
+from .text import shorten
 from .verdict import Verdict
 
 #: Exceptions that only wrap another one; the same fault has them on some rungs and lacks them on others.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "LoweringException")
 _RAISED_BY_BACKEND = re.compile(r"^backend='[^']*' raised:\s*\n?", re.S)
 _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
-_PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S+(?: - (?P<message>.*))?$", re.M)
+#: Signals that an access to the wrong memory ends in. An abort counts only if the allocator made it.
+_MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
+_PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
+#: So many failing tests are named.
+_TESTS = 3
 
 
 def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
@@ -33,15 +38,19 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
     if outcome.status is Status.MEMORY:
         return Signature(kind="memory")
     if outcome.status is Status.SIGNAL:
-        return Signature(kind="signal", type=_signal_type(outcome), frames=frames)
+        heap = str(outcome.facts.get("heap_check") or "")
+        kind = _signal_type(outcome)
+        if kind in _MEMORY_FAULTS or (kind == "SIGABRT" and heap):
+            return Signature(kind="memory_fault", type=kind, frames=frames, said=legible(heap))
+        return Signature(kind="signal", type=kind, frames=frames)
     if outcome.status is Status.EXIT:
-        messages = _exit_messages(outcome, stdout_tail)
+        messages, tests = _exit_messages(outcome, stdout_tail)
         return Signature(
             kind="exit",
             type=f"exit {outcome.exit_code}",
-            message=_joined(map(normalise, messages)),
+            message=_joined(map(normalise, messages))[:400],
             frames=frames,
-            said=_joined(map(legible, messages)),
+            said=_tests_said(tests, messages) if tests else shorten(_joined(map(legible, messages)), 400),
         )
     return Signature(kind=outcome.status.value, frames=frames)
 
@@ -84,13 +93,29 @@ def _signal_type(outcome: Outcome) -> str:
         return f"signal {outcome.signal}"
 
 
-def _exit_messages(outcome: Outcome, stdout_tail: str) -> list[str]:
-    """What the program said when it gave up: ``sys.exit("text")`` or a test runner's summary."""
+def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[str]]:
+    """What the program said when it gave up, and the tests that failed, if a test runner lists them."""
     raised = outcome.raised
     if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
-        return [raised.message] if raised.message not in ("", "None") else []
-    return [m["message"] or "" for m in _PYTEST_FAILURE.finditer(stdout_tail)]
+        return ([raised.message] if raised.message not in ("", "None") else []), []
+    found = list(_PYTEST_FAILURE.finditer(stdout_tail))
+    tests = [m["test"] for m in found]
+    named = all("::" in test or test.endswith(".py") for test in tests)
+    return [m["message"] or "" for m in found], tests if named else []
+
+
+def _tests_said(tests: Sequence[str], messages: Sequence[str]) -> str:
+    """Each failing test with its message, tests that say the same together."""
+    by_message: dict[str, list[str]] = {}
+    for test, message in zip(tests, messages, strict=True):
+        by_message.setdefault(legible(message), []).append(test)
+    parts = []
+    for message, names in by_message.items():
+        more = f" and {len(names) - _TESTS} more" if len(names) > _TESTS else ""
+        fails = "fails" if len(names) == 1 else "fail"
+        parts.append(", ".join(names[:_TESTS]) + more + f" {fails}" + (f" with {message}" if message else ""))
+    return shorten("; ".join(parts), 600)
 
 
 def _joined(messages: Iterable[str]) -> str:
-    return "; ".join(sorted(set(messages)))[:400]
+    return "; ".join(sorted(set(messages)))

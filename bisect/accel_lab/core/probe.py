@@ -12,22 +12,27 @@ from .stages import Rung
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What the user wants to run: a script by path, or a module by name as ``python -m`` does."""
+    """What the user wants to run: a script by path, or a module by name as ``python -m`` does.
+
+    ``origin`` is the notebook that the script was made of; it is run as if it lay in that one's folder.
+    """
 
     path: str | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     sha256: str = ""
+    origin: str = ""
 
     @property
     def name(self) -> str:
         """A short name for headings and folder names."""
         if self.path is not None:
-            return self.path.rsplit("/", 1)[-1]
+            return (self.origin or self.path).rsplit("/", 1)[-1]
         return f"-m {self.module}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "module": self.module, "args": list(self.args), "sha256": self.sha256}
+        row = {"path": self.path, "module": self.module, "args": list(self.args), "sha256": self.sha256}
+        return {**row, "origin": self.origin} if self.origin else row
 
 
 @dataclass(frozen=True, kw_only=True)

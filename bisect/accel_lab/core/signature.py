@@ -77,9 +77,12 @@ def _tidied(message: str, rules: _Rules) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """``kind``: exception, exit, signal, timeout, memory, output, processes, check, regex or values.
+    """``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, check, regex
+    or values.
 
-    ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it.
+    ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it. A
+    ``memory_fault`` is a crash after an access to memory that is not the program's, and its ``type`` the
+    signal that ended this run: which one it is depends on where the heap happens to lie.
     """
 
     kind: str
@@ -90,7 +93,11 @@ class Signature:
 
     def same_as(self, other: Signature | None) -> bool:
         """Whether both describe the same failure."""
-        if other is None or self.kind != other.kind or self.type != other.type:
+        if other is None or self.kind != other.kind:
+            return False
+        if self.kind == "memory_fault":
+            return True
+        if self.type != other.type:
             return False
         if self.message or other.message:
             return self.message == other.message

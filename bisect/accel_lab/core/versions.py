@@ -85,7 +85,9 @@ class Versions:
     ``confidence`` is that of the whole chain: that every verdict on the line is right. None where no verdict
     was in doubt: nothing that was seen varied, so there was no chance to reckon with. ``axes`` says whether
     the failing stage is the same at every flip (``sentence``, ``stages``, ``same``, ``notes``); ``metric`` is
-    the number that is looked for instead of a failure, where one is (``name``, ``unit``, ``worse_by``).
+    the number that is looked for instead of a failure, where one is (``name``, ``unit``, ``worse_by``);
+    ``own`` is the user's own build, where that passes and the line does not hold it (``torch``, ``verdict``,
+    ``relation``, ``sentence``).
     """
 
     tested: tuple[Tested, ...] = ()
@@ -97,6 +99,7 @@ class Versions:
     confidence: float | None = None
     axes: dict[str, Any] = field(default_factory=dict)
     metric: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, Any] = field(default_factory=dict)
 
     @property
     def last_good(self) -> str | None:
@@ -129,4 +132,5 @@ class Versions:
             "confidence": self.confidence,
             "axes": self.axes,
             "metric": self.metric,
+            "own": self.own,
         }

@@ -10,6 +10,7 @@ from typing import Any
 
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 
+from . import sanitizer
 from .process import Ended
 
 _LAST_ERROR = re.compile(
@@ -17,6 +18,20 @@ _LAST_ERROR = re.compile(
 )
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
+
+#: What glibc says before it aborts because it found its heap, the stack or a lock overwritten.
+_HEAP_CHECK = re.compile(
+    r"(?:[cm]alloc|realloc|free|malloc_consolidate|m(?:unmap|remap)_chunk|tcache_thread_shutdown)\(\): "
+    r"[a-z][^\n]*|corrupted size vs\. prev_size[^\n]*|corrupted double-linked list[^\n]*"
+    r"|double free or corruption[^\n]*|invalid fastbin entry[^\n]*|break adjusted to free malloc space"
+    r"|(?:malloc|tpp|pthread_\w+)\.c:\d+: \w+: Assertion [^\n]*"
+    r"|Fatal glibc error: (?:malloc|tpp\.c|pthread_\w+\.c)[^\n]*"
+    r"|The futex facility returned an unexpected error code"
+    r"|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*[^\n]*"
+)
+#: Aborts that somebody else made, after whatever was printed before.
+_OTHER_ABORT = re.compile(r"terminate called |: Assertion [`']")
+_TAIL_BYTES = 64 * 1024
 
 # Where the warm server says that a run ended by a mistake of the lab, not by the program.
 CRASH = "crash.txt"
@@ -47,6 +62,8 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
     if (crash := _text(folder / CRASH)) is not None:
         status = Status.REFUSED
         notes.append(f"the lab itself failed in this run: {crash}")
+    elif (report := sanitizer.read_report(folder)) is not None:
+        facts["sanitizer"] = report
     elif not bare and not result and ended.exit_code is not None:
         notes.append("the program ended by itself without returning to Python (os._exit or the like)")
     if facts.get("not_applicable"):
@@ -55,6 +72,8 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
     if bare and ended.exit_code not in (None, 0):
         raised = _from_stderr(folder / "stderr.txt")
         status = Status.EXCEPTION if raised is not None else Status.EXIT
+    if ended.signal == signals.SIGABRT and (said := heap_check(_tail(folder / "stderr.txt"))):
+        facts["heap_check"] = said
     if ended.signal is not None or ended.limit == "timeout":
         raised = _from_fault(folder / "fault.txt", ended) or raised
     return Outcome(
@@ -90,6 +109,26 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def heap_check(stderr: str) -> str:
+    """What the allocator (or the stack's guard) said before it aborted; empty if it was not the last word.
+
+    ``terminate called`` and a failed ``assert`` are aborts that a program asks for.
+    """
+    said = list(_HEAP_CHECK.finditer(stderr))
+    if not said or _OTHER_ABORT.search(stderr, said[-1].end()):
+        return ""
+    return said[-1].group().strip()[:200]
+
+
+def _tail(path: Path) -> str:
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _read_json(path: Path) -> Any:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.outcome import Outcome
+from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
-from . import process
+from . import process, sanitizer
 from .collect import CRASH, collect
 from .journal import Journal, write_atomic
 from .surroundings import enter_command
@@ -71,6 +71,8 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
+        self._sanitizer: tuple[str, ...] | None = None
+        self._heap: dict[str, str] = {}
         self._keep = keep
         self._runner = runner
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
@@ -115,7 +117,7 @@ class Prober:
             if self._server is None and self._wants_server and not self._cold_only:
                 place = self.workspace.root / "server"
                 (place / "cache" / "triton").mkdir(parents=True, exist_ok=True)
-                env = dict(self.environment)
+                env = {**self.environment, **self._heap}
                 env.setdefault("PYTHONHASHSEED", "0")
                 env["PYTHONDONTWRITEBYTECODE"] = "1"
                 env["TORCHINDUCTOR_CACHE_DIR"] = str(place / "cache")
@@ -127,6 +129,17 @@ class Prober:
     def go_cold(self) -> None:
         """From now on every probe is run in a fresh process."""
         self._cold_only = True
+        self._end_server()
+
+    def check_heap(self, on: bool) -> None:
+        """Let the allocator check each block that is freed, in all but plain runs from now on.
+
+        The warm server is started anew with it: it is decided when a process starts.
+        """
+        self._heap = sanitizer.heap_checks(self.environment) if on else {}
+        self._end_server()
+
+    def _end_server(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -195,8 +208,12 @@ class Prober:
     # -- running -------------------------------------------------------------------------------
 
     def _run(self, probe: Probe) -> Outcome:
+        sanitized = dict(probe.switches).get("sanitize", False)
+        if sanitized and not self._sanitizer_libraries():
+            note = "the address sanitizer is not available: the C++ compiler does not bring its library"
+            return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
-        warm, crash = self.is_warm and not probe.cold and not probe.bare, ""
+        warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
             ended, warm = self._end(probe, place, warm)
             if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
@@ -227,11 +244,18 @@ class Prober:
 
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
-        env = self.workspace.environment(place, self.environment, probe.bare)
+        base = self.environment if probe.bare else {**self.environment, **self._heap}
+        env = self.workspace.environment(place, base, probe.bare)
         if probe.bare and probe.switches:
             # A script that asks for an accelerator by itself finds the lab's, unless it has its own.
             paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        if dict(probe.switches).get("sanitize"):
+            env = sanitizer.environment(
+                {**env, **{key: self.environment.get(key, "") for key in self._heap}},
+                place.folder,
+                self._sanitizer_libraries(),
+            )
         server = self._start_server() if warm else None
         if server is not None:
             job = self._job(probe, place)
@@ -254,6 +278,16 @@ class Prober:
                 self.go_cold()
         return self._cold(probe, place, env, marker), False
 
+    def _sanitizer_libraries(self) -> tuple[str, ...]:
+        """What must be preloaded, asked of the compiler where the probes run, once."""
+        with self._lock:
+            if self._sanitizer is None:
+                words = sanitizer.compiler_words(self.environment)
+                ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
+                said = (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+                self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
+            return self._sanitizer
+
     def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
         if probe.bare:
             program = place.view.inside(probe.program.to_json())
@@ -261,7 +295,9 @@ class Prober:
             command = [self.python, *target, *program["args"]]
         else:
             job = write_job(place, self._job(probe, place))
-            command = [self.python, str(self.workspace.library), "once", str(job)]
+            # Not the folder: to run one, Python imports more by itself than it does for a script.
+            entry = self.workspace.library / "__main__.py"
+            command = [self.python, str(entry), "once", str(job)]
         if place.view.plan is not None:
             plan = write_job(place, place.view.plan, "view.json")
             command = enter_command(self.workspace.library, plan, command)

@@ -12,6 +12,8 @@ from pathlib import Path
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Program
 
+from . import notebooks
+
 
 def read_program(script: str | None, module: str | None, args: tuple[str, ...]) -> Program:
     """The program that the user named; raises :class:`UsageError` in one line if it cannot be one."""
@@ -29,6 +31,9 @@ def read_program(script: str | None, module: str | None, args: tuple[str, ...]) 
         raise UsageError(f"{script} cannot be read ({error.strerror}): check its permissions") from None
     if data[:4] == b"PK\x03\x04":
         raise UsageError(f"{script} is a zip file: a bundle is re-run with `accel-lab verify {script}`")
+    if path.suffix == notebooks.SUFFIX:
+        notebooks.script_of(data, path)
+        return Program(path=str(path.resolve()), args=args, sha256=hashlib.sha256(data).hexdigest())
     if not data.strip():
         raise UsageError(f"{script} is empty: there is nothing to run")
     if b"\x00" in data:
@@ -146,6 +151,11 @@ def shadowing(program: Program) -> list[str]:
             ):
                 found.add(entry.name)
     return sorted(found)
+
+
+def folder_of(program: Program) -> Path:
+    """The working directory that the program is run in, as the user would: a notebook's is its own folder."""
+    return Path(program.origin).parent if program.origin else Path.cwd()
 
 
 def must_run_cold(program: Program) -> str:

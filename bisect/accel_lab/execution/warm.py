@@ -36,7 +36,7 @@ class WarmServer:
         self._write_lock = threading.Lock()
         with log.open("wb") as stream:
             self._process = spawn(
-                [python, str(library), "serve"],
+                [python, str(library / "__main__.py"), "serve"],
                 cwd=log.parent,
                 env={**env, "ACCEL_LAB_PROBE": marker},
                 stdin=subprocess.PIPE,

@@ -77,6 +77,11 @@ def head_comment(
     how = "python repro.py" + "".join(f" {word}" for word in args)
     if target.signature.kind in JUDGED_FROM_OUTSIDE:
         lines.append(f"Run: {how}. Its exit code does not show the bug: {_OUTSIDE[target.signature.kind]}.")
+    elif target.signature.kind == "memory_fault":
+        lines.append(
+            f"Run: {how}. It dies by {target.signature.type} or another signal of a memory fault while the "
+            "bug is there; then it exits 0."
+        )
     elif target.signature.kind == "signal":
         lines.append(
             f"Run: {how}. It dies by {target.signature.type} while the bug is there; then it exits 0."

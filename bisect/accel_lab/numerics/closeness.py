@@ -7,6 +7,8 @@ others.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .dtypes import Array, least
@@ -16,6 +18,11 @@ from .tolerances import ComparisonConfig
 _GROUP = 64
 #: Fewer elements than this have no mean square that says more than the greatest of them.
 _MANY = 64
+#: A result is in proportion to eager's if so many elements are, but for this part of what the factor changes;
+#: a factor nearer to 1 may be one number upstream that was rounded otherwise.
+_PROPORTIONAL, _REST, _SCALED = 16, 0.02, 2.0**-6
+#: The error of eager, as a part of the whole, up to which its values mean something.
+_MEANT = 0.25
 #: Fewer values than this may end in zero bits by chance.
 _FEW = 4
 
@@ -72,6 +79,7 @@ def further(
     *,
     spread: Array | None = None,
     noise: float = 0.0,
+    reach: float = math.inf,
 ) -> Array:
     """Which elements are further from the reference than eager's error, or the spread, allows.
 
@@ -79,7 +87,8 @@ def further(
     an error of all elements hides below the greatest error of few. Where eager overflowed and the reference
     did not, a result near the reference is a better one, and no difference; near means by the tolerances that
     hold without a reference. ``noise`` is the absolute error allowed where eager has no correct digit and no
-    spread tells what that is worth.
+    spread tells what that is worth; ``reach`` is how far another order of summing moves a result at most, so
+    that errors which half types made upstream are not multiplied as that is.
     """
     size = np.abs(reference)
     finite = np.isfinite(size) & np.isfinite(eagers)
@@ -94,10 +103,11 @@ def further(
         drawn = config.spread_factor * around.root_mean_square(np.where(finite, spread, 0.0))
         worst, mean = np.maximum(worst, drawn), np.maximum(mean, drawn)
     limits = []
+    digits = worst < config.no_digits * size
     for measure in (worst, mean):
-        digits = measure < config.no_digits * size
-        factor = np.where(digits, config.factor, config.noise_factor)
-        limits.append(factor * measure + floor + np.where(digits | (spread is not None), 0.0, noise))
+        more = np.minimum((config.noise_factor - config.factor) * measure, reach)
+        absolute = 0.0 if spread is not None else noise
+        limits.append(config.factor * measure + floor + np.where(digits, 0.0, more + absolute))
     single = np.where(finite, limits[0], allowed(reference, dtype, config, noise))
     differs: Array = ~(ours <= single)
     if differs.any() or int(finite.sum()) < _MANY:
@@ -123,6 +133,27 @@ def narrowed(got: Array, want: Array, reference: Array, dtype: str, config: Comp
     size = np.abs(reference)
     floor = config.floor(dtype) * (size + typical(size)) + least(dtype)
     return bool(((np.abs(got - want) > floor) & (np.abs(got - reference) > floor))[usable].any())
+
+
+def scaled(got: Array, want: Array, reference: Array) -> float | None:
+    """By what factor a result is eager's, if it is just that and no rounding explains the factor.
+
+    Where half types round, eager's error may be greater than the fault. But roundings that differ do not
+    leave a result in proportion to eager's; one that is in proportion repeats all of eager's roundings.
+    """
+    usable = np.isfinite(got) & np.isfinite(want) & np.isfinite(reference)
+    if int((usable & (want != 0)).sum()) < _PROPORTIONAL or not usable.all():
+        return None
+    g, w, r = (np.ravel(part) for part in (got, want, reference))
+    unit = float(np.abs(w).max())
+    g, w, r = g / unit, w / unit, r / unit
+    length, eagers = float(np.linalg.norm(w)), float(np.linalg.norm(w - r))
+    if eagers > _MEANT * length or float(np.linalg.norm(g - r)) <= eagers:
+        return None  # eager's is noise, or the worse one
+    factor = float(np.real(np.vdot(w, g))) / length**2
+    off = abs(factor - 1.0)
+    rest = float(np.linalg.norm(g - factor * w)) / length
+    return factor if off >= _SCALED and rest <= _REST * off else None
 
 
 def _short(values: Array) -> Array:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .closeness import allowed, equal, error, further, greatest, narrowed, relative_to_size, typical
+from .closeness import allowed, equal, error, further, greatest, narrowed, relative_to_size, scaled, typical
 from .dtypes import Array, is_complex, is_floating, least, ulps_apart
 from .tolerances import ComparisonConfig
 
@@ -84,12 +84,14 @@ class Measure:
     ``reference`` is the float64 run of the same computation and ``spread`` how far random roundings moved it.
     ``magnitude`` is the greatest value of the whole run, for elements of which neither is known; None takes
     the configuration's own absolute noise where there is a reference, and none where there is not.
-    ``sieve`` asks whether the float64 run has anything to decide.
+    ``half`` says that half types rounded on the way. ``sieve`` asks whether the float64 run has anything to
+    decide.
     """
 
     reference: Array | None = None
     spread: Array | None = None
     magnitude: float | None = None
+    half: bool = False
     sieve: bool = False
 
     def noise(self, dtype: str, config: ComparisonConfig) -> float:
@@ -97,6 +99,12 @@ class Measure:
         if self.magnitude is None and self.reference is None:
             return 0.0
         return config.noise(dtype, self.magnitude)
+
+    def reach(self, dtype: str, config: ComparisonConfig) -> float:
+        """How far another order of summing moves a result at most."""
+        if self.magnitude is None or not self.half:
+            return math.inf
+        return config.reach(dtype, self.magnitude)
 
 
 def compare(
@@ -292,7 +300,7 @@ def _compare_floats(
     with np.errstate(all="ignore"):
         wide = np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64
         g, w = got.astype(wide), want.astype(wide)
-        r = None if measure.reference is None else measure.reference.astype(wide)
+        r = None if measure.reference is None or measure.sieve else measure.reference.astype(wide)
         alike = equal(g, w, config.signed_zero)
         apart = np.where(alike, 0.0, np.abs(g - w))
         apart = np.where(np.isnan(apart), np.inf, apart)
@@ -301,7 +309,7 @@ def _compare_floats(
             "relative": relative_to_size(apart, w, dtype),
             "max_ulp": ulps_apart(got, want, dtype),
         }
-        short = False
+        how = ""
         if measure.sieve:
             differs = ~alike & (apart > _sieve(w, dtype, config))
         elif r is None:
@@ -310,11 +318,12 @@ def _compare_floats(
             ours, eagers = error(g, r), error(w, r)
             errors["error_vs_reference"] = greatest(ours)
             errors["eager_error_vs_reference"] = greatest(eagers)
-            noise = measure.noise(dtype, config)
-            beyond = further(ours, eagers, r, dtype, config, spread=measure.spread, noise=noise)
+            noise, reach = measure.noise(dtype, config), measure.reach(dtype, config)
+            beyond = further(ours, eagers, r, dtype, config, spread=measure.spread, noise=noise, reach=reach)
             differs = ~alike & beyond
-            if not differs.any() and narrowed(g, w, r, dtype, config):
-                differs, short = ~alike, True
+            if not differs.any():
+                how = _unlike_rounding(g, w, r, dtype, config)
+                differs = ~alike if how else differs
         if config.signed_zero:
             differs |= ~alike & (g == 0) & (w == 0)
     if not differs.any():
@@ -331,9 +340,17 @@ def _compare_floats(
             f" (float64: {_show(r[first])}); error {errors['error_vs_reference']:.3g}, "
             f"eager's {errors['eager_error_vs_reference']:.3g}"
         )
-    if short:
-        detail += "; every value was rounded to a narrower type than eager's"
+    if how:
+        detail += f"; {how}"
     return Comparison(same=False, reason=reason, first_index=first, detail=detail, **errors)
+
+
+def _unlike_rounding(got: Array, want: Array, reference: Array, dtype: str, config: ComparisonConfig) -> str:
+    """What shows that a difference within eager's own error is not made by rounding; empty if nothing."""
+    if narrowed(got, want, reference, dtype, config):
+        return "every value was rounded to a narrower type than eager's"
+    factor = scaled(got, want, reference)
+    return "" if factor is None else f"every value is {factor:.4g} times eager's"
 
 
 def _sieve(want: Array, dtype: str, config: ComparisonConfig) -> Array:

@@ -45,11 +45,15 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """All that one run left, in the order in which it was written."""
+    """All that one run left, in the order in which it was written.
+
+    ``half`` says that the float64 run saw results in half types.
+    """
 
     entries: dict[Key, Entry] = field(default_factory=dict)
     random_state: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    half: bool = False
 
     @property
     def calls(self) -> dict[tuple[str, int], list[int]]:
@@ -116,17 +120,20 @@ def load(folder: str | Path) -> Recording:
     entries: dict[Key, Entry] = {}
     notes: list[str] = []
     random_state: dict[str, str] = {}
+    half = False
     turns = _Turns()
     for event in _events(text):
         kind = event.get("event")
         if kind == "note":
             notes.append(str(event.get("note", "")))
+        elif kind == "half":
+            half = True
         elif kind == "rng":
             random_state = dict(event.get("parts") or {"torch": event.get("sha256", "")})
         elif kind in ("call", "end"):
             entry = _entry(event, data, turns)
             entries.setdefault(entry.key, entry)
-    return Recording(entries=entries, random_state=random_state, notes=tuple(notes))
+    return Recording(entries=entries, random_state=random_state, notes=tuple(notes), half=half)
 
 
 def diff(
@@ -144,7 +151,7 @@ def diff(
     found: list[Difference] = []
     ours, theirs = got.calls, want.calls
     told: set[tuple[str, int, int]] = set()
-    measure = Measure(magnitude=want.magnitude, sieve=sieve)
+    measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
     for key in [*want.entries, *(key for key in got.entries if key not in want.entries)]:
         name, turn, call, _, _ = key
         one, two = ours.get((name, turn), []), theirs.get((name, turn), [])
@@ -179,7 +186,7 @@ def agreement(
 ) -> Agreement:
     """How near the values of two runs are that ``diff`` found to agree."""
     config = config or ComparisonConfig()
-    measure = Measure(magnitude=want.magnitude, sieve=sieve)
+    measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
     greatest: dict[str, list[float]] = {}
     others = 0
     for key in want.entries.keys() & got.entries.keys():

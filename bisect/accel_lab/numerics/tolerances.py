@@ -16,6 +16,8 @@ TORCH_DEFAULTS: dict[str, tuple[float, float]] = {
 
 #: Where no spread is known: the noise of a run in epsilons of its greatest value.
 NOISE_EPS = 16.0
+#: What another order of summing adds at most to a sum that cancels, in epsilons of a run's greatest value.
+REACH_EPS = 256.0
 
 _PART: dict[str, str] = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 
@@ -82,6 +84,10 @@ class ComparisonConfig:
         """
         most = min(self.noise_floor, self.noise_floor * epsilon(dtype) / epsilon("float32"))
         return most if magnitude is None else min(most, NOISE_EPS * epsilon(dtype) * magnitude)
+
+    def reach(self, dtype: str, magnitude: float) -> float:
+        """How far another order of summing moves a result at most, given the greatest value of the run."""
+        return REACH_EPS * epsilon(dtype) * magnitude
 
     def relative(self, dtype: str) -> float:
         """The relative tolerance without a reference."""

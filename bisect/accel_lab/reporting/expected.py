@@ -36,6 +36,7 @@ def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, A
         "status": status.value,
         "exit_code": outcome.exit_code if status in (Status.OK, Status.EXIT) else None,
         "signal": outcome.signal,
+        "signals": _signals(signature, outcome.signal),
         "type": kind,
         "message": signatures.normalise(message),
         "failure": failure,
@@ -54,6 +55,13 @@ def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, A
     return expected if repro is None else {**expected, **_of_reduced(repro, signature, outcome)}
 
 
+def _signals(signature: Signature | None, number: int | None) -> list[int]:
+    """The signals that count as this end: a memory fault has one or another, as the heap happens to lie."""
+    if signature is not None and signature.kind == "memory_fault":
+        return [6, 7, 11]  # SIGABRT, SIGBUS, SIGSEGV
+    return [] if number is None else [number]
+
+
 def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -> dict[str, Any]:
     """What is different for a reduced script: how it ended when the lab ran it, as a user would.
 
@@ -68,7 +76,8 @@ def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -
     if kind == "memory" or (kind in ("timeout", "output", "processes") and how == "signal"):
         return changed  # the lab or the system ended it
     if how == "signal":
-        return {**changed, "status": Status.SIGNAL.value, "signal": number, "compare_values": False}
+        signals = {"signal": number, "signals": _signals(signature, number)}
+        return {**changed, **signals, "status": Status.SIGNAL.value, "compare_values": False}
     if number == 0:
         return {**changed, "status": Status.OK.value, "exit_code": 0}
     changed["compare_values"] = False

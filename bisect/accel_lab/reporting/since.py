@@ -46,10 +46,20 @@ def headline(versions: Mapping[str, Any] | None) -> str:
     if not versions:
         return ""
     flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
-    if flips:
-        return ", ".join(flip_line(flip) for flip in flips)
+    parts = [flip_line(flip) for flip in flips]
+    own = _own(versions)
+    if own.get("sentence"):
+        parts.insert(0 if own.get("relation") == "before" else len(parts), str(own["sentence"]))
+    if parts:
+        return ", ".join(parts)
     notes = [str(note) for note in _list(versions.get("notes"))]
     return notes[0] if notes else str(versions.get("why") or "")
+
+
+def _own(versions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The user's own build, which passes, where that says something of the line."""
+    own = versions.get("own")
+    return own if isinstance(own, Mapping) else {}
 
 
 def notes_of(versions: Mapping[str, Any]) -> list[str]:
@@ -72,9 +82,12 @@ def advice(versions: Mapping[str, Any] | None) -> list[str]:
     """What the reader can do about it by taking another release."""
     if not versions or versions.get("metric"):
         return []
+    own = _own(versions)
+    if own.get("relation") == "fixed_by":
+        return [f"Use torch {own.get('torch')}, your own build, or newer: the failure is gone there"]
     flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
     if not flips:
-        return []
+        return [f"Until it is fixed: torch {own['torch']} does not have it"] if own.get("torch") else []
     last = flips[-1]
     if last.get("kind") == "fixed":
         return [f"Use torch {last.get('at')} or newer: the failure is gone there"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
-from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.text import sentence
+from accel_lab.core.verdict import Verdict
 
-from . import reduced, since, words
+from . import clues, reduced, since, slow, words
 
 _WHOSE: dict[Stage, str] = {
     Stage.EAGER: "torch.compile is not to blame",
@@ -54,13 +55,15 @@ def summarise(findings: Findings) -> str:
     often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
     if findings.signature is not None and findings.signature.kind == "values":
         head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
+    elif clues.names_tests(findings.signature):
+        head = f"The script fails{often}: {sentence(findings.signature.said if findings.signature else '')}"
     else:
         head = f"The script fails{often} with {sentence(failure)}"
     if findings.culprit is None:
         told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
         return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)
     faults = [_fault(c, n) for n, c in enumerate(findings.culprits)]
-    parts = [head, *faults, _since(findings), _repro(findings)]
+    parts = [head, *faults, clues.numbers(findings), _since(findings), _repro(findings)]
     return " ".join(part for part in parts if part)
 
 
@@ -170,7 +173,8 @@ def _passes(findings: Findings) -> str:
         tail = "and nothing in what its compiled regions return was found wrong"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
-    return f"The script does not fail: {runs} runs ended well, {tail}."
+    told = f"The script does not fail: {runs} runs ended well, {tail}."
+    return " ".join(part for part in (told, slow.sentences(findings)) if part)
 
 
 def _agrees(told: Agreement) -> str:
@@ -237,8 +241,8 @@ def next_steps(findings: Findings) -> list[str]:
     steps = since.advice(findings.versions)
     if culprit.stage is Stage.EAGER:
         steps.append("Look at the script itself, or report the operator: it fails without torch.compile")
-    elif workaround := _workaround(findings):
-        steps.append(workaround)
+    else:
+        steps += _workarounds(findings)
     steps += _run_repro(findings)
     if culprit.stage in _ACCELERATORS:
         steps += [
@@ -257,21 +261,43 @@ def _run_repro(findings: Findings) -> list[str]:
     return [f"{found.command(found.path)} {found.exits}"]
 
 
-def _workaround(findings: Findings) -> str:
-    from accel_lab.core.verdict import Verdict
-
+def _workarounds(findings: Findings) -> list[str]:
+    """Changes with which it was seen to pass, the narrowest first; what was not run is not advised."""
     part = findings.culprit.component if findings.culprit is not None else None
     if part is not None and part.kind == "cache":
-        return f"Until it is fixed: {part.name} = False passes"
-    cured = [s for s in findings.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
-    for step in cured:
+        return [f"Until it is fixed: {part.name} = False passes"]
+    if part is not None and part.cure:
+        return [f"Until it is fixed: {part.cure} passes"]
+    narrow = _left_out(findings.culprit) if findings.culprit is not None else []
+    for step in findings.ablation:
         settings = dict(step.settings).get("inductor")
-        if isinstance(settings, dict):
+        if step.verdict is Verdict.GOOD and step.switch != "fallback" and isinstance(settings, dict):
             listed = ", ".join(f'"{key}": {value!r}' for key, value in settings.items())
-            return f"Until it is fixed: torch.compile(..., options={{{listed}}}) passes ({step.label})"
-    good = words.last_good(findings)
-    # What passes at the kernel rung passes by something else than its backend.
-    backend = None
-    if good is not None and good.rung is not Rung.KERNEL:
-        backend = words.TORCH_BACKENDS.get(good.rung)
-    return f'Until it is fixed: torch.compile(..., backend="{backend}") passes' if backend else ""
+            return [
+                *narrow,
+                f"Until it is fixed: torch.compile(..., options={{{listed}}}) passes ({step.label})",
+            ]
+    backend = words.passing_backend(findings)
+    more = " (a wider one)" if narrow else ""
+    wide = [f'Until it is fixed: torch.compile(..., backend="{backend}") passes{more}'] if backend else []
+    return [*narrow, *wide]
+
+
+#: Components that the search leaves out alone, and what is then the case.
+_LEFT_OUT = {
+    "pattern": "the pattern {} is not applied",
+    "pass": "the FX pass {} is not run",
+    "decomposition": "{} is not decomposed",
+    "op": "{} runs as the eager operator",
+}
+_OF_OPERATORS = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
+
+
+def _left_out(culprit: Culprit) -> list[str]:
+    """The component that alone was left out, where that was shown to cure."""
+    part = culprit.component
+    if part is None or part.kind not in _LEFT_OUT or part.confidence is not Confidence.PROVEN:
+        return []
+    if part.kind == "op" and culprit.stage not in _OF_OPERATORS:
+        return []
+    return [f"It passes with nothing else changed if {_LEFT_OUT[part.kind].format(part.name)}"]

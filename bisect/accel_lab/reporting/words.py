@@ -193,6 +193,21 @@ def last_good(findings: Findings) -> Step | None:
     return found
 
 
+def passing_backend(findings: Findings) -> str:
+    """The backend of torch that does the most of those that pass, below the first failing rung; or empty."""
+    bad = first_bad(findings)
+    by_rung = {step.rung: step for step in reversed(findings.ladder)}
+    found = ""
+    for rung in LONG_LADDER:
+        # What passes at the kernel rung passes by something else than its backend.
+        if rung is Rung.KERNEL or (bad is not None and rung is bad.rung):
+            break
+        step = by_rung.get(rung)
+        if step is not None and step.verdict is Verdict.GOOD:
+            found = TORCH_BACKENDS.get(rung, found)
+    return found
+
+
 #: The alternatives of the search, as a reader calls them.
 ALTERNATIVES = {
     "meta_kernel": "a wrong meta (fake) kernel",
@@ -203,6 +218,9 @@ ALTERNATIVES = {
     "merged_results": "aliases that AOTAutograd should have kept apart",
     "lost_check": "a check that the meta kernel lacks",
     "autograd_refusal": "what AOTAutograd saves or writes back",
+    "wrapper": "the wrapper that torch.compile returns",
+    "python_kernel": "a decomposition of torch's Python dispatcher",
+    "order_of_iterations": "an order of iterations that gives another result",
     "skipped_rung": "a rung that could not be run",
     "not_monotone": "a ladder that is not monotone",
     "another_failure": "another failure below this one",

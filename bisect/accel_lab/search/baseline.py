@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
 from accel_lab.core.judge import judge
@@ -15,9 +16,13 @@ from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
 from .lab import Difference, Lab
+from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
 
 #: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
 INSTRUMENTATION = "instrumentation"
+#: After so many passes the runs before them are told as state that was left behind.
+_PASSES_AFTER_ONE = 10
+_PASSES_AFTER_TWO = 6
 
 
 def hurried(probe: Probe, target: Signature | None) -> Probe:
@@ -35,7 +40,9 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
-    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of.
+    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``untold`` says why
+    nothing can be told of the failure by running the script again and again; empty where something can.
+    ``unchecked``: how often it failed before the allocator's checks were turned on, if they were.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -46,6 +53,8 @@ class Baseline:
     reference: Outcome | None = None
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
+    untold: str = ""
+    unchecked: Tally | None = None
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
 
@@ -96,6 +105,9 @@ def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
         return plain is recorded
     if plain.kind == recorded.kind:
         return plain.type == recorded.type or plain.kind not in ("exception",)
+    if {plain.kind, recorded.kind} == {"signal", "memory_fault"}:
+        # What the allocator printed may have been lost: an abort alone does not contradict it.
+        return "SIGABRT" in (plain.type, recorded.type)
     return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
 
 
@@ -109,43 +121,84 @@ class BaselineSearch:
 
     def run(self) -> Baseline:
         """The baseline; ``target`` is None where the script does not fail."""
+        found = self._prove()
+        found.notes = one_fault(found.notes, [step.signature for step in found.steps])
+        return found
+
+    def _prove(self) -> Baseline:
         found = self.look(meanwhile=self._lab.warm_up)
         if found.target is None:
             self._once_more(found)
         elif (
             found.target.kind != "values"
             and sum(step.signature is not None for step in found.steps) == 1
-            and not self._is_hidden(found)
+            and not self._sides_differ(found)
         ):
-            self._measure(found)
+            self._measure_or_check(found)
         return found
 
-    def _is_hidden(self, found: Baseline) -> bool:
-        """Only the plain run failed: is it so each time? Then it is not flaky, and looking at it hides it."""
-        plain = found.steps[0]
-        if plain.signature is None:
+    def _sides_differ(self, found: Baseline) -> bool:
+        """One of the plain and the recorded run failed: is it so each time? Then that is no chance.
+
+        Where only the plain run fails, looking at it hides the failure; where only the recorded one does, the
+        lab makes it.
+        """
+        shown_by_plain = found.steps[0].signature is not None
+        # That the lab makes a failure is said of itself, and ends the search: it takes more to say so.
+        rounds = [(1, 2)] if shown_by_plain else [(1, 2), (3, 4)]
+        apart, runs = True, 1
+        for attempts in rounds:
+            if apart:
+                apart = self._stay_apart(found, attempts, shown_by_plain)
+                runs += len(attempts)
+        if not apart:
             return False
+        found.tally = Tally(runs=runs, failures=runs)  # the other runs say nothing of how often it comes
+        if shown_by_plain:
+            found.contest(
+                INSTRUMENTATION,
+                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
+                "instrumentation hides the failure",
+            )
+        else:
+            found.untold = (
+                f"the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the "
+                "failure comes from what the lab changes in order to look, not from the script"
+            )
+        return True
+
+    def _stay_apart(self, found: Baseline, attempts: tuple[int, ...], shown_by_plain: bool) -> bool:
+        """Whether runs of both kinds again fail on the one side only, and there in the same way."""
         probes = [
-            replace(self._probe, bare=bare, cold=True, attempt=n) for n in (1, 2) for bare in (True, False)
+            replace(self._probe, bare=bare, cold=True, attempt=n) for n in attempts for bare in (True, False)
         ]
         jobs = [(probe.bare, self._lab.submit(probe)) for probe in probes]
         apart = True
         for bare, job in jobs:
             outcome = job.result()
             signature = self._lab.signature(outcome)
-            apart &= same_failure(plain.signature, signature) if bare else signature is None
+            fails = bare is shown_by_plain
+            apart &= same_failure(found.target, signature) if fails else signature is None
             self._add(found, outcome, signature, "plain run" if bare else "recorded run")
-        if apart:
-            found.contest(
-                INSTRUMENTATION,
-                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
-                "instrumentation "
-                "hides the failure",
-            )
-            found.tally = Tally(
-                runs=3, failures=3
-            )  # what hides the failure says nothing of how often it comes
         return apart
+
+    def _is_state(self, found: Baseline) -> bool:
+        """Whether the first runs failed and none ever after: they left something behind, or it was chance.
+
+        Two failures before six passes are chance in at most one of eighty scripts that fail now and then.
+        """
+        told = [step for step in found.steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
+        first = next((n for n, step in enumerate(told) if step.verdict is Verdict.GOOD), len(told))
+        later = told[first:]
+        enough = _PASSES_AFTER_ONE if first == 1 else _PASSES_AFTER_TWO
+        if first == 0 or len(later) < enough or any(step.verdict is Verdict.BAD for step in later):
+            return False
+        found.untold = (
+            f"the first {first} of {len(told)} runs failed and none of the {len(later)} after them: what the "
+            "first ones left behind outside the script's folder (a file, a cache, a database) keeps it from "
+            "failing again, so it cannot be bisected until every run starts from the same state"
+        )
+        return True
 
     def look(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
         """The two cold runs and, for a script that ends well, its recorded values (if ``silent``).
@@ -177,16 +230,26 @@ class BaselineSearch:
 
     def warm(self, found: Baseline) -> None:
         """The gate of the warm server: it is used only if it shows the same failure as the cold run."""
+        self._pass_gate(found)
+        found.notes = one_fault(found.notes, [step.signature for step in found.steps])
+
+    def _pass_gate(self, found: Baseline) -> None:
         lab = self._lab
+        if found.unchecked is None:
+            self._check(found)
         if not lab.is_warm or found.target is None:
             return
+        known_flaky = found.flaky
         _, verdict = self._ask_again(found, attempt=0)
         if verdict is Verdict.BAD or not lab.is_warm:
             return
-        if not found.flaky:
+        if not known_flaky:
             # One disagreement: is the failure flaky, or does warmth hide it? More runs of both kinds tell.
             again = [self._ask_again(found, attempt=n)[1] for n in (1, 2, 3)]
             if all(v is not Verdict.BAD for v in again):
+                self._cold_again(found)
+                if self._is_state(found):
+                    return
                 lab.go_cold()
                 found.notes.append(
                     "in a warm process the script behaves differently, so every run is made in a fresh one"
@@ -194,6 +257,16 @@ class BaselineSearch:
                 found.drop_warm()
                 return
         self._measure(found)
+
+    def _cold_again(self, found: Baseline) -> None:
+        """Does it not fail any more, in whatever process? Runs that fail again say nothing new."""
+        for bare in (True, False):
+            probe = hurried(replace(self._probe, bare=bare, cold=True, attempt=4), found.target)
+            outcome = self._lab.submit(probe).result()
+            signature = self._lab.signature(outcome)
+            if signature is not None or found.target is None or found.target.kind == "values":
+                return
+            self._add(found, outcome, signature, "plain run" if bare else "recorded run")
 
     def _ask_again(self, found: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
         outcome = self._lab.submit(hurried(self._probe.again(attempt), found.target)).result()
@@ -241,9 +314,29 @@ class BaselineSearch:
             if signature is not None:
                 found.target = signature
                 self._add(found, outcome, signature, "warm run" if outcome.warm else "cold run")
-                self._measure(found)
+                self._measure_or_check(found)
                 return
             self._add(found, outcome, None, "warm run" if outcome.warm else "cold run")
+
+    def _measure_or_check(self, found: Baseline) -> None:
+        if not self._check(found):
+            self._measure(found)
+
+    def _check(self, found: Baseline) -> bool:
+        """Let the allocator check the heap, where that makes a memory fault show each time."""
+        if not is_memory_fault(found.target):
+            return False
+        outcomes = checked_runs(
+            self._lab, self._probe, partial(self.verdict, found), runs=2 if found.flaky else 1
+        )
+        if outcomes is None:
+            return False
+        found.unchecked, found.tally = found.tally, Tally()
+        found.notes.append(with_checks(found.unchecked))
+        for outcome in outcomes:
+            label = "warm run" if outcome.warm else "cold run"
+            self._add(found, outcome, self._lab.signature(outcome), f"{label}, heap checked", Verdict.BAD)
+        return True
 
     def _measure(self, found: Baseline) -> None:
         """Some runs fail and some do not: ask often enough to know how often."""
@@ -257,7 +350,8 @@ class BaselineSearch:
                 label = "warm run" if outcome.warm else "cold run"
                 self._add(found, outcome, self._lab.signature(outcome), label, verdict)
             if found.tally.runs == before:
-                return
+                break
+        self._is_state(found)
 
     def _silent(self, found: Baseline, cold: Outcome) -> bool:
         """The script ends well: do its compiled regions return what they return uncompiled?"""

@@ -62,6 +62,10 @@ class Climber:
         """A single question."""
         return self.ask([(rung, switches)], kind)[0]
 
+    def look(self, rung: Rung, switches: Switches, kind: str) -> Outcome:
+        """One run that is asked for its facts: how it ends is no answer, so it is never repeated."""
+        return self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
+
     def repeat(self, step: Step, runs: int, kind: str, until_bad: bool = False) -> Step:
         """Ask the same question ``runs`` more times; the step keeps its first failing outcome."""
         switches = step.settings

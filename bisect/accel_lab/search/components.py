@@ -23,6 +23,7 @@ from .kernel_component import name_kernel
 from .named import Named
 from .pass_component import name_pass
 from .proof import prove_component
+from .sanitizer import show_fault
 
 #: The stages that the kernel rung is split into.
 _KERNEL = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
@@ -70,6 +71,7 @@ def _named(
             return named
     if stage in _KERNEL:
         named = name_kernel(climber, stage, at, ablation, all_off=all_off)
+        show_fault(climber, named)
         return replace(named, component=named.component or _from_frames(at.outcome, stage))
     return Named(component=_from_frames(at.outcome, stage))
 

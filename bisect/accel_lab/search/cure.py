@@ -9,6 +9,7 @@ from accel_lab.core.findings import Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
+from .allowance import Allowance
 from .climb import Climber
 
 #: One application: the subsystem, and its name with its turn among those of that name.
@@ -27,27 +28,33 @@ def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
 class LeavingOut:
     """Questions of the form "with these applications left out, does it still fail?".
 
-    None is asked twice and no more than ``most`` are. ``known`` are the verdicts, which may be given
-    beforehand; ``steps`` are the runs that were made for them.
+    None is asked twice and no more than ``most`` are, or than ``allowance`` has time for. ``known`` are the
+    verdicts, which may be given beforehand; ``steps`` are the runs that were made for them.
     """
 
     climber: Climber
     rung: Rung
     most: int
+    allowance: Allowance | None = None
     known: dict[frozenset[Item], Verdict] = field(default_factory=dict)
     steps: dict[frozenset[Item], Step] = field(default_factory=dict)
     asked: int = 0
 
     @property
     def spent(self) -> bool:
-        return self.asked >= self.most
+        return self.asked >= self.most or (self.allowance is not None and self.allowance.refused)
 
     def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
         """The verdicts, asked side by side; SKIP where the questions ran out."""
         sets = [frozenset(items) for items in leave_out]
         new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, self.most - self.asked)]
+        if new and self.allowance is not None and not self.allowance.has_left():
+            new = []
         self.asked += len(new)
         steps = self.climber.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        for step in steps:
+            if self.allowance is not None:
+                self.allowance.spend(step.outcome.seconds)
         self.steps.update(zip(new, steps, strict=True))
         self.known.update((items, step.verdict) for items, step in zip(new, steps, strict=True))
         return [self.known.get(items, Verdict.SKIP) for items in sets]

@@ -64,8 +64,12 @@ class Diagnosis(Searching):
             found.culprits = [told.culprit] if told.culprit is not None else []
             found.verdict = "fails" if found.culprits else "inconclusive"
             return found
-        search.warm(base)
-        self._take_baseline(base, len(base.steps))
+        if not base.untold:
+            search.warm(base)
+            self._take_baseline(base, len(base.steps))
+        if base.untold:
+            found.verdict = "inconclusive"
+            return found
         answer = self._answer(base, ())
         self._take(answer)
         if answer.by_design is not None:
@@ -135,11 +139,8 @@ class Diagnosis(Searching):
         if start is None:
             answer.warnings.append("no rung of the ladder shows the failure again")
             return
-        if reading.last_good is None:
-            self._eager(answer)
-            return
-        stage = BLAMES[start]
-        if start is not Rung.KERNEL and self._custom_backend(answer, start):
+        stage = BLAMES[start] if reading.last_good is not None else Stage.EAGER
+        if stage is not Stage.EAGER and start is not Rung.KERNEL and self._custom_backend(answer, start):
             stage = Stage.KERNEL
         told = [*base.alternatives, *reading.alternatives()]
         answer.warnings += [alternative.words for alternative in reading.alternatives() if reading.islands]
@@ -152,6 +153,8 @@ class Diagnosis(Searching):
             return
         if asked.culprit is not None:
             answer.culprit, answer.proof = qualify(asked.culprit, told), asked.proof
+        elif stage is Stage.EAGER:
+            self._eager(answer, told)
         else:
             opened = open_stage(
                 case,
@@ -184,15 +187,18 @@ class Diagnosis(Searching):
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))
 
     @staticmethod
-    def _eager(answer: Answer) -> None:
+    def _eager(answer: Answer, told: Sequence[Considered]) -> None:
         """It fails with nothing compiled: torch.compile is not to blame."""
         first = answer.ladder[0]
+        if first.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
+            answer.warnings.append("no rung passes, and an uncompiled run could not be made")
+            return
         same = first.verdict is Verdict.BAD
         early = environment_hints.of_script(first.outcome)
         if early is not None:
             answer.culprit = early
             return
-        answer.culprit = Culprit(
+        eager = Culprit(
             stage=Stage.EAGER,
             confidence=Confidence.LIKELY,
             component=_eager_component(first.outcome),
@@ -202,6 +208,7 @@ class Diagnosis(Searching):
                 + " when torch.compile is the identity, so no part of the compiler is needed for it",
             ),
         )
+        answer.culprit = qualify(eager, told)
 
     @staticmethod
     def _custom_backend(answer: Answer, start: Rung) -> bool:

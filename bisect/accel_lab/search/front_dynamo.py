@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
@@ -11,7 +13,7 @@ from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
 from .front_lines import name_line
-from .front_questions import Questions, front_of, graph_breaks, setting_words, user_line
+from .front_questions import Questions, front_of, graph_breaks, setting_code, setting_words, user_line
 from .named import Candidate, Named
 
 #: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
@@ -61,10 +63,13 @@ def name(questions: Questions, at: Step, told: Component | None) -> Named:
     effect = _side_effect(questions, look, plain, cures)
     if effect is not None:
         _add(named, effect)
-    if told is not None or effect is not None:
+    if effect is not None:
         named.component = _with(named.component, function.component if function is not None else None)
         return named
-    narrow = code.innermost(list(cures))
+    if told is not None:
+        named.take(_cured_and_told(function, told, user_line(at.outcome)))
+        return named
+    narrow = code.innermost(cures)
     line = None
     if len(narrow) == 1 and allowed is not None:
         line = name_line(
@@ -117,10 +122,19 @@ class _Code:
     def keys(self) -> list[str]:
         return [*self.frames, *self.callers]
 
-    def innermost(self, keys: Sequence[str]) -> list[str]:
-        """Those of ``keys`` into which no other of them is inlined."""
-        around = {outer for key in keys for outer in self.outer(key)}
-        return [key for key in keys if key not in around]
+    def innermost(self, cures: Mapping[str, Step]) -> list[str]:
+        """Those that cure and around which no other such lies: none is inlined into them, or resumes them.
+
+        The rest of a function behind a graph break is a frame of its own, which is there only as long as the
+        frame before it is compiled. That is seen in the runs in which one of them was left as it is.
+        """
+        around = {outer for key in cures for outer in self.outer(key)}
+        traced = {key: _traced(step) for key, step in cures.items()}
+        for key in cures:
+            for other in cures:
+                if traced[key] and traced[other] and other not in traced[key] and key in traced[other]:
+                    around.add(key)
+        return [key for key in cures if key not in around]
 
     def outer(self, key: str) -> set[str]:
         """The functions that ``key`` is inlined into, out to the frame."""
@@ -129,6 +143,32 @@ class _Code:
             key = self.callers[key]
             found.add(key)
         return found
+
+
+def _traced(step: Step) -> set[str]:
+    """The code that Dynamo traced in a run."""
+    facts = front_of(step)
+    return {str(row["key"]) for name in ("frames", "inlined") for row in facts.get(name) or ()}
+
+
+def _cured_and_told(function: Candidate | None, told: Component, line: str) -> Candidate:
+    """The function that was shown to cure when left as it is, with what the frames of the exception say.
+
+    No run has shown what the frames say, so that alone is the component only where there is no such function.
+    """
+    if function is None or function.cure is None:
+        return Candidate(component=_with(told, function.component if function is not None else None) or told)
+    place = told.detail.partition(", for ")[0]
+    parts = (line, f"raised by {told.name} ({place})", function.component.detail)
+    detail = "; ".join(filter(None, parts))[:400]
+    return replace(function, component=replace(function.component, detail=detail))
+
+
+def _called(key: str) -> str:
+    """The function's name; what resumes one behind a graph break goes by the name of that one."""
+    name = key.split(" ", 1)[0]
+    resumed = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_\d+", name)
+    return resumed[1] if resumed else name
 
 
 def _breaks_allowed(questions: Questions, look: Step) -> dict[str, Any] | None:
@@ -162,8 +202,8 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Candidate
             rows=(("function", "how", "left as it is"), *rows[:40]),
         )
     )
-    narrow = code.innermost(list(cures))
-    names = [key.split(" ", 1)[0] for key in narrow]
+    narrow = code.innermost(cures)
+    names = list(dict.fromkeys(map(_called, narrow)))
     others = [key for key in cures if key not in narrow]
     if len(code.keys) == 1:
         # With one frame and nothing in it this says no more than that Dynamo is at fault.
@@ -176,7 +216,10 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Candidate
     named.evidence.append(told)
     frame = narrow[0] in code.frames
     component = Component(
-        kind="frame" if frame else "function", name=", ".join(names)[:120], detail="; ".join(narrow)[:300]
+        kind="frame" if frame else "function",
+        name=", ".join(names)[:120],
+        detail="; ".join(narrow)[:300],
+        cure=f"torch.compiler.disable on {names[0]}" if len(narrow) == 1 and names[0].isidentifier() else "",
     )
     return Candidate(component=component, cure=cures[narrow[0]] if len(narrow) == 1 else None)
 
@@ -187,9 +230,7 @@ def _with(component: Component | None, place: Component | None) -> Component | N
         return component
     where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
     detail = f"{component.detail}; {where}" if component.detail else where
-    return Component(
-        kind=component.kind, name=component.name, detail=detail[:400], confidence=component.confidence
-    )
+    return replace(component, detail=detail[:400])
 
 
 # -- side effects ----------------------------------------------------------------------------------
@@ -306,7 +347,12 @@ def _setting(questions: Questions, look: Step) -> Named | None:
             ]
         )
     return Named(
-        component=Component(kind="setting", name=", ".join(cures)[:120], detail=user_line(look.outcome)),
+        component=Component(
+            kind="setting",
+            name=", ".join(cures)[:120],
+            detail=user_line(look.outcome),
+            cure=setting_code("torch._dynamo.config", *cured[0]),
+        ),
         cure=passing[0] if len(cures) == 1 else None,
         evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
         exhibits=exhibits,

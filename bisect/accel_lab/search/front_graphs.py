@@ -9,7 +9,7 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 
-from .front_questions import Questions, front_of, setting_words
+from .front_questions import Questions, front_of, setting_code, setting_words
 from .named import Candidate, Named
 
 #: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
@@ -116,16 +116,20 @@ def _settings(
     else:
         tried = (_PARTITION_SETTINGS[0], *_AOT_SETTINGS)
     steps = questions.ask([{"functorch": {key: value}} for key, value in tried])
-    cures = {
-        setting_words(key, value): step
-        for (key, value), step in zip(tried, steps, strict=False)
-        if step.verdict is Verdict.GOOD
-    }
-    if not cures:
+    cured = [
+        (setting, step) for setting, step in zip(tried, steps, strict=False) if step.verdict is Verdict.GOOD
+    ]
+    if not cured:
         return None
-    named.evidence.append(f"with only torch._functorch.config.{' or '.join(cures)} it passes")
-    component = Component(kind="setting", name=", ".join(cures)[:120], detail="torch._functorch.config")
-    return Candidate(component=component, cure=next(iter(cures.values())) if len(cures) == 1 else None)
+    names = [setting_words(*setting) for setting, _ in cured]
+    named.evidence.append(f"with only torch._functorch.config.{' or '.join(names)} it passes")
+    component = Component(
+        kind="setting",
+        name=", ".join(names)[:120],
+        detail="torch._functorch.config",
+        cure=setting_code("torch._functorch.config", *cured[0][0]),
+    )
+    return Candidate(component=component, cure=cured[0][1] if len(cured) == 1 else None)
 
 
 _PHASES: Mapping[str, tuple[str, str]] = {

@@ -119,3 +119,8 @@ def graph_breaks(step: Step) -> Exhibit | None:
 def setting_words(key: str, value: object) -> str:
     """A setting as it was tried; ``flip`` is the other truth value than the one that holds."""
     return f"{key} switched over" if value == "flip" else f"{key}={value}"
+
+
+def setting_code(module: str, key: str, value: object) -> str:
+    """The line that makes the setting so in a script; empty where the value depends on the release."""
+    return "" if value == "flip" else f"{module}.{key} = {value!r}"

@@ -16,6 +16,7 @@ from accel_lab.core.findings import Component, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
+from .allowance import Allowance, allowance_of
 from .climb import Climber
 from .cure import Item, LeavingOut, smallest_cure
 from .kernel_exhibit import show_kernel
@@ -88,8 +89,9 @@ def name_kernel(
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     named = Named()
     found: list[Item] = []
+    allowance = allowance_of(climber.baseline)
     if stage is not Stage.SCHEDULER:
-        questions = LeavingOut(climber=climber, rung=rung, most=MOST)
+        questions = LeavingOut(climber=climber, rung=rung, most=MOST, allowance=allowance)
         items = [(LOWERINGS, key) for key in applied.get(LOWERINGS) or ()]
         if all_off is not None:
             questions.known[frozenset(items)] = all_off
@@ -97,7 +99,9 @@ def name_kernel(
         if operators is not None:
             found = _tell_operators(named, questions, operators, len(items))
     if rung is Rung.KERNEL:
-        _tell_choice(climber, named, applied, gone)
+        _tell_choice(climber, named, applied, gone, allowance)
+    if allowance.refused:
+        named.evidence.append(allowance.told())
     if named.component is not None:
         named.component = replace(named.component, detail=_detail(named.component, gone))
     show_kernel(climber, named, found, at)
@@ -228,14 +232,18 @@ _CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
 
 
 def _tell_choice(
-    climber: Climber, named: Named, applied: Mapping[str, Sequence[str]], gone: set[str]
+    climber: Climber,
+    named: Named,
+    applied: Mapping[str, Sequence[str]],
+    gone: set[str],
+    allowance: Allowance,
 ) -> None:
     """Which two operations must not be fused, or whose memory must not be used again."""
     for group, switches, kind, told in _CHOICES:
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
             continue
-        questions = LeavingOut(climber=climber, rung=Rung.KERNEL, most=MOST_CHOICES)
+        questions = LeavingOut(climber=climber, rung=Rung.KERNEL, most=MOST_CHOICES, allowance=allowance)
         cure = smallest_cure(items, questions.cured, MOST_CHOICES)
         if cure is None or questions.verdict(cure) is not Verdict.GOOD:
             continue

@@ -68,12 +68,12 @@ def show_kernel(climber: Climber, named: Named, found: Sequence[Item], at: Step)
     best = max(kernels, key=lambda kernel: _held(kernel, keys), default=None)
     if best is not None and _marks(best, keys):
         marked = sorted({line for key in keys for line in best.origins.get(key, ())})
-        names = ", ".join(dict.fromkeys(_operator(key) for key in keys if key in best.origins))
+        names = ", ".join(dict.fromkeys(operator_of(key) for key in keys if key in best.origins))
         named.exhibits.append(
-            _exhibit("kernel", f"the generated kernel; marked: the lines written for {names}", best, marked)
+            exhibit_of("kernel", f"the generated kernel; marked: the lines written for {names}", best, marked)
         )
     elif best is not None and not keys and len(kernels) == 1:
-        named.exhibits.append(_exhibit("kernel", "the generated kernel", best, ()))
+        named.exhibits.append(exhibit_of("kernel", "the generated kernel", best, ()))
 
 
 def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str]:
@@ -81,7 +81,7 @@ def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str
     names = set(
         re.split(r", | \+ | written over |memory used again for ", component.name if component else "")
     )
-    return sorted({key for kernel in kernels for key in kernel.origins if _operator(key) in names})
+    return sorted({key for kernel in kernels for key in kernel.origins if operator_of(key) in names})
 
 
 def _ends_before_code(outcome: Outcome) -> bool:
@@ -102,8 +102,14 @@ def _marks(kernel: Kernel, keys: Iterable[str]) -> int:
     return sum(len(kernel.origins.get(key, ())) for key in keys)
 
 
-def _operator(key: str) -> str:
+def operator_of(key: str) -> str:
+    """The operator of a lowering's key."""
     return key.rsplit("#", 1)[0].split("target=", 1)[-1]
+
+
+def node_of(key: str) -> str:
+    """The node of a lowering's key."""
+    return key.rsplit("#", 1)[0].split(" target=", 1)[0]
 
 
 # -- the C++ compiler's error ------------------------------------------------------------------
@@ -129,7 +135,7 @@ def _show_error(named: Named, kernels: Sequence[Kernel], outcome: Outcome) -> No
         return
     _, line, message = error
     key = kernel.node_of(line)
-    writer = f", written for {_operator(key)}" if key else ""
+    writer = f", written for {operator_of(key)}" if key else ""
     first, last = max(1, line - AROUND), min(len(kernel.lines), line + AROUND)
     named.exhibits.append(
         Exhibit(
@@ -144,7 +150,7 @@ def _show_error(named: Named, kernels: Sequence[Kernel], outcome: Outcome) -> No
     if named.component is None and key:
         named.component = Component(
             kind="op",
-            name=_operator(key)[:120],
+            name=operator_of(key)[:120],
             detail="the generated line that does not compile was written for it",
             confidence=Confidence.LIKELY,
         )
@@ -153,7 +159,8 @@ def _show_error(named: Named, kernels: Sequence[Kernel], outcome: Outcome) -> No
 # -- an excerpt --------------------------------------------------------------------------------
 
 
-def _exhibit(kind: str, title: str, kernel: Kernel, marked: Sequence[int]) -> Exhibit:
+def exhibit_of(kind: str, title: str, kernel: Kernel, marked: Sequence[int]) -> Exhibit:
+    """The kernel, or the part of it that matters, with some of its lines marked."""
     lines = list(kernel.lines)
     first, last = 1, _end(lines, max(marked, default=1))
     while first < last and not lines[first - 1].strip():

@@ -14,7 +14,7 @@ from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from . import frames
+from . import frames, order_conflicts
 from .climb import Climber
 from .switches import kernel_switches
 
@@ -26,9 +26,12 @@ class Split:
     ``alternatives`` are explanations that the rungs do not rule out: the interpreter runs fused kernels one
     after another, so a wrong decision to fuse would look like wrong generated code; or a switch cures the
     generated code and not what the interpreter ran, so the two may fail for different reasons.
+    ``searched`` is the stage whose parts are left out to find the component, where it is another one: the
+    rung of ``stage`` passes.
     """
 
     stage: Stage
+    searched: Stage | None = None
     ladder: list[Step]
     alternatives: list[Considered] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
@@ -47,18 +50,32 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
     loops = _verdict(inner, Rung.LOOPS)
     scheduled = _verdict(inner, Rung.SCHEDULED)
     cures = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
+    unfused, fused = (
+        order_conflicts.fault(next((s for s in inner if s.rung is rung), None))
+        for rung in (Rung.LOOPS, Rung.SCHEDULED)
+    )
     if loops is Verdict.BAD:
         result.stage = Stage.LOWERING
         result.evidence.append("the loop IR that lowering made, run by an interpreter, fails in the same way")
+        if unfused is not None:
+            result.evidence.append(unfused.words("lowering made"))
+            result.component = unfused.component()
         _doubt(climber, result, Rung.LOOPS)
+    elif loops is Verdict.GOOD and unfused is not None and not (_crashes(top) or _compile_error(top)):
+        _by_order(result, Stage.LOWERING, unfused)
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence.append(
             "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
         )
+        result.evidence += [fused.words("the scheduler fused")] if fused else []
         _doubt(climber, result, Rung.SCHEDULED)
+    elif loops is Verdict.GOOD and fused is not None and not (_crashes(top) or _compile_error(top)):
+        _by_order(result, Stage.SCHEDULER, fused)
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
         _below_scheduler(climber, result, top, cures)
+        for step in inner[:1]:
+            result.alternatives += order_conflicts.left_open(step)
     else:
         _by_frames(result, top, cures, loops)
     _tell_switches(result)
@@ -89,6 +106,20 @@ def _doubt(climber: Climber, result: Split, rung: Rung) -> None:
             else "what cures the generated code cures the interpreted loop IR as well"
         )
         result.alternatives.append(Considered(name="two_failures", open=bool(apart), words=words))
+
+
+def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConflict) -> None:
+    """The interpreter's order gives the right result, and another order does not.
+
+    Taken for a proof of the loop IR, the rungs that pass would blame code generation (#174074: an index that
+    is repeated).
+    """
+    result.stage, result.searched = stage, Stage.KERNEL
+    words = conflict.words("lowering made" if stage is Stage.LOWERING else "the scheduler fused")
+    result.evidence.append(words)
+    result.component = conflict.component()
+    told = "the interpreter ran an order that gives the right result, so no pair of runs isolates the order"
+    result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=told))
 
 
 def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:

@@ -56,6 +56,9 @@ class Lab(Protocol):
 
     def go_cold(self) -> None: ...
 
+    def check_heap(self, on: bool) -> None:
+        """Whether the allocator checks each block that is freed, in all but plain runs from now on."""
+
     def signature(self, outcome: Outcome) -> Signature | None:
         """The failure that the outcome shows under the user's oracle; None for none."""
 

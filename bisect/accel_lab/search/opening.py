@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import Considered, Culprit, Step
+from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -43,8 +43,7 @@ def open_stage(
         case.stage, case.named = split.stage, Named()
         if components:
             case.named = _within_kernel(case, split)
-        if case.named.component is None and split.component is not None:
-            case.named.component = split.component
+        case.named.component = _narrowed(case.named.component, split.component)
     else:
         case.stage, evidence = _by_frames(case, reading, start, stage)
         ablation, alternatives = [], []
@@ -70,13 +69,22 @@ def open_stage(
     )
 
 
+def _narrowed(named: Component | None, of_split: Component | None) -> Component | None:
+    """Of several operators without which the failure is gone, the one whose own loop is at fault."""
+    if named is None or of_split is None:
+        return named or of_split
+    one_of_them = named.kind == of_split.kind and of_split.name in named.name.split(", ")
+    return replace(named, name=of_split.name) if one_of_them else named
+
+
 def _within_kernel(case: Case, split: kernel_stage.Split) -> Named:
     """The operator, fusion or buffer, and the first value that goes wrong."""
     climber, ladder = case.climber, case.ladder
     fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
-    all_off = fallback if split.stage is not Stage.LOWERING else None
+    searched = split.searched or split.stage
+    all_off = fallback if searched is not Stage.LOWERING else None
     top = row(ladder, Rung.KERNEL)
-    named = name_component(climber, split.stage, top, all_off=all_off, ablation=split.ablation)
+    named = name_component(climber, searched, top, all_off=all_off, ablation=split.ablation)
     diverged = first_divergence(climber, split.stage, ladder, ablation=split.ablation)
     if diverged is not None:
         named.exhibits.append(diverged.exhibit)

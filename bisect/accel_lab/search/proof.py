@@ -24,6 +24,8 @@ ORDER = (Confidence.INCONCLUSIVE, Confidence.LIKELY, Confidence.PROVEN)
 
 #: The passing side is run at least so often: one pass says little of a failure that comes and goes.
 LEAST_PASSES = 2
+#: So many passes are asked at most: of a stage's proof, and of a component's, for which nobody should wait.
+MOST_PASSES, MOST_COMPONENT_PASSES = 60, 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +123,15 @@ def prove_again(
     alternatives: Iterable[Considered] = (),
     kind: str = "proof",
     passed_elsewhere: int = 0,
+    most: int = MOST_PASSES,
 ) -> tuple[Step, Proof]:
     """Ask the passing side again, the very same question, until luck is ruled out; the step and the proof.
 
     ``passed_elsewhere`` are passes of other questions that lack the culprit as well. ``kind`` is the heading
-    under which the runs are counted.
+    under which the runs are counted. Where ``most`` passes do not rule out luck, the claim is not proven.
     """
     budget = climber.budget / max(1, comparisons)
-    needed = max(LEAST_PASSES, passes_needed(failing, budget) - passed_elsewhere)
+    needed = max(LEAST_PASSES, passes_needed(failing, budget, most) - passed_elsewhere)
     if good.verdict is Verdict.GOOD and needed > good.runs:
         good = climber.repeat(good, needed - good.runs, kind, until_bad=True)
     pair = PairOfRuns.of(bad, good, failing, comparisons=comparisons, flaky=climber.baseline.flaky)
@@ -161,6 +164,7 @@ def prove_component(
         comparisons=comparisons,
         alternatives=contested,
         kind="component",
+        most=MOST_COMPONENT_PASSES,
     )
     told = "" if again.verdict is Verdict.GOOD else "asked again, what cured it did not: the failure is flaky"
     return replace(component, confidence=proof.confidence), told

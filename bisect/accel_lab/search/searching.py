@@ -55,9 +55,9 @@ class Searching:
         found = self.findings
         found.baseline = list(base.steps)
         found.signature = base.target
-        found.failure_rate = base.tally.rate
+        found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
         found.agreement = base.agreement
-        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        found.warnings = [*base.notes, *filter(None, (base.doubtful, base.untold))]
         self.counts["baseline"] = runs
         found.probes = self.counts
 

@@ -18,6 +18,7 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution import process
 from accel_lab.execution.prober import Interrupted, Listener, Prober, Runner
+from accel_lab.execution.programs import folder_of
 from accel_lab.execution.surroundings import LINKS
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
@@ -176,7 +177,7 @@ class Benches:
         at_home = not pins and version in self.home
         root = self.setting.folder if at_home else self.place(version, pins)
         root.mkdir(parents=True, exist_ok=True)
-        workspace = Workspace(root, Path.cwd())
+        workspace = Workspace(root, folder_of(self.setting.program))
         runner = self._runner(made, workspace)
         foreign = runner is not None
         if foreign:

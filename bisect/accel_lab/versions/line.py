@@ -28,6 +28,7 @@ from .axis import VersionAxis, good_build
 from .bench import Bench, Benches, Setting, Told, describe, silent
 from .decide import wanted_from
 from .metric import MetricAxis
+from .own_build import with_own
 from .reference import Sought, seek
 from .sides import Side, side_of
 
@@ -111,6 +112,8 @@ class ReleaseLine:
         self.axis: VersionAxis | None = None
         self.sought: Sought | None = None
         self.metric: MetricAxis | None = None
+        #: The release that the user's own build is, where the script passes on it.
+        self.own_passes = ""
 
     @property
     def side_by_side(self) -> int:
@@ -184,7 +187,7 @@ class ReleaseLine:
         if self.metric is not None:
             return self.metric.versions
         if self.axis is not None:
-            return self.axis.versions
+            return with_own(self.axis.versions, self.own_passes)
         if self.sought is None:
             return None
         return Versions(

@@ -58,17 +58,19 @@ class Case:
 class Ruling:
     """What became of an alternative.
 
-    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, and ``cure`` is
-    then the run in which that alone was corrected and which passed (none: the culprit is likely at most).
-    ``stage`` is the stage that the component belongs to in truth. ``by_design`` says that it is no fault at
-    all. ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the
-    reader.
+    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``cure`` is then
+    the run in which that alone was corrected and which passed (none: the culprit is likely at most).
+    ``isolates`` says that it corrected the culprit's component alone, one of so many ``comparisons``.
+    ``by_design`` says that it is no fault at all. ``stage`` is the one that the component is part of.
+    ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the reader.
     """
 
     considered: Considered | None = None
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
     cure: Step | None = None
+    isolates: bool = False
+    comparisons: int = 1
     stage: Stage | None = None
     row: Step | None = None
     warnings: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ def ask(case: Case) -> Ruling:
             f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes",
         ),
     )
-    return Ruling(culprit=culprit, cure=cured if sure else None, row=row)
+    return Ruling(culprit=culprit, cure=cured if sure else None, isolates=len(ops) == 1, row=row)
 
 
 def counts(mismatch: dict[str, str], start: Rung) -> bool:
@@ -75,7 +75,7 @@ def _applies(case: Case) -> bool:
 ALTERNATIVE = Alternative(
     name=NAME,
     issue="pytorch#180771",  # slice_scatter's meta kernel promises other strides
-    stages=frozenset(Stage),
+    stages=frozenset(Stage) - {Stage.EAGER},
     moment=Moment.STAGE,
     applies=_applies,
     ask=ask,

@@ -17,13 +17,17 @@ from . import (
     layout,
     merged_results,
     meta_kernel,
+    python_kernel,
     reused_graph,
     skipped_rung,
+    wrapper,
 )
 from .case import Alternative, Case, Moment
 
 ALTERNATIVES: tuple[Alternative, ...] = (
+    wrapper.ALTERNATIVE,
     meta_kernel.ALTERNATIVE,
+    python_kernel.ALTERNATIVE,
     reused_graph.ALTERNATIVE,
     changed_mode.ALTERNATIVE,
     fake_tensors.ALTERNATIVE,
@@ -75,7 +79,12 @@ def ask(case: Case, moment: Moment) -> Asked:
             if ruling.cure is not None:
                 rows = [step for step in case.ladder if step.verdict is Verdict.BAD]
                 bad = case.at if case.at.verdict is Verdict.BAD else rows[0]
-                cure, asked.proof = prove_again(case.climber, bad, ruling.cure, tally_of(rows))
+                cure, asked.proof = prove_again(
+                    case.climber, bad, ruling.cure, tally_of(rows), comparisons=ruling.comparisons
+                )
+                part = ruling.culprit.component
+                if part is not None and ruling.isolates:
+                    part = replace(part, confidence=asked.proof.confidence)
                 told = (
                     f"asked again with only that corrected: passed {cure.runs - cure.failures} of "
                     f"{cure.runs} runs"
@@ -83,6 +92,7 @@ def ask(case: Case, moment: Moment) -> Asked:
                 asked.culprit = replace(
                     ruling.culprit,
                     confidence=asked.proof.confidence,
+                    component=part,
                     evidence=(*ruling.culprit.evidence, told),
                 )
             break

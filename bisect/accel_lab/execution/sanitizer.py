@@ -1,0 +1,131 @@
+"""Memory that is overwritten: what the sanitizer and glibc's checks need, and what a report says.
+
+The kernels are compiled with it by the child; its library must be loaded before anything else, so it is
+preloaded, along with the C++ library whose functions it wraps. Tried with g++ 12 on torch 2.6.0 to 2.14.1.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+#: Where its reports go, in the probe's folder; it adds the number of the process.
+REPORT = "sanitizer"
+#: It says by this code that it found something.
+EXIT_CODE = 99
+MAX_REPORT_BYTES = 200_000
+MAX_SOURCE_BYTES = 400_000
+
+#: Leaks and mismatched frees of torch's own are not looked for; a crash is its own to report, not Python's.
+_OPTIONS = (
+    "detect_leaks=0:halt_on_error=1:allow_user_segv_handler=0:alloc_dealloc_mismatch=0:"
+    f"detect_odr_violation=0:exitcode={EXIT_CODE}"
+)
+_HEAP_LIBRARY = "libc_malloc_debug.so.0"
+_WHERE = '"$@" --version && "$@" -print-file-name=libasan.so && "$@" -print-file-name=libstdc++.so'
+
+_ERROR = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[\w-]+)")
+_ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
+_FAULT = re.compile(r"The signal is caused by a (READ|WRITE) memory access")
+_FRAME = re.compile(
+    r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>.+?)(?: (?P<file>/\S+?):(?P<line>\d+)(?::\d+)?| \(.*\))?$"
+)
+_BLOCK = re.compile(
+    r"is located (\d+ bytes (?:to the right of|to the left of|inside of|after|before) \d+-byte region)"
+)
+
+
+def compiler_words(environment: Mapping[str, str]) -> list[str]:
+    """The command that asks the compiler of the kernels for its sanitizer's libraries."""
+    compiler = shlex.split(environment.get("CXX") or "") or ["g++"]
+    return ["/bin/sh", "-c", _WHERE, "sh", *compiler]
+
+
+def libraries(answer: str) -> tuple[str, ...]:
+    """The paths to preload out of what the compiler answered; none where it has no such library."""
+    lines = [line.strip() for line in answer.splitlines()]
+    paths = tuple(lines[-2:])
+    # What a compiler does not find it answers by the bare name; clang's own library has another name.
+    if len(lines) < 3 or "clang" in lines[0] or not all(path.startswith("/") for path in paths):
+        return ()
+    return paths
+
+
+def environment(base: Mapping[str, str], folder: Path, preload: Sequence[str]) -> dict[str, str]:
+    """The environment of a process with the sanitizer in it, which reports into ``folder``."""
+    options = [base.get("ASAN_OPTIONS", ""), _OPTIONS, f"log_path={folder / REPORT}"]
+    return {
+        **base,
+        "LD_PRELOAD": ":".join(filter(None, [*preload, base.get("LD_PRELOAD", "")])),
+        "ASAN_OPTIONS": ":".join(filter(None, options)),
+    }
+
+
+def heap_checks(base: Mapping[str, str]) -> dict[str, str]:
+    """What makes glibc look behind each block when it is freed, and abort where somebody wrote there.
+
+    From 2.34 on the checks are in a library of their own; where it is missing the loader says so and goes on.
+    """
+    preload = [_HEAP_LIBRARY, base.get("LD_PRELOAD", "")]
+    return {"MALLOC_CHECK_": "3", "LD_PRELOAD": ":".join(filter(None, preload))}
+
+
+def read_report(folder: Path) -> dict[str, Any] | None:
+    """The first error that was reported in a probe's folder: see :func:`parse`."""
+    for path in sorted(folder.glob(f"{REPORT}.*")):
+        try:
+            with open(path, "rb") as stream:
+                text = stream.read(MAX_REPORT_BYTES).decode("utf-8", "replace")
+        except OSError:
+            continue
+        found = parse(text, lambda source: _source(folder, source))
+        if found is not None:
+            return found
+    return None
+
+
+def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | None:
+    """Kind, access and size of the first error, where it is, and the line of generated code that made it.
+
+    ``source`` gives the text of a generated file, None for any other file. Without such a line ``file`` is
+    empty, and ``function`` tells whose code it was.
+    """
+    error = _ERROR.search(report)
+    if error is None:
+        return None
+    stack = report[error.start() :].split("\n\n", 1)[0]
+    access, fault = _ACCESS.search(stack), _FAULT.search(report)
+    block = _BLOCK.search(report)
+    found: dict[str, Any] = {
+        "kind": error["kind"],
+        "access": access["access"] if access else fault[1] if fault else "",
+        "size": int(access["size"]) if access else 0,
+        "where": block[1] if block else "",
+        "file": "",
+        "line": 0,
+        "function": "",
+        "text": "",
+    }
+    frames = [match for line in stack.splitlines() if (match := _FRAME.match(line))]
+    for frame in frames:
+        text = source(frame["file"]) if frame["file"] else None
+        if text is not None:
+            name = frame["file"].rsplit("/", 1)[-1]
+            return {**found, "file": name, "line": int(frame["line"]), "text": text}
+    own = (f["function"] for f in frames if "__interceptor" not in f["function"])
+    return {**found, "function": next(own, "")[:200]}
+
+
+def _source(folder: Path, path: str) -> str | None:
+    """The text of a file in the probe's own folder; a report may name any other one."""
+    try:
+        place = Path(path).resolve()
+        if not place.is_relative_to(folder.resolve()) or place.suffix != ".cpp":
+            return None
+        with open(place, "rb") as stream:
+            return stream.read(MAX_SOURCE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None

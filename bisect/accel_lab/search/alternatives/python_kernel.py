@@ -1,0 +1,114 @@
+"""A decomposition that torch's Python dispatcher applies while AOTAutograd traces, whatever the table says.
+
+An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then traces
+that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where removing
+that one kernel cures and the kernel, called by itself on the script's inputs, differs from the native one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Component, Considered, Culprit, Exhibit, Step
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from .case import NOTHING, Alternative, Case, Moment, Ruling
+
+NAME = "python_kernel"
+#: So many kernels are removed one by one; a graph that uses more is halved first.
+SINGLES = 8
+
+
+def ask(case: Case) -> Ruling:
+    """Does it pass when a Python kernel is removed, and does that kernel differ from the native one?"""
+    climber, start = case.climber, case.start
+    listed = climber.one(start, (("python_kernels", "list"),), "Python kernels")
+    if listed.verdict is not Verdict.BAD:
+        return NOTHING
+    used = [str(row["op"]) for row in kernels_of(listed)]
+    if not used:
+        return Ruling(considered=Considered(name=NAME, open=False, words="no operator has a Python kernel"))
+    cures = _cures(case, used)
+    if not cures:
+        words = "it fails as well with the native kernels of " + ", ".join(used[:4])
+        return Ruling(considered=Considered(name=NAME, open=False, words=words))
+    compared = climber.one(Rung.DYNAMO, (("python_kernels", "compare"),), "Python kernels")
+    rows = {str(row["op"]): row for row in kernels_of(compared)}
+    different = [op for op in cures if rows.get(op, {}).get("different")]
+    if not different:
+        words = (
+            f"it passes when AOTAutograd traces the native kernel of {' or '.join(cures)} instead of the "
+            "Python one, though both return the same when called by themselves"
+        )
+        return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
+    op = different[0]
+    return _blamed(case, op, cures[op], rows[op], comparisons=len(used), alone=len(different) == 1)
+
+
+def _cures(case: Case, used: Sequence[str]) -> dict[str, Step]:
+    """The operators each of which cures alone with its native kernel."""
+
+    def native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+        return (("native_kernels", sorted(ops)),)
+
+    climber, start = case.climber, case.start
+    everything = climber.one(start, native(used), "Python kernels")
+    if everything.verdict is not Verdict.GOOD:
+        # Where one of them cannot be traced natively, each has to be asked.
+        if everything.verdict is Verdict.BAD or len(used) > SINGLES:
+            return {}
+    elif len(used) == 1:
+        return {used[0]: everything}
+    candidates = list(used)
+    while len(candidates) > SINGLES:
+        half = candidates[: len(candidates) // 2]
+        cured = climber.one(start, native(half), "Python kernels").verdict is Verdict.GOOD
+        candidates = half if cured else candidates[len(half) :]
+    steps = climber.ask([(start, native([op])) for op in candidates], "Python kernels")
+    return {op: s for op, s in zip(candidates, steps, strict=True) if s.verdict is Verdict.GOOD}
+
+
+def _blamed(
+    case: Case, op: str, cure: Step, row: Mapping[str, Any], *, comparisons: int, alone: bool
+) -> Ruling:
+    differences = [(d["what"], d["native"], d["python"]) for d in row["different"]]
+    what, native, python = differences[0]
+    told = f"{what}: native {native}, Python {python}"
+    part = Component(kind="decomposition", name=op, detail=f"{row['kernel']}; {told}"[:300])
+    culprit = Culprit(
+        stage=Stage.DECOMPOSITION,
+        confidence=Confidence.LIKELY,
+        component=part,
+        evidence=(
+            f"{case.start} traces {row['kernel']}, the Python kernel that torch's dispatcher takes for {op}; "
+            f"with only that kernel removed, so that the native one is traced, it passes",
+            f"called by itself on the same inputs the Python kernel differs from the native one: {told}",
+        ),
+        exhibits=(
+            Exhibit(
+                kind="python_kernel",
+                title=f"{op}: the native kernel and the Python one on the same inputs",
+                rows=(("what", "native kernel", "Python kernel"), *differences),
+            ),
+        ),
+    )
+    return Ruling(culprit=culprit, cure=cure, isolates=alone, comparisons=comparisons)
+
+
+def kernels_of(step: Step) -> list[dict[str, Any]]:
+    """What the child wrote down of the Python kernels that were called."""
+    return (step.outcome.facts.get("python_kernels") or {}).get("kernels") or []
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#195422",  # dropout's Python kernel copies its input where the native one returns it
+    stages=frozenset({Stage.AOT_AUTOGRAD}),
+    moment=Moment.STAGE,
+    applies=lambda case: (
+        case.start is Rung.AOT and case.at.verdict is Verdict.BAD and not case.climber.baseline.flaky
+    ),
+    ask=ask,
+)

@@ -1,0 +1,65 @@
+"""The object that torch.compile returns: a script can fail by that alone, with nothing compiled behind it.
+
+The ``uncompiled`` rung keeps the wrapper, so what fails there looks like the script's own failure. A true
+identity, where torch.compile returns its argument, tells the two apart.
+"""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Component, Considered, Culprit
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.climb import Switches
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "wrapper"
+#: torch.compile(x) is x, and Module.compile() leaves the module as it is.
+IDENTITY: Switches = (("identity", True),)
+
+#: What stands around the argument, by what the argument is (``regions[].wraps``), and its name in torch.
+_WRAPPERS = (
+    ("module", "OptimizedModule", "puts around a module"),
+    ("method", "Module.compile", "puts into the module's __call__"),
+    ("function", "_TorchDynamoContext.__call__", "puts around a function"),
+)
+
+
+def ask(case: Case) -> Ruling:
+    """Does it pass with the argument of torch.compile in the place of what torch.compile returns?"""
+    wrapped = case.row(Rung.UNCOMPILED)
+    regions = wrapped.outcome.facts.get("regions") or [] if wrapped is not None else []
+    bare = case.climber.one(Rung.UNCOMPILED, IDENTITY, "wrapper")
+    if bare.verdict is not Verdict.GOOD:
+        words = "it fails as well when torch.compile returns its argument"
+        ruled_out = Considered(name=NAME, open=False, words=words)
+        return Ruling(considered=ruled_out if bare.verdict is Verdict.BAD else None)
+    wraps = {str(region.get("wraps")) for region in regions}
+    kind, name, where = next((row for row in _WRAPPERS if row[0] in wraps), _WRAPPERS[-1])
+    culprit = Culprit(
+        stage=Stage.DYNAMO,
+        confidence=Confidence.LIKELY,
+        component=Component(kind="wrapper", name=name, detail=f"what torch.compile returns for a {kind}"),
+        evidence=(
+            "passes when torch.compile returns its argument, fails with the wrapper that torch.compile "
+            f"{where} and nothing compiled",
+        ),
+    )
+    return Ruling(culprit=culprit, cure=bare, isolates=True)
+
+
+def _applies(case: Case) -> bool:
+    wrapped = case.row(Rung.UNCOMPILED)
+    if wrapped is None or wrapped.verdict is not Verdict.BAD or case.climber.baseline.flaky:
+        return False
+    return bool(wrapped.outcome.facts.get("regions"))
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#113422",  # a state_dict whose keys begin with _orig_mod.
+    stages=frozenset({Stage.EAGER}),
+    moment=Moment.STAGE,
+    applies=_applies,
+    ask=ask,
+)

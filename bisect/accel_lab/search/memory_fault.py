@@ -1,0 +1,68 @@
+"""Makes a memory fault show each time, and says that its several ends are one failure.
+
+What a stray write hits is luck, and so is the way in which the script ends, or whether it does. With the
+allocator's own checks on, glibc looks behind each block that is freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Probe
+from accel_lab.core.signature import Signature
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+
+from .flaky import Tally
+from .lab import Lab
+
+#: Runs that try the checks are numbered apart: an answer is kept under its number.
+_CHECKED = 1000
+
+_ONE_FAULT = "memory is overwritten, which shows in several ways that are counted as one failure"
+
+
+def is_memory_fault(target: Signature | None) -> bool:
+    """Whether the script dies of an access to memory that is not its own."""
+    return target is not None and target.kind == "memory_fault"
+
+
+def checked_runs(
+    lab: Lab, probe: Probe, verdict: Callable[[Outcome], Verdict], runs: int
+) -> list[Outcome] | None:
+    """Runs with the allocator's checks on, which stay on; None, and off again, where they are of no use.
+
+    They are used only if the script fails each time with them, and passes with them with nothing compiled:
+    what they find elsewhere would be another fault.
+    """
+    lab.check_heap(True)
+    jobs = [lab.submit(probe.again(_CHECKED + n)) for n in range(runs)]
+    nothing = lab.submit(replace(probe.again(_CHECKED), rung=Rung.UNCOMPILED)).result()
+    outcomes = [job.result() for job in jobs]
+    if all(verdict(outcome) is Verdict.BAD for outcome in outcomes) and lab.signature(nothing) is None:
+        return outcomes
+    lab.check_heap(False)
+    return None
+
+
+def with_checks(unchecked: Tally) -> str:
+    """What is said of runs with the checks; ``unchecked`` are those without."""
+    return (
+        "all but plain runs are made with the allocator's own checks (MALLOC_CHECK_=3), with which the "
+        f"failure shows each time; {unchecked.failures} of {unchecked.runs} runs without them failed"
+    )
+
+
+def one_fault(notes: Sequence[str], signatures: Sequence[Signature | None]) -> list[str]:
+    """The notes, with one on the several signals of a memory fault where its runs had several."""
+    faults = [signature for signature in signatures if signature and is_memory_fault(signature)]
+    seen = [fault.type for fault in faults]
+    kinds = list(dict.fromkeys(seen))
+    kept = [note for note in notes if not note.startswith(_ONE_FAULT)]
+    if len(kinds) < 2:
+        return kept
+    counts = ", ".join(f"{kind} in {seen.count(kind)} of {len(seen)} runs" for kind in kinds)
+    said = next((f" ({fault.said})" for fault in faults if fault.said), "")
+    return [*kept, f"{_ONE_FAULT}: {counts}{said}"]

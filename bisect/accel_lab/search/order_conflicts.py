@@ -1,0 +1,92 @@
+"""Reads what the loop interpreter found of loops whose result depends on the order of their iterations.
+
+An interpreter runs one of many legal orders, so loops that pass prove the loop IR right only if no order
+changes their result. An iteration that reads what another one writes is a fault of who made the loop. Two
+iterations that write one element are one as well, except where the operator writes where an index tensor
+says: there torch itself leaves open which value stays, so that is an open question and no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accel_lab.core.findings import Component, Considered, Step
+
+#: The name of the alternative that a conflict leaves open, and of the fact that a run tells.
+NAME, FACT = "order_of_iterations", "order_conflicts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderConflict:
+    """One element that several iterations of a loop touch: ``kind`` is read_write, write_write or unchecked.
+
+    ``operators`` are those that the loop was made for, the one that asked for it last.
+    """
+
+    kind: str
+    buffer: str
+    kernel: str
+    operators: tuple[str, ...] = ()
+    by_contract: bool = False
+
+    @classmethod
+    def from_facts(cls, row: Mapping[str, Any]) -> OrderConflict:
+        """A row of the fact ``order_conflicts``."""
+        return cls(
+            kind=str(row.get("kind", "")),
+            buffer=str(row.get("buffer", "")),
+            kernel=str(row.get("kernel", "")),
+            operators=tuple(str(name) for name in row.get("operators") or ()),
+            by_contract=bool(row.get("by_contract")),
+        )
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether no contract of an operator allows it."""
+        return self.kind in ("read_write", "write_write") and not self.by_contract
+
+    def words(self, maker: str) -> str:
+        """What is wrong with the loop; ``maker`` says whose loop it is."""
+        operator = f" for {self.operators[-1]}" if self.operators else ""
+        does = {
+            "read_write": f"reads elements of {self.buffer} that other iterations write",
+            "write_write": f"writes elements of {self.buffer} from several iterations, with different values",
+        }.get(self.kind, f"may touch elements of {self.buffer} from several iterations")
+        return f"the loop that {maker}{operator} ({self.kernel}) {does}: " + (
+            "it is too large to tell whether its result depends on the order of the iterations"
+            if self.kind == "unchecked"
+            else "its result depends on the order of the iterations"
+        )
+
+    def component(self) -> Component | None:
+        """The operator that asked for the loop."""
+        if not self.operators:
+            return None
+        return Component(kind="op", name=self.operators[-1], detail=f"{self.kernel}, {self.buffer}")
+
+
+def found(step: Step | None) -> list[OrderConflict]:
+    """The conflicts that a run of the loop interpreter told, reads before writes."""
+    rows: Sequence[Mapping[str, Any]] = (step.outcome.facts.get(FACT) or ()) if step else ()
+    conflicts = [OrderConflict.from_facts(row) for row in rows]
+    return sorted(conflicts, key=lambda conflict: conflict.kind != "read_write")
+
+
+def fault(step: Step | None) -> OrderConflict | None:
+    """The first conflict that is the fault of who made the loop."""
+    return next((conflict for conflict in found(step) if conflict.is_fault), None)
+
+
+def left_open(step: Step | None) -> list[Considered]:
+    """What keeps the stages below from being proven: a loop that may come out in another order."""
+    conflicts = [conflict for conflict in found(step) if not conflict.is_fault]
+    return [Considered(name=NAME, open=True, words=_open_words(conflict)) for conflict in conflicts[:1]]
+
+
+def _open_words(conflict: OrderConflict) -> str:
+    words = conflict.words("runs")
+    if conflict.kind == "write_write":
+        words += ", which torch leaves undefined for repeated indices: the script may rely on it"
+    return words

@@ -1,0 +1,83 @@
+"""Shows the line of a generated kernel that reads or writes out of bounds, for a script that dies of it.
+
+The script is run once more with its kernels compiled by the address sanitizer, which stops at the first bad
+access. It is a witness beside the proof: it names a line, never a stage.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from accel_lab.core.findings import Component
+from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.verdict import Verdict
+
+from .climb import Climber
+from .kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
+from .memory_fault import is_memory_fault
+from .named import Named
+
+#: The marks of ``child/annotate.py`` in a kernel's text.
+_MARK = re.compile(r"[ ]*/\*@\d+\*/")
+_SWITCHES = (("annotate", True), ("sanitize", True))
+
+
+def show_fault(climber: Climber, named: Named) -> None:
+    """Add the line, and what was done there, to what was found; nothing but for a memory fault."""
+    if not is_memory_fault(climber.baseline.target):
+        return
+    outcome = climber.look(Rung.KERNEL, _SWITCHES, "sanitizer")
+    report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
+    if not report:
+        if not outcome.failed and outcome.notes:
+            named.evidence.append("no line can be shown: " + "; ".join(outcome.notes)[:200])
+        return
+    did = _access(report)
+    if not report["file"]:
+        if report["function"]:
+            named.evidence.append(
+                f"the address sanitizer finds {did}, in {report['function']} and not in a generated kernel"
+            )
+        return
+    kernel = _kernel(report, outcome.facts.get("kernels") or ())
+    line = int(report["line"])
+    if not 1 <= line <= len(kernel.lines):
+        return
+    key = kernel.node_of(line)
+    writer = f", at a line written for {operator_of(key)}" if key else ""
+    title = f"AddressSanitizer: {did}, in the generated kernel; marked: the line that does it"
+    named.exhibits.append(exhibit_of("kernel", title, kernel, (line,)))
+    named.evidence.append(f"compiled with the address sanitizer, the generated kernel stops{writer}: {did}")
+    inner = climber.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "sanitizer")
+    if all(step.verdict is Verdict.GOOD for step in inner):
+        named.evidence.append(
+            "no index of the loop IR is out of bounds, as the interpreter checks each: only the code "
+            "generated from it leaves the buffer"
+        )
+    known = named.component
+    if key and (known is None or known.confidence is not Confidence.PROVEN):
+        # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.
+        named.component = Component(
+            kind="op",
+            name=operator_of(key)[:120],
+            detail=f"node {node_of(key)[:120]}: the line that leaves its buffer was written for it",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _access(report: dict[str, Any]) -> str:
+    """Such as ``heap-buffer-overflow, WRITE of size 64 (0 bytes after a block of 640 bytes)``."""
+    size = f" of size {report['size']}" if report["size"] else ""
+    words = [str(report["kind"]), f"{report['access']}{size}" if report["access"] else ""]
+    where = f" ({report['where']})" if report["where"] else ""
+    return ", ".join(filter(None, words)) + where
+
+
+def _kernel(report: dict[str, Any], rows: Any) -> Kernel:
+    """The kernel that was reported, with the lines of each node where the child told them."""
+    row = next((row for row in rows if row["file"] == report["file"]), None)
+    if row is not None:
+        return Kernel.from_facts(row)
+    lines = tuple(_MARK.sub("", line) for line in str(report["text"]).splitlines())
+    return Kernel(file=str(report["file"]), language="cpp", lines=lines, origins={})
