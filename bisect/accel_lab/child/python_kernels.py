@@ -30,7 +30,7 @@ _ROUNDING = {
 
 
 class PythonKernels:
-    """The Python kernels of one run: ``look`` is ``list`` or ``compare``, ``removed`` are operators by name."""
+    """The Python kernels of one run; ``look`` is ``list`` or ``compare``, ``removed`` names operators."""
 
     def __init__(self, look: Optional[str], removed: Sequence[str]) -> None:
         self.comparing = look == "compare"

@@ -183,6 +183,7 @@ class _Session:
                 shown=self.ladder.applications.shown,
                 graph_texts=self.ladder.graph_texts,
                 random=self.ladder.random,
+                dtypes=sorted(self.ladder.dtypes),
                 front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
             if self.ladder.python_kernels is not None:

@@ -1,8 +1,9 @@
 """A decomposition that torch's Python dispatcher applies while AOTAutograd traces, whatever the table says.
 
-An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then traces
-that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where removing
-that one kernel cures and the kernel, called by itself on the script's own inputs, differs from the native one.
+An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then
+traces that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where
+removing that one kernel cures and the kernel, called by itself on the script's own inputs, differs from the
+native one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SINGLES = 8
 
 
 def ask(case: Case) -> Ruling:
-    """Does the failure go when a Python kernel is removed, and does that kernel differ from the native one?"""
+    """Does the failure go when a Python kernel is removed, and does the kernel differ from the native one?"""
     climber, start = case.climber, case.start
     listed = climber.one(start, (("python_kernels", "list"),), "Python kernels")
     if listed.verdict is not Verdict.BAD:
