@@ -66,7 +66,7 @@ def test_both_kernels_are_compared_on_the_real_inputs(prober: Prober, tmp_path: 
     assert outcome.status is Status.OK, outcome.raised  # the script goes on with what the native one returns
     (row,) = [row for row in outcome.facts["python_kernels"]["kernels"] if row["op"] == NAME]
     assert row["compared"] >= 1
-    assert [d["what"] for d in row["different"]][0] == "output 0: values"
+    assert row["different"][0]["what"] == "output 0: values"
 
 
 def test_a_kernel_that_is_not_there_cannot_be_removed(prober: Prober, tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def _tensor(value: Any) -> str:
 
 
 def _baked(path: str, value: Any) -> Dict[str, str]:
-    """What compiled code depends on and a captured graph does not show; only what is not as for a new tensor."""
+    """What compiled code depends on and no graph shows; only what is not as for a new tensor."""
     found: Dict[str, Any] = {}
     try:
         found["requires_grad"] = value.requires_grad

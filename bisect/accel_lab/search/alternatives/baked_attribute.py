@@ -1,7 +1,7 @@
 """A guard that is missing on what is baked into compiled code and is in no graph, such as ``requires_grad``.
 
-Each call captures the same graph, and yet compiling afresh cures: an attribute of a tensor, or a mode of torch,
-changed between the call that compiled and the call that fails, and no guard read it.
+Each call captures the same graph, and yet compiling afresh cures: an attribute of a tensor, or a mode of
+torch, changed between the call that compiled and the call that fails, and no guard read it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def look(climber: Climber, rung: Rung) -> Named | None:
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The attributes of tensors and the modes that differ; one that only one side names is not as new there."""
+    """The attributes of tensors and the modes that differ; one is named only where it is not as new."""
     paths = [path for path in {**before, **after} if is_baked(path) or path.startswith("torch.")]
     return [path for path in paths if before.get(path) != after.get(path)]
 
@@ -83,7 +83,7 @@ def _words(call: Mapping[str, Any], path: str) -> str:
 
 
 def _is_read(path: str, lines: list[str]) -> bool:
-    """Whether a guard looks at the attribute: it names it, or the tensor with all that a tensor guard checks."""
+    """Whether a guard looks at the attribute: a line that names both the tensor and the attribute."""
     owner, _, attribute = path.rpartition(".")
     name = owner.rpartition(".")[2]
     attribute = attribute.rstrip("()")

@@ -3,8 +3,8 @@
 A setting that cures is not enough: a wrong lowering of a random operator goes as well when eager's generator
 is used. So the check itself is tested first, with nothing compiled. Where it refuses numbers that are as good
 (drawn from another seed with everything else kept, or moved by one unit in the last place), it asks for
-eager's very numbers, which no compiler promises. Where it accepts those, what it found in compiled code is something
-else: masks that do not fit their gradients, one seed that gives two results, a value out of range.
+eager's very numbers, which no compiler promises. Where it accepts those, what it found in compiled code is
+something else: masks that do not fit their gradients, one seed that gives two results, a value out of range.
 """
 
 from __future__ import annotations
