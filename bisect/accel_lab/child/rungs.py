@@ -8,6 +8,7 @@ that every outermost call of a compiled region is recorded.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -20,6 +21,7 @@ from .decompositions import install_decompositions
 from .exceptions import NotApplicable, describe, lacking
 from .front import Front
 from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
+from .other_numbers import other_random, round_otherwise
 from .passes import Passes
 from .patterns import Patterns
 from .python_kernels import PythonKernels
@@ -68,7 +70,8 @@ class Ladder:
     ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
     ``front`` (look into Dynamo and AOTAutograd, see ``front``), ``python_kernels`` (``list`` or ``compare``
     the kernels of the Python dispatcher, see ``python_kernels``), ``native_kernels`` (operators whose
-    Python kernel is removed),
+    Python kernel is removed), ``other_random`` and ``other_rounding`` (a number: regions draw other random
+    numbers, or return other roundings, see ``other_numbers``),
     ``identity`` (uncompiled without a wrapper: torch.compile returns its argument),
     ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
     ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
@@ -92,6 +95,7 @@ class Ladder:
         self.caught: List[Dict[str, Any]] = []
         self.graph_texts: List[str] = []
         self.random = False
+        self.dtypes: Set[str] = set()
         self.subsystems = Subsystems(switches.get("off"))
         self.applications = Applications(self.subsystems, switches.get("show_pass"))
         self.not_applicable = ""
@@ -437,10 +441,10 @@ class Ladder:
             before = ladder.meter.begin() if ladder.meter is not None else None
             try:
                 if ladder.front is None:
-                    result = ladder._call(compiled, args, kwargs)
+                    result = ladder._call(compiled, original, args, kwargs)
                 else:
                     with ladder.front.call(region, original, args, kwargs) as returned:
-                        result = ladder._call(compiled, args, kwargs)
+                        result = ladder._call(compiled, original, args, kwargs)
                         returned(result)
             except BaseException as error:
                 if ladder.recorder:
@@ -458,11 +462,18 @@ class Ladder:
         call._torchdynamo_inline = compiled  # type: ignore[attr-defined]
         return call
 
-    def _call(self, compiled: Any, args: Any, kwargs: Any) -> Any:
-        if self.switches.get("meta_eager"):
-            with checking_mode(self.meta_log):
-                return compiled(*args, **kwargs)
-        return compiled(*args, **kwargs)
+    def _call(self, compiled: Any, original: Any, args: Any, kwargs: Any) -> Any:
+        with contextlib.ExitStack() as around:
+            if self.switches.get("meta_eager"):
+                around.enter_context(checking_mode(self.meta_log))
+            if self.switches.get("other_random"):
+                around.enter_context(other_random(self.switches["other_random"]))
+            result = compiled(*args, **kwargs)
+        if self.switches.get("other_rounding"):
+            module = getattr(original, "__self__", original)
+            state = list(module.state_dict().values()) if hasattr(module, "state_dict") else []
+            round_otherwise(result, self.switches["other_rounding"], [*args, *kwargs.values(), *state])
+        return result
 
     def _note_not_applicable(self, error: Any) -> None:
         seen = set()
@@ -500,5 +511,13 @@ class Ladder:
             self.graph_texts.append(hashlib.sha256(gm.code.encode()).hexdigest()[:16])
         if kind == "dynamo_graph":
             self.random = self.random or bool(_RANDOM.search(gm.code))
+            self.dtypes.update(_dtypes(gm))
         if self.artifacts is not None and self.graphs <= 60:
             self.artifacts.graph(kind, gm)
+
+
+def _dtypes(gm: Any) -> Set[str]:
+    """The types of floating-point numbers that a captured graph computes with."""
+    values = [node.meta.get("example_value") for node in gm.graph.nodes]
+    kinds = {getattr(value, "dtype", None) for value in values}
+    return {str(kind)[6:] for kind in kinds if kind is not None and kind.is_floating_point}

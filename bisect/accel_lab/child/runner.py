@@ -212,6 +212,7 @@ class _Session:
                 graph_texts=self.ladder.graph_texts,
                 random=self.ladder.random,
                 order_conflicts=self.ladder.order_conflicts(),
+                dtypes=sorted(self.ladder.dtypes),
                 front=self.ladder.front.facts() if self.ladder.front is not None else {},
             )
             if self.ladder.python_kernels is not None:

@@ -107,6 +107,7 @@ class _Walk:
         self.seen.add(id(value))
         if isinstance(value, torch.Tensor):
             self.found[path] = _tensor(value)
+            self.found.update(_baked(path, value))
         elif isinstance(value, types.FunctionType):
             self.found[path] = "function " + value.__qualname__
             if depth < MAX_DEPTH and _of_script(value):
@@ -254,9 +255,26 @@ def _tensor(value: Any) -> str:
         text = "%s %s %s" % (type(value).__name__, str(value.dtype)[6:], list(value.shape))
         if value.layout is torch.strided:
             text += " strides %s" % (list(value.stride()),)
-        return text + " %s%s" % (value.device, " requires_grad" if value.requires_grad else "")
+        return text + " %s" % value.device
     except Exception:
         return type(value).__name__
+
+
+def _baked(path: str, value: Any) -> Dict[str, str]:
+    """What compiled code depends on and no graph shows; only what is not as for a new tensor."""
+    found: Dict[str, Any] = {}
+    try:
+        found["requires_grad"] = value.requires_grad
+        found["is_inference()"] = value.is_inference()
+        found["is_conj()"] = value.is_conj()
+        found["is_neg()"] = value.is_neg()
+        found["storage_offset()"] = value.storage_offset() if value.layout is torch.strided else 0
+        found["_backward_hooks"] = len(value._backward_hooks or ())
+        found["grad"] = value.is_leaf and value.requires_grad and value.grad is not None
+        found["is_leaf"] = "" if value.is_leaf else "False"
+    except Exception:  # a subclass may refuse any of them
+        pass
+    return {"%s.%s" % (path, name): str(worth) for name, worth in found.items() if worth}
 
 
 def _memory(arguments: Sequence[Tuple[str, Any]]) -> Dict[str, str]:

@@ -39,12 +39,12 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
     """
     calls: list[dict[str, Any]] = front_of(look).get("calls") or []
-    pair = _failing_call(questions, calls, look, plain)
+    pair = failing_call(questions, calls, look, plain)
     if pair is None:
         return None
     first, later = pair
     # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
-    changed = [path for path in first["before"] if _differs(path, first, later)]
+    changed = [p for p in first["before"] if _differs(p, first, later) and not is_baked(p)]
     read = set(front_of(look).get("names") or ())
     # Of what changed only the values that the traced code names can matter, and what it never names.
     changed = [p for p in changed if p.startswith(_ALWAYS) or _last_name(p) in read] or changed
@@ -86,7 +86,7 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     )
 
 
-def _failing_call(
+def failing_call(
     questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     """The call that captured a graph, and the first wrong call that ran it again."""
@@ -136,6 +136,24 @@ def _region_names(look: Step) -> dict[int, str]:
         turns[region["name"]] = turn + 1
         names[region["id"]] = f"{region['name']}#{turn}"
     return names
+
+
+#: What a tensor has beside its values and shape; compiled code may depend on it though no graph shows it.
+BAKED = (
+    "requires_grad",
+    "is_leaf",
+    "is_inference()",
+    "is_conj()",
+    "is_neg()",
+    "storage_offset()",
+    "_backward_hooks",
+    "grad",
+)
+
+
+def is_baked(path: str) -> bool:
+    """Whether a path names such an attribute of a tensor."""
+    return path.rpartition(".")[2] in BAKED
 
 
 def _differs(path: str, first: Mapping[str, Any], later: Mapping[str, Any]) -> bool:

@@ -1,8 +1,9 @@
 """A decomposition that torch's Python dispatcher applies while AOTAutograd traces, whatever the table says.
 
-An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then traces
-that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where removing
-that one kernel cures and the kernel, called by itself on the script's inputs, differs from the native one.
+An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then
+traces that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where
+removing that one kernel cures and the kernel, called by itself on the script's own inputs, differs from the
+native one.
 """
 
 from __future__ import annotations

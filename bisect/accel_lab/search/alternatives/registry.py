@@ -12,6 +12,7 @@ from accel_lab.search.proof import Proof, prove_again
 
 from . import (
     autograd_refusal,
+    by_design,
     changed_mode,
     fake_tensors,
     layout,
@@ -26,6 +27,8 @@ from .case import Alternative, Case, Moment
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     wrapper.ALTERNATIVE,
+    by_design.RANDOM_NUMBERS,
+    by_design.ROUNDINGS_OF_VALUES,
     meta_kernel.ALTERNATIVE,
     python_kernel.ALTERNATIVE,
     reused_graph.ALTERNATIVE,

@@ -9,6 +9,7 @@ from accel_lab.search import front_guards
 from accel_lab.search.named import Named
 from accel_lab.search.proof import prove_component
 
+from . import baked_attribute
 from .case import Alternative, Case, Moment, Ruling
 
 NAME = "reused_graph"
@@ -26,7 +27,12 @@ def ask(case: Case) -> Ruling:
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
     named = front_guards.look(climber, start) or Named()
+    baked = None
     if len(set(graphs)) < 2 and named.cure is None:
+        # A parameter's requires_grad that was toggled between two calls, on torch 2.5.1.
+        baked = baked_attribute.look(climber, start)
+        named = baked or named
+    if len(set(graphs)) < 2 and named.cure is None and baked is None:
         words = (
             "it passes when every call is compiled afresh, though each call captures the same graph: "
             "a guard may be missing, or what was compiled does not last"

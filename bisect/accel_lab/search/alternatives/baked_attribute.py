@@ -1,0 +1,90 @@
+"""A guard that is missing on what is baked into compiled code and is in no graph, such as ``requires_grad``.
+
+Each call captures the same graph, and yet compiling afresh cures: an attribute of a tensor, or a mode of
+torch, changed between the call that compiled and the call that fails, and no guard read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.climb import Climber
+from accel_lab.search.front_guards import MOST_VALUES, failing_call, is_baked
+from accel_lab.search.front_questions import Questions, front_of
+from accel_lab.search.named import Named
+
+_AS_NEW = "(as for a new tensor)"
+
+
+def look(climber: Climber, rung: Rung) -> Named | None:
+    """The attributes that changed and each of which cures when a change of it alone compiles afresh.
+
+    The component is likely at most: the stage below Dynamo could as well have looked at what it bakes in.
+    """
+    if climber.baseline.flaky:
+        return None
+    questions = Questions(climber=climber, rung=rung)
+    seen, plain = questions.one({"look": True}), questions.one({"look": True}, Rung.UNCOMPILED)
+    if seen is None or seen.verdict is not Verdict.BAD:
+        return None
+    facts = front_of(seen)
+    pair = failing_call(questions, facts.get("calls") or [], seen, plain)
+    if pair is None:
+        return None
+    first, later = pair
+    changed = sorted(_changed(first["before"], later["before"]), key=lambda path: path.endswith(".grad"))
+    changed = changed[:MOST_VALUES]
+    if not changed:
+        return None
+    guards = facts.get("guards") or []
+    text = [line for n in first.get("guards") or () if n < len(guards) for line in guards[n].splitlines()]
+    cures = list(questions.single_cures("guard_on", changed))
+    if not cures:
+        return None
+    rows = [
+        (path, _words(first, path), _words(later, path), "yes" if _is_read(path, text) else "no")
+        for path in changed
+    ]
+    chosen = cures[0]
+    read = _is_read(chosen, text)
+    return Named(
+        component=Component(
+            kind="guard",
+            name=", ".join(cures)[:120],
+            detail=f"{chosen}: {_words(first, chosen)} when compiled, {_words(later, chosen)} when used; "
+            + ("a guard reads it" if read else "no guard reads it"),
+        ),
+        evidence=[
+            f"with {chosen} compiled afresh each time it changes, and nothing else changed, it passes; "
+            + ("a guard reads it" if read else "no guard of the compiled code reads it")
+        ],
+        exhibits=[
+            Exhibit(
+                kind="guard",
+                title="Attributes that changed while the same compiled code was used",
+                rows=(("value", "when it was compiled", "at the failing call", "guarded"), *rows),
+            )
+        ],
+    )
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The attributes of tensors and the modes that differ; one is named only where it is not as new."""
+    paths = [path for path in {**before, **after} if is_baked(path) or path.startswith("torch.")]
+    return [path for path in paths if before.get(path) != after.get(path)]
+
+
+def _words(call: Mapping[str, Any], path: str) -> str:
+    return str(call["before"].get(path, _AS_NEW))
+
+
+def _is_read(path: str, lines: list[str]) -> bool:
+    """Whether a guard looks at the attribute: a line that names both the tensor and the attribute."""
+    owner, _, attribute = path.rpartition(".")
+    name = owner.rpartition(".")[2]
+    attribute = attribute.rstrip("()")
+    return any(attribute in line and (f"'{name}'" in line or f".{name}" in line) for line in lines)

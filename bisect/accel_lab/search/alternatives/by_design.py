@@ -1,0 +1,179 @@
+"""Differences that are no bug: other random numbers from the same seed, and other roundings.
+
+A setting that cures is not enough: a wrong lowering of a random operator goes as well when eager's generator
+is used. So the check itself is tested first, with nothing compiled. Where it refuses numbers that are as good
+(drawn from another seed with everything else kept, or moved by one unit in the last place), it asks for
+eager's very numbers, which no compiler promises. Where it accepts those, what it found in compiled code is
+something else: masks that do not fit their gradients, one seed that gives two results, a value out of range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accel_lab.core.findings import ByDesign, Considered, Step
+from accel_lab.core.outcome import Outcome, Raised, Status
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.lab import Difference
+
+from .case import NOTHING, Alternative, Case, Moment, Ruling
+
+RANDOM = "random_numbers"
+ROUNDING = "rounding"
+FALLBACK_RANDOM = "torch._inductor.config.fallback_random = True"
+EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts = True"
+#: How many other seeds the check is tried with, uncompiled; it must refuse all of them.
+SEEDS = (1, 2, 3)
+ROUNDINGS = (1, 2)
+#: Other random numbers explain a difference that is at most so many times as large as they make uncompiled.
+MOST_TIMES = 8.0
+#: Kinds of signature under which a script tells that a check of its own failed.
+_OF_THE_SCRIPT = frozenset({"exception", "exit", "check"})
+_LOW_PRECISION = frozenset({"bfloat16", "float16"})
+#: Below these the graph calls eager's own kernels, random ones as well.
+_STARTS = frozenset({Rung.DECOMP, Rung.FX, Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL})
+
+
+def ask_random(case: Case) -> Ruling:
+    """Does the script refuse other random numbers uncompiled, and accept eager's compiled?"""
+    climber = case.climber
+    others = climber.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
+    refused = [step for step in others if _alike(step, _top(case))]
+    if not refused:
+        words = "uncompiled the script passes with other random numbers, so they alone do not explain it"
+        return Ruling(considered=Considered(name=RANDOM, open=False, words=words))
+    aligned = climber.one(Rung.KERNEL, (("inductor", {"fallback_random": True}),), "by design")
+    if aligned.verdict is not Verdict.GOOD:
+        words = f"it fails as well with {FALLBACK_RANDOM}"
+        return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, words=words))
+    told = (
+        f"uncompiled, with other random numbers in the regions, it fails in the same way with "
+        f"{len(refused)} of {len(others)} seeds",
+        f"compiled with {FALLBACK_RANDOM}, and nothing else changed, it passes",
+    )
+    if len(refused) < len(others) or not _explained(case, refused[0]):
+        words = f"other random numbers may explain it: {told[0]}; {told[1]}"
+        return Ruling(considered=Considered(name=RANDOM, open=True, words=words), warnings=(words,))
+    words = "compiled and uncompiled code draw other random numbers from the same seed"
+    return Ruling(by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM, words=words, evidence=told))
+
+
+def _explained(case: Case, other: Step) -> bool:
+    """Whether the compiled values differ from eager's where, and about as far as, another seed's do."""
+    lab, plain = case.climber.lab, case.climber.baseline.uncompiled
+    if plain is None:
+        return False
+    ours = _values(lab.differences(_top(case).outcome, plain))
+    theirs = {d.place: d for d in _values(lab.differences(other.outcome, plain)) or ()}
+    if ours is None:
+        return False
+    for difference in ours[:1]:  # what follows from the first may grow
+        twin = theirs.get(difference.place)
+        one = difference.comparison.max_abs_error
+        two = twin.comparison.max_abs_error if twin is not None else None
+        if one is None or two is None or one > MOST_TIMES * two:
+            return False
+    return True
+
+
+def _values(differences: Sequence[Difference]) -> list[Difference] | None:
+    """The values that differ; None where more than numbers does: a shape, a type, an exception.
+
+    Calls that a failed check cut off, and what they would have left, say nothing.
+    """
+    told = [d for d in differences if d.comparison.reason not in ("missing", "extra")]
+    return told if all(d.comparison.reason == "values" for d in told) else None
+
+
+def ask_rounding(case: Case) -> Ruling:
+    """Are the compiled values as near to float64 as eager's, and is only their rounding refused?"""
+    climber, top = case.climber, _top(case)
+    plain = climber.baseline.uncompiled
+    reference = climber.one(Rung.UNCOMPILED, (("shadow", True),), "by design")
+    if plain is None or reference.outcome.status is not Status.OK:
+        return NOTHING
+    if climber.lab.differences(top.outcome, plain, reference.outcome):
+        words = "compiled values are further from a float64 run than eager's rounding explains"
+        return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
+    low = sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
+    emulated = [(Rung.KERNEL, (("inductor", {"emulate_precision_casts": True}),))] if low else []
+    nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
+    steps = climber.ask([*emulated, *nudged], "by design")
+    setting, others = steps[: len(emulated)], steps[len(emulated) :]
+    near = "the compiled values are not further from a float64 run than eager's"
+    if setting and setting[0].verdict is Verdict.GOOD:
+        told = (near, f"compiled with {EMULATE_CASTS}, and nothing else changed, it passes")
+        words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
+        return Ruling(by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS, words=words, evidence=told))
+    if all(_alike(step, top) for step in others):
+        told = (
+            near,
+            "uncompiled, with each element that the regions return moved by one unit in the last place, it "
+            f"fails in the same way ({len(others)} of {len(others)} runs)",
+        )
+        words = "the script compares bit by bit, and compiled code rounds in another order"
+        return Ruling(by_design=ByDesign(kind=ROUNDING, setting="", words=words, evidence=told))
+    words = "uncompiled the script accepts results that are off by a rounding, so that is not what it refuses"
+    return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
+
+
+def _top(case: Case) -> Step:
+    """The script as the user wrote it."""
+    return case.row(Rung.KERNEL) or case.at
+
+
+def _alike(step: Step, top: Step) -> bool:
+    """Whether a run fails by the check by which the compiled script fails, whatever numbers it prints."""
+    if step.verdict is Verdict.BAD:
+        ours, theirs = step.outcome.raised, top.outcome.raised
+        return ours is None or theirs is None or _line(ours) == _line(theirs)
+    return False
+
+
+def _line(raised: Raised) -> tuple[str, int]:
+    """The innermost line of the script."""
+    own = [f for f in raised.frames if not f.file.startswith("torch/")]
+    return (own[-1].file, own[-1].line) if own else ("", 0)
+
+
+def _fails_by_a_check(case: Case) -> bool:
+    """Whether the script itself found fault with what compiled code returned; the compiler raised nothing."""
+    baseline, outcome = case.climber.baseline, _top(case).outcome
+    if baseline.flaky or baseline.target is None or baseline.target.kind not in _OF_THE_SCRIPT:
+        return False
+    if case.start not in _STARTS or case.at.verdict is not Verdict.BAD or outcome.facts.get("caught"):
+        return False
+    return outcome.raised is None or not _of_compiler(outcome.raised)
+
+
+def _of_compiler(raised: Raised) -> bool:
+    inner = raised.frames[-1].file if raised.frames else ""
+    return inner.startswith("torch/") and not inner.startswith("torch/testing/")
+
+
+def _draws(outcome: Outcome) -> bool:
+    return bool(outcome.facts.get("random"))
+
+
+_STAGES = frozenset(
+    {Stage.DECOMPOSITION, Stage.FX_PASSES, Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL}
+)
+
+RANDOM_NUMBERS = Alternative(
+    name=RANDOM,
+    issue="pytorch#158643",  # "inconsistent outputs with models containing dropout"
+    stages=_STAGES,
+    moment=Moment.STAGE,
+    applies=lambda case: _fails_by_a_check(case) and _draws(_top(case).outcome),
+    ask=ask_random,
+)
+
+ROUNDINGS_OF_VALUES = Alternative(
+    name=ROUNDING,
+    issue="pytorch#185337",  # "keeps no fp16 rounding": kept by that setting only
+    stages=_STAGES,
+    moment=Moment.STAGE,
+    applies=lambda case: _fails_by_a_check(case) and not _draws(_top(case).outcome),
+    ask=ask_rounding,
+)
