@@ -166,6 +166,9 @@ def load_case(folder: Path) -> Case:
     return case
 
 
+#: What a script does: it fails by a fault of the compiler's, passes, differs as it is meant to, or fails in a
+#: part of torch that no rung reaches.
+STATUSES = ("fails", "passes", "by_design", "outside")
 #: What may be otherwise on one build.
 ON_BUILD = frozenset({"stages", "also", "component", "cannot_tell", "component_open"})
 
@@ -183,8 +186,8 @@ def _problem(case: Case) -> str:
             return f"a component is open on {build}, and none is stated"
     if named - STAGES:
         return f"no such stage: {sorted(named - STAGES)}"
-    if case.status not in ("fails", "passes"):
-        return f"status is {case.status!r}, want fails or passes"
+    if case.status not in STATUSES:
+        return f"status is {case.status!r}, want one of {', '.join(STATUSES)}"
     if set(case.fails_on) & set(case.passes_on):
         return "a build both fails and passes"
     if case.component_open and case.component is None:
@@ -215,7 +218,7 @@ def grade(case: Case, build: str, findings: Mapping[str, Any] | None) -> Score:
         return Score(grade=Grade.NO_ANSWER, reason="no findings were printed")
     expected = case.fails(build)
     if expected is None:
-        expected = case.status == "fails"
+        expected = case.status != "passes"
     verdict = findings.get("verdict")
     culprits = _culprits(findings)
     stages, also = case.stages_on(build), case.also_on(build)
@@ -241,6 +244,18 @@ def grade(case: Case, build: str, findings: Mapping[str, Any] | None) -> Score:
         if verdict == "inconclusive":
             return score(Grade.CANNOT_TELL, "the script does not fail")
         return score(Grade.WRONG, "a culprit was named, and the script does not fail")
+    if case.status == "by_design":
+        if verdict == "by_design":
+            return score(Grade.RIGHT)
+        if verdict == "inconclusive":
+            return score(Grade.CANNOT_TELL)
+        return score(Grade.WRONG, "the difference is by design")
+    if case.status == "outside":
+        if verdict == "inconclusive" and findings.get("outside"):
+            return score(Grade.RIGHT)
+        return score(Grade.WRONG, "no rung reaches what fails")
+    if verdict == "by_design":
+        return score(Grade.WRONG, "said to be by design")
     if verdict == "passes":
         # A flaky script can pass every run of the baseline; that is bad luck, not a wrong stage.
         if case.flaky:
