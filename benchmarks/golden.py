@@ -143,7 +143,9 @@ def load_case(folder: Path) -> Case:
     if not named <= STAGES:
         raise ValueError(f"{folder.name}/expect.toml: no such stage: {sorted(named - STAGES)}")
     if case.status not in ("fails", "passes", "outside"):
-        raise ValueError(f"{folder.name}/expect.toml: status is {case.status!r}: want fails, passes or outside")
+        raise ValueError(
+            f"{folder.name}/expect.toml: status is {case.status!r}: want fails, passes or outside"
+        )
     if set(case.fails_on) & set(case.passes_on):
         raise ValueError(f"{folder.name}/expect.toml: a build both fails and passes")
     return case

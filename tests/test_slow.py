@@ -26,7 +26,13 @@ def again(times: int, *, hit: bool = False) -> dict[str, Any]:
     return {"code": "f /x/s.py:3", "times": times, "limit_hit": hit, "guards": ["self.seen == 0", "b"]}
 
 
-BREAK = {"file": "/x/s.py", "line": 7, "function": "f", "reason": "Unsupported Tensor.item() call", "times": 4}
+BREAK = {
+    "file": "/x/s.py",
+    "line": 7,
+    "function": "f",
+    "reason": "Unsupported Tensor.item() call",
+    "times": 4,
+}
 
 
 def test_what_makes_it_slow_is_told() -> None:

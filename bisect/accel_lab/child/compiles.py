@@ -1,4 +1,4 @@
-"""How often Dynamo compiled the same code again and why, and what broke its graphs, as it wrote that down itself.
+"""How often Dynamo compiled the same code again and why, and what broke its graphs, by its own count.
 
 Read at the end of a run from ``torch/_dynamo/utils.py`` (``guard_failures``, ``graph_break_reasons``), which
 every release from 2.0 on has; nothing is hooked.
@@ -18,7 +18,7 @@ _TURN = re.compile(r"^(\d+/\d+): ")
 
 
 def facts() -> Dict[str, Any]:
-    """``again``: code that was compiled again; ``breaks``: where graphs ended; ``limit``: that of recompiling."""
+    """``again``: code that was compiled again; ``breaks``: where graphs ended; ``limit``: of recompiling."""
     utils = sys.modules.get("torch._dynamo.utils")
     limit = _limit()
     return {
