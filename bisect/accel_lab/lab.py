@@ -16,6 +16,7 @@ from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature
+from accel_lab.core.text import shorten
 from accel_lab.execution import process
 from accel_lab.execution.prober import Interrupted, Prober, aside_folder
 from accel_lab.numerics import records
@@ -154,7 +155,9 @@ class LocalLab:
         if ended.exit_code == 0 and library.exists():
             return True, compiler
         said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
-        return False, f"{compiler} ended with {ended.exit_code}" + (f": {said[-1][:200]}" if said else "")
+        return False, f"{compiler} ended with {ended.exit_code}" + (
+            f": {shorten(said[-1], 200)}" if said else ""
+        )
 
 
 __all__ = ["LocalLab", "Oracle"]

@@ -9,6 +9,7 @@ from typing import Any
 from accel_lab import __version__
 from accel_lab.core.findings import Exhibit, Findings, Step
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
@@ -186,7 +187,7 @@ class _Parts:
         for exhibit in (*found, *reduced.exhibits_of(self.findings)):
             body = self._shown(exhibit)
             if body:
-                title = unlinked(" ".join(self._plain(exhibit.title or exhibit.kind).split())[:400])
+                title = unlinked(shorten(" ".join(self._plain(exhibit.title or exhibit.kind).split()), 400))
                 return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
         return ""
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from accel_lab.core.findings import Culprit, Exhibit, Findings, Step
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, since, words
@@ -30,7 +31,7 @@ def paint(text: str, name: str, colour: bool) -> str:
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most ``width`` characters, with no control characters."""
     flat = " ".join(clean(text).split())
-    return flat if len(flat) <= width else flat[: max(width - 3, 0)] + "..."
+    return shorten(flat, max(width, 3))
 
 
 def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100) -> str:

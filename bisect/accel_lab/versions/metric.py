@@ -11,6 +11,7 @@ from typing import Any
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, Versions
 from accel_lab.execution.prober import Interrupted
@@ -105,7 +106,7 @@ def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
     """The number that a run has, or why it has none."""
     if outcome.status is not Status.OK:
         said = outcome.raised.message if outcome.raised is not None else "; ".join(outcome.notes)
-        return None, f"the script does not end well on this release ({outcome.status}): {said}"[:300]
+        return None, shorten(f"the script does not end well on this release ({outcome.status}): {said}", 300)
     measures = outcome.facts.get("measures") or {}
     if not measures.get("calls"):
         return None, "no compiled region was entered"
