@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber, tally_of
@@ -32,14 +33,14 @@ def of_script(outcome: Outcome) -> Culprit | None:
     if kind not in _SCRIPT_FAULTS:
         return None
     what, words = _SCRIPT_FAULTS[kind]
-    return _culprit(what, raised.message[:120], raised.message, words)
+    return _culprit(what, shorten(raised.message, 120), raised.message, words)
 
 
 def _culprit(kind: str, name: str, detail: str, words: str) -> Culprit:
     return Culprit(
         stage=Stage.ENVIRONMENT,
         confidence=Confidence.LIKELY,
-        component=Component(kind=kind, name=name, detail=detail[:300]),
+        component=Component(kind=kind, name=name, detail=shorten(detail, 300)),
         evidence=(words,),
     )
 
@@ -71,7 +72,7 @@ def look(lab: Lab, climber: Climber, top: Step) -> Surroundings | None:
     # All but the generated kernels is the same at the rung below: only the native compiler is not needed
     # there.
     below = climber.one(Rung.FX)
-    component = Component(kind="compiler", name="C++ compiler", detail=said[:300])
+    component = Component(kind="compiler", name="C++ compiler", detail=shorten(said, 300))
     evidence = [f"the C++ compiler cannot build even an empty library: {said}"]
     if below.verdict is not Verdict.GOOD:
         evidence.append("the script fails without generated kernels too")

@@ -9,6 +9,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
@@ -160,7 +161,7 @@ def _cured_and_told(function: Candidate | None, told: Component, line: str) -> C
         return Candidate(component=_with(told, function.component if function is not None else None) or told)
     place = told.detail.partition(", for ")[0]
     parts = (line, f"raised by {told.name} ({place})", function.component.detail)
-    detail = "; ".join(filter(None, parts))[:400]
+    detail = shorten("; ".join(filter(None, parts)), 400)
     return replace(function, component=replace(function.component, detail=detail))
 
 
@@ -217,8 +218,8 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Candidate
     frame = narrow[0] in code.frames
     component = Component(
         kind="frame" if frame else "function",
-        name=", ".join(names)[:120],
-        detail="; ".join(narrow)[:300],
+        name=shorten(", ".join(names), 120),
+        detail=shorten("; ".join(narrow), 300),
         cure=f"torch.compiler.disable on {names[0]}" if len(narrow) == 1 and names[0].isidentifier() else "",
     )
     return Candidate(component=component, cure=cures[narrow[0]] if len(narrow) == 1 else None)
@@ -230,7 +231,7 @@ def _with(component: Component | None, place: Component | None) -> Component | N
         return component
     where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
     detail = f"{component.detail}; {where}" if component.detail else where
-    return replace(component, detail=detail[:400])
+    return replace(component, detail=shorten(detail, 400))
 
 
 # -- side effects ----------------------------------------------------------------------------------
@@ -266,8 +267,8 @@ def _side_effect(
     return Named(
         component=Component(
             kind=kind,
-            name=", ".join(names[:2])[:120],
-            detail=f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled"[:300],
+            name=shorten(", ".join(names[:2]), 120),
+            detail=shorten(f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled", 300),
         ),
         cure=next((step for step, still in cured if mended and first[:2] not in still), None)
         if len({_root(path) for path, _, _ in rows}) == 1
@@ -349,7 +350,7 @@ def _setting(questions: Questions, look: Step) -> Named | None:
     return Named(
         component=Component(
             kind="setting",
-            name=", ".join(cures)[:120],
+            name=shorten(", ".join(cures), 120),
             detail=user_line(look.outcome),
             cure=setting_code("torch._dynamo.config", *cured[0]),
         ),

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .front_questions import Questions, front_of
@@ -64,7 +65,7 @@ def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool)
         component=Component(
             kind="line",
             name=f"{file}:{span}",
-            detail=f"{shown} in {function}"[:300],
+            detail=shorten(f"{shown} in {function}", 300),
         ),
         evidence=[
             f"with Dynamo's trace of {function} ended before line {lines[0]} it passes, with it ended behind "

@@ -11,6 +11,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component
 from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
@@ -31,7 +32,7 @@ def show_fault(climber: Climber, named: Named) -> None:
     report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
     if not report:
         if not outcome.failed and outcome.notes:
-            named.evidence.append("no line can be shown: " + "; ".join(outcome.notes)[:200])
+            named.evidence.append("no line can be shown: " + shorten("; ".join(outcome.notes), 200))
         return
     did = _access(report)
     if not report["file"]:
@@ -60,8 +61,8 @@ def show_fault(climber: Climber, named: Named) -> None:
         # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.
         named.component = Component(
             kind="op",
-            name=operator_of(key)[:120],
-            detail=f"node {node_of(key)[:120]}: the line that leaves its buffer was written for it",
+            name=shorten(operator_of(key), 120),
+            detail=f"node {shorten(node_of(key), 120)}: the line that leaves its buffer was written for it",
             confidence=Confidence.LIKELY,
         )
 

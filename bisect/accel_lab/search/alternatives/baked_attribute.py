@@ -11,6 +11,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.climb import Climber
 from accel_lab.search.front_guards import MOST_VALUES, failing_call, is_baked
@@ -54,7 +55,7 @@ def look(climber: Climber, rung: Rung) -> Named | None:
     return Named(
         component=Component(
             kind="guard",
-            name=", ".join(cures)[:120],
+            name=shorten(", ".join(cures), 120),
             detail=f"{chosen}: {_words(first, chosen)} when compiled, {_words(later, chosen)} when used; "
             + ("a guard reads it" if read else "no guard reads it"),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.search.front_dynamo import lost_state
 
 from .case import Alternative, Case, Moment, Ruling
@@ -27,9 +28,9 @@ def ask(case: Case) -> Ruling:
             component=Component(
                 kind="side_effect",
                 name=mode,
-                detail=f"after call {call}: {want} uncompiled, {got} with the captured graph run as it is"[
-                    :300
-                ],
+                detail=shorten(
+                    f"after call {call}: {want} uncompiled, {got} with the captured graph run as it is", 300
+                ),
             ),
             evidence=(
                 f"the graph that Dynamo captured leaves {mode} as {got}, the script as {want}; run once, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
 
@@ -38,7 +39,7 @@ def ask(case: Case) -> Ruling:
     culprit = Culprit(
         stage=Stage.META_KERNEL,
         confidence=Confidence.LIKELY,
-        component=Component(kind="op", name=ops[0], detail=told[:300]),
+        component=Component(kind="op", name=ops[0], detail=shorten(told, 300)),
         evidence=(
             f"the meta kernel promises something else than the real one returns: {told}",
             f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes",

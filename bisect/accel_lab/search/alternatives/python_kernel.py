@@ -13,6 +13,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Considered, Culprit, Exhibit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .case import NOTHING, Alternative, Case, Moment, Ruling
@@ -77,7 +78,7 @@ def _blamed(
     differences = [(d["what"], d["native"], d["python"]) for d in row["different"]]
     what, native, python = differences[0]
     told = f"{what}: native {native}, Python {python}"
-    part = Component(kind="decomposition", name=op, detail=f"{row['kernel']}; {told}"[:300])
+    part = Component(kind="decomposition", name=op, detail=shorten(f"{row['kernel']}; {told}", 300))
     culprit = Culprit(
         stage=Stage.DECOMPOSITION,
         confidence=Confidence.LIKELY,
