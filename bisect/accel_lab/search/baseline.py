@@ -11,6 +11,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
@@ -283,7 +284,7 @@ def values_signature(different: Sequence[Difference]) -> Signature:
     """The signature of silently wrong numbers: how they are wrong, and in which regions."""
     reasons = sorted({d.comparison.reason for d in different})
     places = sorted({f"{d.name}.{d.phase}" for d in different})
-    return Signature(kind="values", type=" ".join(reasons), message=", ".join(places)[:300])
+    return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
 
 
 def values_verdict(lab: Lab, found: Baseline, outcome: Outcome) -> Verdict:

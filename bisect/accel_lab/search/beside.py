@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from . import frames, front_guards
@@ -81,7 +82,7 @@ def _meta(climber: Climber, result: Beside, start: Rung) -> None:
     result.culprit = Culprit(
         stage=Stage.META_KERNEL,
         confidence=Confidence.PROVEN if sure and result.doubt <= climber.budget else Confidence.LIKELY,
-        component=Component(kind="op", name=ops[0], detail=told[:300]),
+        component=Component(kind="op", name=ops[0], detail=shorten(told, 300)),
         evidence=(
             f"the meta kernel promises something else than the real one returns: {told}",
             f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes "
@@ -196,7 +197,9 @@ def _modes(climber: Climber, result: Beside, start: Rung) -> None:
         component=Component(
             kind="side_effect",
             name=mode,
-            detail=f"after call {call}: {want} uncompiled, {got} with the captured graph run as it is"[:300],
+            detail=shorten(
+                f"after call {call}: {want} uncompiled, {got} with the captured graph run as it is", 300
+            ),
         ),
         evidence=(
             f"the graph that Dynamo captured leaves {mode} as {got}, the script as {want}; run once, as at "

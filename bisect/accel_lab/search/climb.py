@@ -12,6 +12,7 @@ from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .baseline import Baseline, hurried, values_verdict
@@ -108,7 +109,7 @@ class Climber:
             signature=signature or (self.baseline.target if verdict is Verdict.BAD else None),
             max_abs_error=error,
             failures=int(verdict is Verdict.BAD),
-            note="; ".join(outcome.notes)[:300],
+            note=shorten("; ".join(outcome.notes), 300),
         )
 
     def verdict(self, outcome: Outcome) -> Verdict:

@@ -15,6 +15,7 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber, Switches
@@ -146,7 +147,7 @@ def _exhibit(found: Compared, note: str) -> Diverged:
     op = None
     if not wrong and not between:
         detail = f"{row['node']}, the first value that is wrong; {agree}"
-        op = Component(kind="op", name=str(row["op"])[:120], detail=detail[:300])
+        op = Component(kind="op", name=shorten(str(row["op"]), 120), detail=shorten(detail, 300))
     return Diverged(exhibit=exhibit, component=op)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
@@ -29,14 +30,14 @@ def of_script(outcome: Outcome) -> Culprit | None:
     if kind not in _SCRIPT_FAULTS:
         return None
     what, words = _SCRIPT_FAULTS[kind]
-    return _culprit(what, raised.message[:120], raised.message, words)
+    return _culprit(what, shorten(raised.message, 120), raised.message, words)
 
 
 def _culprit(kind: str, name: str, detail: str, words: str) -> Culprit:
     return Culprit(
         stage=Stage.ENVIRONMENT,
         confidence=Confidence.LIKELY,
-        component=Component(kind=kind, name=name, detail=detail[:300]),
+        component=Component(kind=kind, name=name, detail=shorten(detail, 300)),
         evidence=(words,),
     )
 
@@ -59,7 +60,7 @@ def look(lab: Lab, climber: Climber, top: Step) -> Culprit | None:
     return Culprit(
         stage=Stage.ENVIRONMENT,
         confidence=Confidence.PROVEN if below.verdict is Verdict.GOOD else Confidence.LIKELY,
-        component=Component(kind="compiler", name="C++ compiler", detail=said[:300]),
+        component=Component(kind="compiler", name="C++ compiler", detail=shorten(said, 300)),
         evidence=(
             f"the C++ compiler cannot build even an empty library: {said}",
             "without generated kernels the script passes"

@@ -9,6 +9,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .front_guards import name_guard
@@ -156,7 +157,7 @@ def _cured_and_told(function: Component | None, told: Component, line: str) -> C
         return _with(told, function) or told
     place = told.detail.partition(", for ")[0]
     parts = (line, f"raised by {told.name} ({place})", function.detail)
-    return replace(function, detail="; ".join(filter(None, parts))[:400])
+    return replace(function, detail=shorten("; ".join(filter(None, parts)), 400))
 
 
 def _called(key: str) -> str:
@@ -212,8 +213,8 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Component
     frame = narrow[0] in code.frames
     return Component(
         kind="frame" if frame else "function",
-        name=", ".join(names)[:120],
-        detail="; ".join(narrow)[:300],
+        name=shorten(", ".join(names), 120),
+        detail=shorten("; ".join(narrow), 300),
         confidence=Confidence.PROVEN if len(narrow) == 1 else Confidence.LIKELY,
         cure=f"torch.compiler.disable on {names[0]}" if len(narrow) == 1 and names[0].isidentifier() else "",
     )
@@ -225,7 +226,7 @@ def _with(component: Component | None, place: Component | None) -> Component | N
         return component
     where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
     detail = f"{component.detail}; {where}" if component.detail else where
-    return replace(component, detail=detail[:400])
+    return replace(component, detail=shorten(detail, 400))
 
 
 # -- side effects ----------------------------------------------------------------------------------
@@ -261,8 +262,8 @@ def _side_effect(
     return Named(
         component=Component(
             kind=kind,
-            name=", ".join(names[:2])[:120],
-            detail=f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled"[:300],
+            name=shorten(", ".join(names[:2]), 120),
+            detail=shorten(f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled", 300),
             confidence=Confidence.PROVEN if mended and len({_root(p) for p, _, _ in rows}) == 1
             else Confidence.LIKELY,
         ),
@@ -341,7 +342,7 @@ def _setting(questions: Questions, look: Step) -> Named | None:
     return Named(
         component=Component(
             kind="setting",
-            name=", ".join(cures)[:120],
+            name=shorten(", ".join(cures), 120),
             detail=user_line(look.outcome),
             confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
             cure=setting_code("torch._dynamo.config", *cured[0]),

@@ -7,6 +7,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .front_questions import Questions, front_of, setting_code, setting_words
@@ -93,8 +94,8 @@ def _operator(questions: Questions, named: Named, told: Component | None) -> Com
     detail = "; ".join([*lines, *([f"raised in {told.name}, {told.detail}"] if told else [])])
     return Component(
         kind="block" if any(map(_is_block, chosen)) else "op",
-        name=", ".join(names)[:120],
-        detail=detail[:300],
+        name=shorten(", ".join(names), 120),
+        detail=shorten(detail, 300),
         confidence=Confidence.PROVEN if sure else Confidence.LIKELY,
     )
 
@@ -123,7 +124,7 @@ def _settings(
     named.evidence.append(f"with only torch._functorch.config.{' or '.join(cures)} it passes")
     return Component(
         kind="setting",
-        name=", ".join(cures)[:120],
+        name=shorten(", ".join(cures), 120),
         detail="torch._functorch.config",
         confidence=Confidence.PROVEN if len(cures) == 1 else Confidence.LIKELY,
         cure=setting_code("torch._functorch.config", *cured[0]),
@@ -158,4 +159,4 @@ def _value(questions: Questions, at: Step, named: Named) -> Component | None:
     named.exhibits.append(
         Exhibit(kind="values", title="Values that differ", rows=(("phase", "value", "how"), *rows[:30]))
     )
-    return Component(kind=kind, name=words.format(path=first.path), detail=first.line[:300])
+    return Component(kind=kind, name=words.format(path=first.path), detail=shorten(first.line, 300))

@@ -11,6 +11,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
@@ -75,8 +76,8 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     return Named(
         component=Component(
             kind="guard",
-            name=what[:120],
-            detail=told[:300],
+            name=shorten(what, 120),
+            detail=shorten(told, 300),
             # Where the graph does look at it, the guard may be too wide or the graph too narrow.
             confidence=Confidence.PROVEN if len(cures) == 1 and not guarded[cures[0]] else Confidence.LIKELY,
         ),

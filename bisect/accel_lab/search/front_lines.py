@@ -11,6 +11,7 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Confidence
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .front_questions import Questions, front_of
@@ -62,7 +63,7 @@ def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool)
         component=Component(
             kind="line",
             name=f"{file}:{span}",
-            detail=f"{shown} in {function}"[:300],
+            detail=shorten(f"{shown} in {function}", 300),
             confidence=Confidence.PROVEN if same else Confidence.LIKELY,
         ),
         evidence=[

@@ -9,6 +9,7 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from . import frames
@@ -102,7 +103,7 @@ def user_line(outcome: Outcome) -> str:
     own_places = [n for n in places if "/site-packages/" not in lines[n]]
     for place in (own_places or places)[-1:]:
         source = lines[place + 1].strip() if place + 1 < len(lines) else ""
-        return f"{lines[place].strip()[5:]}: {source}"[:200]
+        return shorten(f"{lines[place].strip()[5:]}: {source}", 200)
     own = [f for f in raised.frames if not f.file.startswith(("torch/", "<"))]
     return f"{own[-1].file}:{own[-1].line} in {own[-1].function}" if own else ""
 
@@ -110,7 +111,7 @@ def user_line(outcome: Outcome) -> str:
 def graph_breaks(step: Step) -> Exhibit | None:
     """Why Dynamo cut the code into several graphs, if it did."""
     reasons = (step.outcome.facts.get("counters") or {}).get("graph_break") or {}
-    rows = [(str(count), " ".join(str(reason).split())[:300]) for reason, count in reasons.items()]
+    rows = [(str(count), shorten(" ".join(str(reason).split()), 300)) for reason, count in reasons.items()]
     if not rows:
         return None
     return Exhibit(kind="graph_breaks", title="Graph breaks", rows=(("times", "reason"), *rows[:30]))

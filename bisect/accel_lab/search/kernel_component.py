@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .climb import Climber
@@ -182,7 +183,7 @@ def _tell_operators(named: Named, found: _Operators, total: int) -> list[Item]:
     named.component = Component(
         kind="op",
         name=_names(chosen),
-        detail="node " + ", ".join(dict.fromkeys(_node(key) for _, key in chosen))[:120],
+        detail="node " + shorten(", ".join(dict.fromkeys(_node(key) for _, key in chosen)), 120),
         confidence=Confidence.PROVEN if proven else Confidence.LIKELY,
     )
     if len(cures) > 1:
@@ -201,12 +202,12 @@ def _spelt(items: Sequence[Item]) -> str:
 
 
 def _names(items: Sequence[Item]) -> str:
-    return ", ".join(dict.fromkeys(operator(key) for _, key in items))[:120]
+    return shorten(", ".join(dict.fromkeys(operator(key) for _, key in items)), 120)
 
 
 def operator(key: str) -> str:
     """The operator's name out of ``NODE target=OPERATOR#TURN``."""
-    return bare(key).split("target=", 1)[-1][:120]
+    return shorten(bare(key).split("target=", 1)[-1], 120)
 
 
 def _node(key: str) -> str:
@@ -240,13 +241,13 @@ def _tell_choice(
         if cure is None or questions.verdict(cure) is not Verdict.GOOD:
             continue
         names = list(dict.fromkeys(bare(key) for _, key in cure))
-        named.evidence.append(f"it passes when {told(', '.join(names)[:200])}")
+        named.evidence.append(f"it passes when {told(shorten(', '.join(names), 200))}")
         proven = len(names) == 1
         if named.component is None or (proven and named.component.confidence is not Confidence.PROVEN):
             places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in cure[:6])
             named.component = Component(
                 kind=kind,
-                name=", ".join(names)[:120],
+                name=shorten(", ".join(names), 120),
                 detail=f"{'the scheduler nodes' if group == FUSIONS else 'buffer'} {places}",
                 confidence=Confidence.PROVEN if proven else Confidence.LIKELY,
             )
@@ -255,7 +256,7 @@ def _tell_choice(
 
 def _detail(component: Component, gone: set[str]) -> str:
     needs = [words for switch, words in _ONLY_WITH.items() if switch in gone]
-    return "; ".join([component.detail, *needs])[:300]
+    return shorten("; ".join([component.detail, *needs]), 300)
 
 
 def bare(key: str) -> str:

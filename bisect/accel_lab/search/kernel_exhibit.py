@@ -14,6 +14,7 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from . import frames
@@ -134,17 +135,19 @@ def _show_error(named: Named, kernels: Sequence[Kernel], outcome: Outcome) -> No
     named.exhibits.append(
         Exhibit(
             kind="compile_error",
-            title=f"line {line} of the generated file{writer}: {message}"[:300],
+            title=shorten(f"line {line} of the generated file{writer}: {message}", 300),
             text="\n".join(kernel.lines[first - 1 : last]),
             language="cpp",
             marked=(line - first + 1,),
         )
     )
-    named.evidence.append(f"the C++ compiler stops at a line{writer or ' of no operator'}: {message}"[:300])
+    named.evidence.append(
+        shorten(f"the C++ compiler stops at a line{writer or ' of no operator'}: {message}", 300)
+    )
     if named.component is None and key:
         named.component = Component(
             kind="op",
-            name=_operator(key)[:120],
+            name=shorten(_operator(key), 120),
             detail="the generated line that does not compile was written for it",
             confidence=Confidence.LIKELY,
         )

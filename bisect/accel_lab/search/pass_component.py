@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .applications import Application, Kind, Tree, name_of
@@ -252,8 +253,8 @@ def _tell(
     return Named(
         component=Component(
             kind=word,
-            name=", ".join(names)[:120],
-            detail=detail[:600],
+            name=shorten(", ".join(names), 120),
+            detail=shorten(detail, 600),
             confidence=Confidence.PROVEN if sure and not contested else Confidence.LIKELY,
         ),
         evidence=evidence,
