@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import flaky  # noqa: E402
 import overhead  # noqa: E402
+from accel_lab.execution.notebooks import script_of  # noqa: E402
 from golden import Case, Grade, Score, grade, load_case, load_cases, release, stage_matches  # noqa: E402
 from harness import missing_modules, parse_findings, parse_torch_bisector, run_command  # noqa: E402
 from localize import Options, Row, collect, exit_code, parse, plain_limit, summarise, table, torch_verdict  # noqa: E402
@@ -235,11 +236,23 @@ def test_every_committed_case_loads_and_has_its_script():
     cases = load_cases()
     assert len({c.slug for c in cases}) == len(cases) >= 60
     for loaded in cases:
-        assert loaded.stages or loaded.status == "passes", loaded.slug
+        assert loaded.stages or loaded.status in ("passes", "outside"), loaded.slug
         files = [word for word in loaded.command if word.startswith(str(loaded.folder))]
         assert files, f"{loaded.slug}: none of {loaded.run} is a file of the case"
         for name in files:
-            compile(Path(name).read_text(encoding="utf-8"), name, "exec")
+            text = Path(name).read_text(encoding="utf-8")
+            compile(script_of(text.encode(), Path(name)) if name.endswith(".ipynb") else text, name, "exec")
+
+
+def test_outside_is_right_only_if_it_is_said_and_no_stage_is_named(tmp_path):
+    made = GOOD.replace('status = "fails"', 'status = "outside"')
+    assert made != GOOD
+    loaded = load_case(write_case(tmp_path / "x", made))
+    said = {"verdict": "inconclusive", "outside": "it fails in torch.jit.script", "culprits": []}
+    assert grade(loaded, "2.0.0", said).grade is Grade.RIGHT
+    assert grade(loaded, "2.0.0", {**said, "outside": ""}).grade is Grade.WRONG
+    blamed = {"verdict": "fails", "outside": "", "culprits": [{"stage": "eager", "confidence": "likely"}]}
+    assert grade(loaded, "2.0.0", blamed).grade is Grade.WRONG
 
 
 def row(value, *, scored=True, proven_wrong=False, **changes):
