@@ -40,7 +40,7 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
     """
     calls: list[dict[str, Any]] = front_of(look).get("calls") or []
-    pair = failing_call(questions, calls, look, plain)
+    pair = _failing_call(questions, calls, look, plain)
     if pair is None:
         return None
     first, later = pair
@@ -87,7 +87,7 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     )
 
 
-def failing_call(
+def _failing_call(
     questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     """The call that captured a graph, and the first wrong call that ran it again."""

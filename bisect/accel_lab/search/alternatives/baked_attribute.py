@@ -6,7 +6,7 @@ torch, changed between the call that compiled and the call that fails, and no gu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit
@@ -14,7 +14,7 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.climb import Climber
-from accel_lab.search.front_guards import MOST_VALUES, failing_call, is_baked
+from accel_lab.search.front_guards import MOST_VALUES, is_baked
 from accel_lab.search.front_questions import Questions, front_of
 from accel_lab.search.named import Named
 
@@ -29,11 +29,11 @@ def look(climber: Climber, rung: Rung) -> Named | None:
     if climber.baseline.flaky:
         return None
     questions = Questions(climber=climber, rung=rung)
-    seen, plain = questions.one({"look": True}), questions.one({"look": True}, Rung.UNCOMPILED)
+    seen = questions.one({"look": True})
     if seen is None or seen.verdict is not Verdict.BAD:
         return None
     facts = front_of(seen)
-    pair = failing_call(questions, facts.get("calls") or [], seen, plain)
+    pair = _used_again(facts.get("calls") or [])
     if pair is None:
         return None
     first, later = pair
@@ -71,6 +71,19 @@ def look(climber: Climber, rung: Rung) -> Named | None:
             )
         ],
     )
+
+
+def _used_again(calls: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """The call that compiled, and the first that ran the same code with another attribute.
+
+    What it returned may be right: a gradient that is lost shows after the call.
+    """
+    for later in calls:
+        for born in calls:
+            again = set(born.get("born") or ()) & set(later.get("ran") or ())
+            if again and born is not later and _changed(born["before"], later["before"]):
+                return born, later
+    return None
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
