@@ -172,6 +172,8 @@ class Front:
 
         # A boxed call takes its arguments in one list, which is handed on as it is.
         run.__dict__.update(getattr(compiled, "__dict__", {}))
+        # Dynamo of torch 2.5 would call what this names instead of this function.
+        run.__dict__.pop("_torchdynamo_orig_callable", None)
         return run
 
     # -- calls ---------------------------------------------------------------------------------
