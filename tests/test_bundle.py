@@ -161,7 +161,7 @@ def test_a_reduced_repro_lies_with_what_it_reads(tmp_path: Path) -> None:
     assert (repro["script"], repro["graph"]) == ("repro.py", "repro.py")
     assert (repro["min_good"], repro["other"]["script"]) == ("min-good/repro.py", "reduced/script/repro.py")
     assert report["summary"].endswith("(of 34): repro.py.")
-    assert report["next_steps"][0] == "python repro.py exits 1 while the bug is there"
+    assert "python repro.py exits 1 while the bug is there" in report["next_steps"]
     texts = [
         p.read_text(encoding="utf-8") for p in out.rglob("*") if p.suffix in (".html", ".md", ".json", ".py")
     ]

@@ -236,7 +236,7 @@ def test_every_committed_case_loads_and_has_its_script():
     cases = load_cases()
     assert len({c.slug for c in cases}) == len(cases) >= 60
     for loaded in cases:
-        assert loaded.stages or loaded.status in ("passes", "outside"), loaded.slug
+        assert loaded.stages or loaded.status in ("passes", "outside", "by_design"), loaded.slug
         files = [word for word in loaded.command if word.startswith(str(loaded.folder))]
         assert files, f"{loaded.slug}: none of {loaded.run} is a file of the case"
         for name in files:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.findings import Component, Culprit, Findings, Step
+from accel_lab.core.findings import Component, Considered, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.signature import Signature
@@ -22,11 +22,13 @@ from accel_lab.minimize.selfcheck import with_check
 from accel_lab.minimize.target import Target, ask, limits_for, target_of
 from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.reduction.problem import Candidate, OutOfBudget
-from accel_lab.search.baseline import Baseline
+from accel_lab.search.baseline import INSTRUMENTATION, Baseline
 from accel_lab.search.flaky import Tally
 from accel_lab.search.searching import Pair
 from fakes_lab import FakeLab, failing, passing
 
+#: Only the untouched script shows the failure.
+HIDDEN = Considered(name=INSTRUMENTATION, open=True, words="untouched")
 BOOM = Signature(kind="exception", type="ValueError", message="boom")
 FX = Target(signature=BOOM, bad=Rung.FX, good=Rung.DECOMP)
 
@@ -91,7 +93,7 @@ def test_a_rung_that_fails_differently_is_not_the_one_to_reproduce() -> None:
 
 
 def test_what_only_caches_show_is_reduced_with_them_on() -> None:
-    base = Baseline(target=BOOM, tally=Tally(runs=3, failures=3), hidden=True)
+    base = Baseline(target=BOOM, tally=Tally(runs=3, failures=3), alternatives=[HIDDEN])
     pair = Pair(bad=(Rung.KERNEL, (("caches", ["fx"]),)), good=(Rung.KERNEL, ()), without="caches off")
     culprit = Culprit(stage=Stage.RUNTIME, confidence=Confidence.LIKELY)
     target, _ = target_of(base, [step(Rung.KERNEL, Verdict.GOOD)], culprit, pair)
@@ -113,7 +115,11 @@ def test_an_eager_failure_is_reduced_uncompiled() -> None:
         (Baseline(), Stage.FX_PASSES, "does not fail"),
         (Baseline(target=BOOM, tally=Tally(runs=2, failures=2)), Stage.ENVIRONMENT, "environment"),
         (Baseline(target=BOOM, tally=Tally(runs=20, failures=2)), Stage.FX_PASSES, "too rare"),
-        (Baseline(target=BOOM, tally=Tally(runs=3, failures=3), hidden=True), Stage.RUNTIME, "untouched"),
+        (
+            Baseline(target=BOOM, tally=Tally(runs=3, failures=3), alternatives=[HIDDEN]),
+            Stage.RUNTIME,
+            "untouched",
+        ),
     ],
 )
 def test_what_cannot_be_reduced_is_said(base: Baseline, stage: Stage, word: str) -> None:

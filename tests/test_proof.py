@@ -214,4 +214,4 @@ def test_what_was_considered_is_told_with_the_culprit() -> None:
     found = Diagnosis(FakeLab(fault=Rung.FX), PROBE, Options(components=False)).run()
     assert found.culprit is not None
     told = {alternative.name: alternative.open for alternative in found.culprit.alternatives}
-    assert told == {"meta_kernel": False, "layout": False}
+    assert told == {"rounding": False, "meta_kernel": False, "layout": False}
