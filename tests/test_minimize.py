@@ -29,6 +29,7 @@ from fakes_lab import FakeLab, failing, passing
 
 #: Only the untouched script shows the failure.
 HIDDEN = Considered(name=INSTRUMENTATION, open=True, words="untouched")
+HIDDEN_RUNS = Tally(runs=3, failures=3)
 BOOM = Signature(kind="exception", type="ValueError", message="boom")
 FX = Target(signature=BOOM, bad=Rung.FX, good=Rung.DECOMP)
 
@@ -93,7 +94,7 @@ def test_a_rung_that_fails_differently_is_not_the_one_to_reproduce() -> None:
 
 
 def test_what_only_caches_show_is_reduced_with_them_on() -> None:
-    base = Baseline(target=BOOM, tally=Tally(runs=3, failures=3), alternatives=[HIDDEN])
+    base = Baseline(target=BOOM, tally=HIDDEN_RUNS, alternatives=[HIDDEN])
     pair = Pair(bad=(Rung.KERNEL, (("caches", ["fx"]),)), good=(Rung.KERNEL, ()), without="caches off")
     culprit = Culprit(stage=Stage.RUNTIME, confidence=Confidence.LIKELY)
     target, _ = target_of(base, [step(Rung.KERNEL, Verdict.GOOD)], culprit, pair)
