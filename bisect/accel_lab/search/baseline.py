@@ -21,6 +21,8 @@ from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
 
 #: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
 INSTRUMENTATION = "instrumentation"
+#: The lab's own changes make the failure; and what runs leave behind keeps it from coming again.
+LAB_FAILURE, STATE = "lab_failure", "state"
 #: After so many passes the runs before them are told as state that was left behind.
 _PASSES_AFTER_ONE = 10
 _PASSES_AFTER_TWO = 6
@@ -41,9 +43,8 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
-    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``untold`` says why
-    nothing can be told of the failure by running the script again and again; empty where something can.
-    ``unchecked``: how often it failed before the allocator's checks were turned on, if they were.
+    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``unchecked``: how
+    often it failed before the allocator's checks were turned on, if they were.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -54,7 +55,6 @@ class Baseline:
     reference: Outcome | None = None
     uncompiled: Outcome | None = None
     notes: list[str] = field(default_factory=list)
-    untold: str = ""
     unchecked: Tally | None = None
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
@@ -72,6 +72,11 @@ class Baseline:
     def hidden(self) -> bool:
         """Whether only the untouched script shows the failure, and each time."""
         return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether running the script again and again can tell nothing more of the failure."""
+        return any(alternative.name in (STATE, LAB_FAILURE) for alternative in self.alternatives)
 
     @property
     def flaky(self) -> bool:
@@ -162,9 +167,10 @@ class BaselineSearch:
                 "instrumentation hides the failure",
             )
         else:
-            found.untold = (
+            found.contest(
+                LAB_FAILURE,
                 f"the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the "
-                "failure comes from what the lab changes in order to look, not from the script"
+                "failure comes from what the lab changes in order to look, not from the script",
             )
         return True
 
@@ -194,10 +200,12 @@ class BaselineSearch:
         enough = _PASSES_AFTER_ONE if first == 1 else _PASSES_AFTER_TWO
         if first == 0 or len(later) < enough or any(step.verdict is Verdict.BAD for step in later):
             return False
-        found.untold = (
+        rare = ", unless the failure is a rare one" if first == 1 else ""
+        found.contest(
+            STATE,
             f"the first {first} of {len(told)} runs failed and none of the {len(later)} after them: what the "
             "first ones left behind outside the script's folder (a file, a cache, a database) keeps it from "
-            "failing again, so it cannot be bisected until every run starts from the same state"
+            f"failing again{rare}, so it cannot be bisected until every run starts from the same state",
         )
         return True
 

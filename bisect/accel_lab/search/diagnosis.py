@@ -64,10 +64,10 @@ class Diagnosis(Searching):
             found.culprits = [told.culprit] if told.culprit is not None else []
             found.verdict = "fails" if found.culprits else "inconclusive"
             return found
-        if not base.untold:
+        if not base.ends_here:
             search.warm(base)
             self._take_baseline(base, len(base.steps))
-        if base.untold:
+        if base.ends_here:
             found.verdict = "inconclusive"
             return found
         answer = self._answer(base, ())

@@ -57,7 +57,7 @@ class Searching:
         found.signature = base.target
         found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
         found.agreement = base.agreement
-        found.warnings = [*base.notes, *filter(None, (base.doubtful, base.untold))]
+        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
         self.counts["baseline"] = runs
         found.probes = self.counts
 
