@@ -19,6 +19,7 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import Difference
+from accel_lab.search.alternatives import baked_attribute
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
 from accel_lab.search.components import name_component
@@ -493,3 +494,24 @@ def test_a_graph_used_again_for_a_call_that_returns_another_kind_of_tensor() -> 
     named = look(climber, Rung.AOT)
     assert named is not None and named.component is not None
     assert named.component.name == "t" and named.cure is not None
+
+
+def test_an_attribute_that_is_baked_in_and_read_by_no_guard_is_named_and_never_proven() -> None:
+    """A parameter's requires_grad is in no graph: each call captures the same one."""
+    path = "self.weight.requires_grad"
+    facts = stale(**{path: ("True", "False"), "x": ("float32 [4]", "float32 [4]")})
+    facts["calls"][0]["before"]["self.weight.grad"] = "None"
+    climber, lab, _ = climb(facts, lambda s: path in s.get("guard_on", ()), plain=FINE, wrong=[difference(1)])
+    named = baked_attribute.look(climber, Rung.AOT)
+    assert named is not None and named.component is not None and named.cure is None
+    assert (named.component.kind, named.component.name) == ("guard", path)
+    assert named.component.confidence is Confidence.LIKELY
+    assert "no guard refused the change" in named.component.detail
+    asked = [front(probe)["guard_on"] for probe in lab.asked if front(probe).get("guard_on")]
+    assert [path] in asked and all("x" not in paths for paths in asked)
+
+
+def test_where_no_attribute_changed_none_is_named() -> None:
+    facts = stale(x=("float32 [4]", "float32 [4]"))
+    climber, _, _ = climb(facts, lambda s: True, plain=FINE, wrong=[difference(1)])
+    assert baked_attribute.look(climber, Rung.AOT) is None

@@ -300,6 +300,8 @@ def _eager_component(outcome: Outcome) -> Component | None:
     if raised is None or not raised.frames or raised.type.rpartition(".")[2] == "AssertionError":
         return None
     frame = raised.frames[-1]
+    if frame.function.startswith("<"):  # the module's own body, a lambda: no name that tells anything
+        return None
     return Component(kind="function", name=frame.function, detail=f"{frame.file}:{frame.line}")
 
 
