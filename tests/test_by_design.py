@@ -131,9 +131,10 @@ def test_roundings_of_low_precision_are_by_design_with_the_setting() -> None:
     assert ruling.by_design is not None and ruling.by_design.setting == by_design.EMULATE_CASTS
 
 
-def test_a_comparison_bit_by_bit_is_by_design_without_a_setting() -> None:
+def test_a_comparison_bit_by_bit_that_no_setting_cures_stays_open() -> None:
     ruling = by_design.ROUNDINGS_OF_VALUES.ask(rounding_case(cured=False, refuses=True))
-    assert ruling.by_design is not None and ruling.by_design.setting == ""
+    assert ruling.by_design is None and ruling.considered is not None
+    assert ruling.considered.open and "bit by bit" in ruling.considered.words
 
 
 def test_a_check_that_accepts_other_roundings_found_something_else() -> None:

@@ -190,8 +190,8 @@ class Culprit:
 class ByDesign:
     """Why a difference between compiled and uncompiled code is no bug.
 
-    ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` (as Python: ``torch._inductor.config.x =
-    y``) both agree; it is empty where no single setting shows it. ``evidence`` is what was run.
+    ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` alone (as Python:
+    ``torch._inductor.config.x = y``) both agree. ``evidence`` is what was run.
     """
 
     kind: str

@@ -70,7 +70,7 @@ def summarise(findings: Findings) -> str:
 def _by_design(findings: Findings, found: ByDesign) -> str:
     """Why it is no bug, and what shows that."""
     failure = f" The script's failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
-    shown = f" With {found.setting} compiled and uncompiled code agree." if found.setting else ""
+    shown = f" With {found.setting} compiled and uncompiled code agree."
     return (
         "This difference is by design, not a bug of torch.compile: "
         f"{found.words.rstrip('.')}.{shown}{failure}"
@@ -218,10 +218,10 @@ def next_steps(findings: Findings) -> list[str]:
             "If you know wrong output when you see it, say so: --check CMD or --fail-regex TEXT",
         ]
     if findings.by_design is not None:
-        steps = ["Compare with a tolerance, or compare distributions, instead of exact values"]
-        if findings.by_design.setting:
-            steps.insert(0, f"To see both agree: {findings.by_design.setting}")
-        return steps
+        return [
+            f"To see both agree: {findings.by_design.setting}",
+            "Compare with a tolerance, or compare distributions, instead of exact values",
+        ]
     culprit = findings.culprit
     if findings.outside:
         return [
