@@ -8,14 +8,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from accel_lab.core.findings import Agreement
+from accel_lab.core.findings import Agreement, Findings
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Raised, Status
-from accel_lab.core.probe import Probe
+from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Rung
+from accel_lab.core.stages import Rung, Stage
 from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import Difference, same_difference
+from accel_lab.search.diagnosis import Diagnosis, Options
 
 ORDER = [
     Rung.UNCOMPILED,
@@ -29,6 +30,26 @@ ORDER = [
     Rung.SCHEDULED,
     Rung.KERNEL,
 ]
+
+#: A program that nobody runs.
+PROBE = Probe(program=Program(path="/x/script.py", sha256="0"))
+
+#: The stage that is at fault where a failure starts at a rung.
+STAGES = {
+    Rung.DYNAMO: Stage.DYNAMO,
+    Rung.AOT: Stage.AOT_AUTOGRAD,
+    Rung.PARTITION: Stage.PARTITIONER,
+    Rung.DECOMP: Stage.DECOMPOSITION,
+    Rung.FX: Stage.FX_PASSES,
+    Rung.LOOPS: Stage.LOWERING,
+    Rung.SCHEDULED: Stage.SCHEDULER,
+    Rung.KERNEL: Stage.CODEGEN,
+}
+
+
+def diagnose(lab: FakeLab, **options: object) -> Findings:
+    """The whole search on a lab without processes."""
+    return Diagnosis(lab, PROBE, Options(**options)).run()  # type: ignore[arg-type]
 
 
 def failing(message: str = "boom", kind: str = "ValueError", **changes: Any) -> Outcome:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accel_lab.core.findings import Component, Considered, Findings, Step
+from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
-from accel_lab.core.probe import Probe, Program
+from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import opening
@@ -14,27 +14,9 @@ from accel_lab.search.alternatives import meta_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
-from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.ladder import read
 from accel_lab.search.named import Named
-from fakes_lab import FakeLab, failing, passing
-
-PROBE = Probe(program=Program(path="/x/script.py", sha256="0"))
-
-STAGES = {
-    Rung.DYNAMO: Stage.DYNAMO,
-    Rung.AOT: Stage.AOT_AUTOGRAD,
-    Rung.PARTITION: Stage.PARTITIONER,
-    Rung.DECOMP: Stage.DECOMPOSITION,
-    Rung.FX: Stage.FX_PASSES,
-    Rung.LOOPS: Stage.LOWERING,
-    Rung.SCHEDULED: Stage.SCHEDULER,
-    Rung.KERNEL: Stage.CODEGEN,
-}
-
-
-def diagnose(lab: FakeLab, **options: object) -> Findings:
-    return Diagnosis(lab, PROBE, Options(**options)).run()  # type: ignore[arg-type]
+from fakes_lab import PROBE, STAGES, FakeLab, diagnose, failing, passing
 
 
 class GapLab(FakeLab):

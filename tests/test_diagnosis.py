@@ -7,30 +7,11 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
-from accel_lab.core.probe import Probe, Program
+from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.diagnosis import Diagnosis, Options
-from fakes_lab import ORDER, FakeLab, failing, passing
-
-PROBE = Probe(program=Program(path="/x/script.py", sha256="0"))
-
-STAGES = {
-    Rung.DYNAMO: Stage.DYNAMO,
-    Rung.AOT: Stage.AOT_AUTOGRAD,
-    Rung.PARTITION: Stage.PARTITIONER,
-    Rung.DECOMP: Stage.DECOMPOSITION,
-    Rung.FX: Stage.FX_PASSES,
-    Rung.LOOPS: Stage.LOWERING,
-    Rung.SCHEDULED: Stage.SCHEDULER,
-    Rung.KERNEL: Stage.CODEGEN,
-}
-
-
-def diagnose(lab: FakeLab, **options: object) -> Findings:
-    return Diagnosis(lab, PROBE, Options(**options)).run()  # type: ignore[arg-type]
+from fakes_lab import ORDER, STAGES, FakeLab, diagnose, failing, passing
 
 
 @pytest.mark.parametrize("fault", list(STAGES), ids=str)

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from accel_lab.core.findings import Findings
-from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.diagnosis import Diagnosis, Options
-from fakes_lab import SilentLab, Values, failing
+from fakes_lab import STAGES, SilentLab, Values, diagnose, failing
 
-PROBE = Probe(program=Program(path="/x/script.py", sha256="0"))
-
-STAGES = {
-    Rung.DYNAMO: Stage.DYNAMO,
-    Rung.AOT: Stage.AOT_AUTOGRAD,
-    Rung.PARTITION: Stage.PARTITIONER,
-    Rung.DECOMP: Stage.DECOMPOSITION,
-    Rung.FX: Stage.FX_PASSES,
-    Rung.LOOPS: Stage.LOWERING,
-    Rung.SCHEDULED: Stage.SCHEDULER,
-    Rung.KERNEL: Stage.CODEGEN,
-}
 #: Eager is off by its own rounding, and so is compiled code, in another direction.
 ROUNDED = Values(exact=1.0, eager=1.0 + 1e-7, compiled=1.0 - 1e-7)
-
-
-def diagnose(lab: SilentLab, **options: object) -> Findings:
-    return Diagnosis(lab, PROBE, Options(**options)).run()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reference", [True, False], ids=["float64", "no float64"])

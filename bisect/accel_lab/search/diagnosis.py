@@ -158,12 +158,10 @@ class Diagnosis(Searching):
         else:
             opened = open_stage(
                 case,
-                reading,
-                start,
-                stage,
                 components=self._options.components,
                 full_ablation=self._options.ablation == "full",
             )
+            answer.ladder = case.ladder
             answer.ablation = opened.ablation
             answer.warnings += opened.warnings
             self._prove(climber, answer, opened, [*told, *opened.alternatives])
@@ -174,7 +172,7 @@ class Diagnosis(Searching):
     @staticmethod
     def _prove(climber: Climber, answer: Answer, opened: Opened, told: Sequence[Considered]) -> None:
         """Ask the neighbours of what was found again."""
-        proved = prove_stage(climber, opened.ladder, opened.culprit, told)
+        proved = prove_stage(climber, answer.ladder, opened.culprit, told)
         answer.culprit, answer.ladder, answer.proof = proved.culprit, proved.ladder, proved.proof
         answer.reading = proved.reading or answer.reading
         answer.warnings += proved.warnings

@@ -69,8 +69,7 @@ def look(lab: Lab, climber: Climber, top: Step) -> Surroundings | None:
     works, said = lab.compiler_works()
     if works:
         return None
-    # All but the generated kernels is the same at the rung below: only the native compiler is not needed
-    # there.
+    # The rung below differs by the generated kernels alone: no native compiler is needed there.
     below = climber.one(Rung.FX)
     component = Component(kind="compiler", name="C++ compiler", detail=shorten(said, 300))
     evidence = [f"the C++ compiler cannot build even an empty library: {said}"]
@@ -79,11 +78,11 @@ def look(lab: Lab, climber: Climber, top: Step) -> Surroundings | None:
         culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)
         return Surroundings(culprit=replace(culprit, evidence=tuple(evidence)), ladder=[below, top])
     top = climber.repeat(top, 1, "proof")
-    below, proof = prove_again(climber, top, below, tally_of([top]))
+    premise = climber.baseline.alternatives
+    below, proof = prove_again(climber, top, below, tally_of([top]), alternatives=premise)
     evidence.append(
         f"without generated kernels the script passed {below.runs - below.failures} of {below.runs} runs, "
-        "with "
-        f"them it failed {top.failures} of {top.runs}"
+        f"with them it failed {top.failures} of {top.runs}"
     )
     culprit = Culprit(
         stage=Stage.ENVIRONMENT,

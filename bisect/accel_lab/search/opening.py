@@ -13,7 +13,7 @@ from .alternatives import registry
 from .alternatives.case import Case, Moment
 from .components import name_component
 from .divergence import first_divergence
-from .ladder import Reading, row
+from .ladder import row
 from .named import Named
 
 
@@ -22,21 +22,18 @@ class Opened:
     """What was found in the stage. ``alternatives`` are considered and not yet told in the culprit."""
 
     culprit: Culprit
-    ladder: list[Step]
     alternatives: list[Considered] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def open_stage(
-    case: Case, reading: Reading, start: Rung, stage: Stage, *, components: bool, full_ablation: bool
-) -> Opened:
-    """The culprit within ``stage``, likely at most: ``stage_proof`` makes it surer.
+def open_stage(case: Case, *, components: bool, full_ablation: bool) -> Opened:
+    """The culprit within the case's stage, likely at most: ``stage_proof`` makes it surer.
 
-    ``components`` says whether a component is looked for, ``full_ablation`` whether every switch of the
-    kernel rung is asked.
+    The case gets the stage and the component that were found, and the longer ladder. ``components`` says
+    whether a component is looked for, ``full_ablation`` whether every switch of the kernel rung is asked.
     """
-    if stage is Stage.KERNEL:
+    if case.stage is Stage.KERNEL:
         split = kernel_stage.split(case.climber, case.ladder, full=full_ablation)
         case.ladder = split.ladder
         evidence, ablation, alternatives = split.evidence, split.ablation, split.alternatives
@@ -45,7 +42,7 @@ def open_stage(
             case.named = _within_kernel(case, split)
         case.named.component = _narrowed(case.named.component, split.component)
     else:
-        case.stage, evidence = _by_frames(case, reading, start, stage)
+        case.stage, evidence = _by_frames(case)
         ablation, alternatives = [], []
         case.named = Named()
         if components:
@@ -62,7 +59,6 @@ def open_stage(
     )
     return Opened(
         culprit=asked.culprit or culprit,
-        ladder=case.ladder,
         alternatives=[*alternatives, *named.alternatives, *asked.considered],
         ablation=ablation,
         warnings=asked.warnings,
@@ -92,15 +88,14 @@ def _within_kernel(case: Case, split: kernel_stage.Split) -> Named:
     return named
 
 
-def _by_frames(case: Case, reading: Reading, start: Rung, stage: Stage) -> tuple[Stage, list[str]]:
+def _by_frames(case: Case) -> tuple[Stage, list[str]]:
     """The stage, which the frames of an exception may correct, and the evidence of the two rungs."""
-    below, at = row(case.ladder, reading.last_good), row(case.ladder, start)
+    stage, below, at = case.stage, row(case.ladder, case.reading.last_good), case.at
     how = "in the same way" if at.verdict is Verdict.BAD else "in another way"
     evidence = [f"passes at {below.rung} and fails {how} at {at.rung}, which adds {ADDS[at.rung]}"]
     hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
     if hint is not None and hint[0] is not stage:
-        # Frames are evidence only if the signature matches: those of another failure tell where that one
-        # ends.
+        # Frames are evidence only if the signature matches: another failure's tell where that one ends.
         if at.verdict is Verdict.BAD:
             evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
         if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:

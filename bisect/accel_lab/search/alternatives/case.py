@@ -61,8 +61,8 @@ class Ruling:
     ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``cure`` is then
     the run in which that alone was corrected and which passed (none: the culprit is likely at most).
     ``isolates`` says that it corrected the culprit's component alone, one of so many ``comparisons``.
-    ``by_design`` says that it is no fault at all. ``stage`` is the one that the component is part of.
-    ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the reader.
+    ``by_design`` says that it is no fault at all. ``row`` is a run that belongs on the ladder, behind the
+    rung ``AOT``. ``warnings`` are for the reader.
     """
 
     considered: Considered | None = None
@@ -71,7 +71,6 @@ class Ruling:
     cure: Step | None = None
     isolates: bool = False
     comparisons: int = 1
-    stage: Stage | None = None
     row: Step | None = None
     warnings: tuple[str, ...] = ()
 

@@ -56,8 +56,7 @@ class Asked:
 def ask(case: Case, moment: Moment) -> Asked:
     """Ask every alternative to the case's stage, until one of them turns out to be the fault.
 
-    Rows that belong on the ladder are put there; a stage that an alternative corrects is corrected in
-    ``case``.
+    Rows that belong on the ladder are put there.
     """
     asked = Asked()
     for alternative in ALTERNATIVES:
@@ -72,8 +71,6 @@ def ask(case: Case, moment: Moment) -> Asked:
         asked.warnings += ruling.warnings
         if ruling.considered is not None:
             asked.considered.append(ruling.considered)
-        if ruling.stage is not None:
-            case.stage = ruling.stage
         if ruling.by_design is not None:
             asked.by_design = ruling.by_design
             break
