@@ -148,7 +148,8 @@ OUTPUT = ("output", "0")
 class Values:
     """One recorded value of a region: float64's, eager's, a compiled one's, and one that a fault has made.
 
-    ``draws`` is what the compiled code draws in its place unless ``fallback_random`` is on.
+    ``draws`` is what the compiled code draws in its place unless ``fallback_random`` is on, ``seeded`` what
+    uncompiled code draws from another seed (default: the same as ``draws``).
     """
 
     exact: float = 1.0
@@ -156,6 +157,7 @@ class Values:
     compiled: float = 1.0
     wrong: float = 2.0
     draws: float | None = None
+    seeded: float | None = None
     place: tuple[str, str] = OUTPUT
 
 
@@ -204,6 +206,8 @@ class SilentLab(FakeLab):
                 value = values.wrong
             elif values.draws is not None and rung is Rung.KERNEL and not aligned:
                 value = values.draws
+            elif rung is Rung.UNCOMPILED and settings.get("other_random") and values.draws is not None:
+                value = values.draws if values.seeded is None else values.seeded
             found[region] = (value, values.exact if settings.get("shadow") else None)
         return found
 

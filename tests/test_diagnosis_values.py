@@ -94,6 +94,14 @@ def test_other_random_numbers_are_no_failure() -> None:
     assert any((dict(p.switches).get("inductor") or {}).get("fallback_random") for p in lab.asked)
 
 
+def test_random_numbers_of_another_size_are_a_failure() -> None:
+    """The setting also takes away a wrong lowering of a random operator; no seed reaches that far."""
+    drawn = Values(exact=0.5, eager=0.5, compiled=0.5, draws=9.0, seeded=0.9)
+    lab = SilentLab(fault=None, values={0: drawn}, facts={"random": True, "applied": {}})
+    found = diagnose(lab)
+    assert (found.verdict, found.by_design) == ("fails", None)
+
+
 @pytest.mark.parametrize("fault", [Rung.DECOMP, Rung.LOOPS, Rung.KERNEL], ids=str)
 def test_wrong_numbers_beside_random_ones_are_a_failure(fault: Rung) -> None:
     """``fallback_random`` aligns what is drawn in one region; another one stays wrong."""

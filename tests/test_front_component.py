@@ -20,13 +20,13 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import Difference
 from accel_lab.search.alternatives import baked_attribute
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
 from accel_lab.search.components import name_component
 from accel_lab.search.flaky import Tally
 from accel_lab.search.front_guards import look
 from accel_lab.search.front_questions import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.named import Named
+from accel_lab.search.premise import Baseline
 
 Switch = Mapping[str, Any]
 

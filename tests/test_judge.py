@@ -10,7 +10,7 @@ from accel_lab.core.judge import judge, signature_of, unwrap
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.baseline import same_failure
+from accel_lab.search.premise import same_failure
 
 
 def outcome(kind: str, message: str, *functions: str) -> Outcome:

@@ -22,8 +22,8 @@ from accel_lab.minimize.selfcheck import with_check
 from accel_lab.minimize.target import Target, ask, limits_for, target_of
 from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.reduction.problem import Candidate, OutOfBudget
-from accel_lab.search.baseline import INSTRUMENTATION, Baseline
 from accel_lab.search.flaky import Tally
+from accel_lab.search.premise import INSTRUMENTATION, Baseline
 from accel_lab.search.searching import Pair
 from fakes_lab import FakeLab, failing, passing
 

@@ -13,13 +13,13 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.merged_results import merged_results
 from accel_lab.search.applications import Application, Tree, name_of
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
 from accel_lab.search.components import name_component
 from accel_lab.search.cure import as_switch
 from accel_lab.search.flaky import Tally
 from accel_lab.search.named import Named
 from accel_lab.search.pass_words import application_words, graph_change
+from accel_lab.search.premise import Baseline
 from fakes_lab import FakeLab, failing, passing
 
 Off = frozenset[tuple[str, str]]

@@ -14,11 +14,11 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.registry import ALTERNATIVES
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
 from accel_lab.search.components import name_component
 from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.flaky import Tally, doubt
+from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import (
     PairOfRuns,
     capped,

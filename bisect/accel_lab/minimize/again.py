@@ -10,11 +10,11 @@ from accel_lab.core.findings import Component, Culprit
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Climber
 from accel_lab.search.components import name_component
 from accel_lab.search.flaky import Tally
 from accel_lab.search.lab import Lab
+from accel_lab.search.premise import Baseline
 
 from .target import Target
 

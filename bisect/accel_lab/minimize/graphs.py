@@ -23,8 +23,8 @@ from accel_lab.reduction.graph_format import reduce_graph
 from accel_lab.reduction.graph_load import load_capture, load_captures, program_of, programs_of
 from accel_lab.reduction.graph_program import Program
 from accel_lab.reduction.problem import Candidate
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.lab import Lab
+from accel_lab.search.premise import Baseline
 
 from .candidates import LabProblem, write_program
 from .target import VALUES_DIFFER, Target, tolerances_for

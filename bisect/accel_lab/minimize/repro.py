@@ -16,8 +16,8 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.reduction.problem import Candidate
-from accel_lab.search.baseline import same_failure
 from accel_lab.search.lab import Lab
+from accel_lab.search.premise import same_failure
 
 from .candidates import write_program
 from .target import Target, ask

@@ -20,9 +20,9 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.climb import Switches
 from accel_lab.search.lab import Lab
+from accel_lab.search.premise import Baseline
 from accel_lab.search.searching import Pair
 
 from . import again, graphs, repro

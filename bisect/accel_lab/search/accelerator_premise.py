@@ -12,9 +12,9 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from .baseline import Baseline, values_signature, values_verdict
 from .flaky import Tally
 from .lab import Lab
+from .premise import Baseline, values_signature, values_verdict
 
 #: Runs after which the rate of a failure that comes now and then is known well enough.
 MOST_RUNS = 12

@@ -13,9 +13,9 @@ from .accelerator import ABLATIONS, COMBINATIONS, LABELS, Ask, Reading, read_tab
 from .accelerator_kernel import name_kernel
 from .accelerator_premise import Premise
 from .accelerator_steps import name_step
-from .baseline import Baseline
 from .climb import Climber, tally_of
 from .named import Named
+from .premise import Baseline
 from .proof import Proof, prove_again
 from .searching import Pair, Searching
 

@@ -18,9 +18,9 @@ from accel_lab.core.verdict import Verdict
 
 from . import environment_hints
 from .accelerator_premise import Premise
-from .baseline import Baseline
 from .climb import Climber, Switches, tally_of
 from .lab import Lab
+from .premise import Baseline
 from .proof import prove_again
 from .searching import Options, Pair, Searching
 

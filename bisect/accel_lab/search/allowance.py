@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .baseline import Baseline
+from .premise import Baseline
 
 #: So many plain runs may be spent, and a plain run counts for so many seconds at least: a script of a few
 #: seconds is bounded by the number of its questions alone.

@@ -2,119 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
+from accel_lab.core.findings import Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Confidence, Rung
-from accel_lab.core.text import shorten
+from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
-from .lab import Difference, Lab
+from .lab import Lab
 from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
+from .premise import INSTRUMENTATION, LAB_FAILURE, STATE, Baseline, hurried, same_failure, values_verdict
+from .silent import compare_silent
 
-#: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
-INSTRUMENTATION = "instrumentation"
-#: The lab's own changes make the failure; and what runs leave behind keeps it from coming again.
-LAB_FAILURE, STATE = "lab_failure", "state"
 #: After so many passes the runs before them are told as state that was left behind.
 _PASSES_AFTER_ONE = 10
 _PASSES_AFTER_TWO = 6
-
-
-def hurried(probe: Probe, target: Signature | None) -> Probe:
-    """The probe with a tenth of its time limit (at least 20 s) where the failure is a hang.
-
-    A hang costs the whole limit each time; only the runs that decide are given all of it.
-    """
-    if target is None or target.kind != "timeout":
-        return probe
-    limit = min(probe.limits.timeout_s, max(20.0, probe.limits.timeout_s / 10))
-    return replace(probe, limits=replace(probe.limits, timeout_s=limit))
-
-
-@dataclass(kw_only=True)
-class Baseline:
-    """What the unchanged script does. ``target`` is the failure that everything is judged against.
-
-    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``unchecked``: how
-    often it failed before the allocator's checks were turned on, if they were.
-    """
-
-    steps: list[Step] = field(default_factory=list)
-    target: Signature | None = None
-    by_design: ByDesign | None = None
-    tally: Tally = field(default_factory=Tally)
-    values: Sequence[Difference] = ()
-    reference: Outcome | None = None
-    uncompiled: Outcome | None = None
-    notes: list[str] = field(default_factory=list)
-    unchecked: Tally | None = None
-    agreement: Agreement | None = None
-    alternatives: list[Considered] = field(default_factory=list)
-
-    def contest(self, name: str, words: str) -> None:
-        """Doubt the premise: whatever is found is a lead at most."""
-        self.alternatives.append(Considered(name=name, open=True, words=words, limit=Confidence.INCONCLUSIVE))
-
-    @property
-    def doubtful(self) -> str:
-        """What is wrong with the premise, in words; empty where nothing is."""
-        return next((alternative.words for alternative in self.alternatives), "")
-
-    @property
-    def hidden(self) -> bool:
-        """Whether only the untouched script shows the failure, and each time."""
-        return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
-
-    @property
-    def ends_here(self) -> bool:
-        """Whether running the script again and again can tell nothing more of the failure."""
-        return any(alternative.name in (STATE, LAB_FAILURE) for alternative in self.alternatives)
-
-    @property
-    def flaky(self) -> bool:
-        """Whether some runs failed and others did not."""
-        return 0 < self.tally.failures < self.tally.runs
-
-    def keep(self, step: Step) -> None:
-        """Add a run, and count it if it tells anything."""
-        self.steps.append(step)
-        self.tally = self.tally.plus(_counted([step]))
-
-    def drop_warm(self) -> None:
-        """Forget the runs in the warm process, and their count."""
-        gone = _counted(step for step in self.steps if step.outcome.warm)
-        self.steps = [step for step in self.steps if not step.outcome.warm]
-        self.tally = Tally(runs=self.tally.runs - gone.runs, failures=self.tally.failures - gone.failures)
-
-
-def _counted(steps: Iterable[Step]) -> Tally:
-    """The runs that tell anything of how often it fails: another failure does not."""
-    told = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
-    return Tally(runs=len(told), failures=sum(step.failures for step in told))
-
-
-def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
-    """Whether a plain run and an instrumented one show the same failure.
-
-    Of a plain run only the printed traceback is known, so an exit code is compared with an exit code
-    and an exception by its type.
-    """
-    if plain is None or recorded is None:
-        return plain is recorded
-    if plain.kind == recorded.kind:
-        return plain.type == recorded.type or plain.kind not in ("exception",)
-    if {plain.kind, recorded.kind} == {"signal", "memory_fault"}:
-        # What the allocator printed may have been lost: an abort alone does not contradict it.
-        return "SIGABRT" in (plain.type, recorded.type)
-    return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
 
 
 class BaselineSearch:
@@ -234,7 +142,7 @@ class BaselineSearch:
             )
             found.contest("premise", "two runs of the unchanged script failed in two different ways")
         if silent and not failing:
-            self._silent(found, cold)
+            compare_silent(lab, probe, found, cold)
         return found
 
     def warm(self, found: Baseline) -> None:
@@ -361,67 +269,3 @@ class BaselineSearch:
             if found.tally.runs == before:
                 break
         self._is_state(found)
-
-    def _silent(self, found: Baseline, cold: Outcome) -> bool:
-        """The script ends well: do its compiled regions return what they return uncompiled?"""
-        lab, probe = self._lab, self._probe
-        if not cold.facts.get("regions"):
-            return False
-        uncompiled = lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
-        found.uncompiled = uncompiled
-        if lab.signature(uncompiled) is not None:
-            found.notes.append("the script fails when nothing is compiled, and passes when it is")
-            return False
-        found.agreement = lab.agreement(cold, uncompiled)
-        if found.agreement is not None:
-            return False
-        reference = lab.submit(replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))).result()
-        found.reference = reference if reference.status is Status.OK else None
-        different = lab.differences(cold, uncompiled, found.reference)
-        if not different:
-            if found.reference is not None:
-                found.agreement = lab.agreement(cold, uncompiled, found.reference)
-            return False
-        if cold.facts.get("random", True) and self._only_random(found, uncompiled):
-            found.by_design = ByDesign(
-                kind="random_numbers",
-                setting="torch._inductor.config.fallback_random = True",
-                words="compiled and uncompiled code draw other random numbers from the same seed",
-                evidence=("the script ends well, and its recorded values agree with that setting alone",),
-            )
-            return False
-        found.values = different
-        found.target = values_signature(different)
-        last = found.steps[-1]
-        found.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=found.target)
-        # A plain run records nothing: it neither supports nor contradicts wrong numbers.
-        found.steps[0] = replace(found.steps[0], note="ends well; wrong numbers are seen by recording only")
-        found.tally = Tally(runs=1, failures=1)
-        return True
-
-    def _only_random(self, found: Baseline, uncompiled: Outcome) -> bool:
-        aligned = self._lab.submit(
-            replace(self._probe, switches=(("inductor", {"fallback_random": True}),))
-        ).result()
-        return aligned.status is Status.OK and not self._lab.differences(aligned, uncompiled, found.reference)
-
-
-def values_signature(different: Sequence[Difference]) -> Signature:
-    """The signature of silently wrong numbers: how they are wrong, and in which regions."""
-    reasons = sorted({d.comparison.reason for d in different})
-    places = sorted({f"{d.name}.{d.phase}" for d in different})
-    return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
-
-
-def values_verdict(lab: Lab, found: Baseline, outcome: Outcome) -> Verdict:
-    """The verdict of a run when wrong recorded values are what is looked for."""
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
-        return Verdict.SKIP
-    if lab.signature(outcome) is not None:
-        return Verdict.DIFFERENT
-    if found.uncompiled is None:
-        return Verdict.SKIP
-    different = lab.differences(outcome, found.uncompiled, found.reference)
-    if not different:
-        return Verdict.GOOD
-    return Verdict.BAD if lab.same_differences(different, found.values) else Verdict.DIFFERENT

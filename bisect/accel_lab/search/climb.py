@@ -15,9 +15,9 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .baseline import Baseline, hurried, values_verdict
 from .flaky import Tally, cautious_rate, runs_to_see
 from .lab import Lab
+from .premise import Baseline, hurried, values_verdict
 
 Switches = tuple[tuple[str, Any], ...]
 

@@ -18,10 +18,11 @@ from accel_lab.core.verdict import Verdict
 from . import environment_hints, second_witness
 from .alternatives import caches, outside_ladder, registry
 from .alternatives.case import Case, Moment
-from .baseline import Baseline, BaselineSearch, values_signature
+from .baseline import BaselineSearch
 from .climb import Climber, Switches
 from .ladder import Reading, index, read, row
 from .opening import Opened, open_stage
+from .premise import Baseline, values_signature
 from .proof import Proof, qualify
 from .searching import Options as Options
 from .searching import Searching

@@ -8,9 +8,9 @@ from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
 
-from .baseline import Baseline
 from .climb import Climber, Switches
 from .lab import Lab
+from .premise import Baseline
 
 
 @dataclass(frozen=True, kw_only=True)

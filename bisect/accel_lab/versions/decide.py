@@ -12,10 +12,11 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.baseline import Baseline, BaselineSearch, hurried, same_failure
+from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.climb import Climber, tally_of
 from accel_lab.search.flaky import Tally
 from accel_lab.search.lab import Difference, Lab
+from accel_lab.search.premise import Baseline, hurried, same_failure
 from accel_lab.search.version_noise import Patience
 
 #: More runs of a build whose plain and recorded run disagree, though the script is not known to be flaky.

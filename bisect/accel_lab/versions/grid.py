@@ -19,9 +19,11 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.execution.prober import Interrupted
 from accel_lab.search.accelerator import Ask, switches
 from accel_lab.search.adapter_search import switches_of
-from accel_lab.search.baseline import BaselineSearch, values_signature
+from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.climb import Switches
 from accel_lab.search.lab import Difference, Lab
+from accel_lab.search.premise import values_signature
+from accel_lab.search.silent import only_random
 from accel_lab.search.version_matrix import Cell, Matrix, columns_in_order
 
 from .bench import Bench, Benches, Told, describe, silent
@@ -268,16 +270,12 @@ class _Compared:
         return self._reference
 
     def _only_random(self, outcome: Outcome, name: str) -> bool:
-        """Whether the values agree once the compiled code draws eager's random numbers."""
+        """Whether the values differ as other random numbers do."""
         assert self._uncompiled is not None
         if name not in {rung.value for rung in LADDER}:
             return False
-        aligned = self._lab.submit(
-            replace(self._probe, rung=Rung(name), switches=(("inductor", {"fallback_random": True}),))
-        ).result()
-        return aligned.status is Status.OK and not self._lab.differences(
-            aligned, self._uncompiled, self._reference
-        )
+        probe = replace(self._probe, rung=Rung(name))
+        return only_random(self._lab, probe, outcome, self._uncompiled, self._reference)
 
 
 def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Column, ...]:

@@ -21,8 +21,8 @@ from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.pip_settings import pip_index
 from accel_lab.environments.providers import provider
 from accel_lab.execution import process
-from accel_lab.search.baseline import Baseline
 from accel_lab.search.diagnosis import Options
+from accel_lab.search.premise import Baseline
 
 from .axis import VersionAxis, good_build
 from .bench import Bench, Benches, Setting, Told, describe, silent

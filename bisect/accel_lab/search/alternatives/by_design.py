@@ -9,25 +9,17 @@ something else: masks that do not fit their gradients, one seed that gives two r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from accel_lab.core.findings import ByDesign, Considered, Step
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.lab import Difference
+from accel_lab.search.other_numbers import FALLBACK_RANDOM, RANDOM, SEEDS, explained
 
 from .case import NOTHING, Alternative, Case, Moment, Ruling
 
-RANDOM = "random_numbers"
 ROUNDING = "rounding"
-FALLBACK_RANDOM = "torch._inductor.config.fallback_random = True"
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts = True"
-#: How many other seeds the check is tried with, uncompiled; it must refuse all of them.
-SEEDS = (1, 2, 3)
 ROUNDINGS = (1, 2)
-#: Other random numbers explain a difference that is at most so many times as large as they make uncompiled.
-MOST_TIMES = 8.0
 #: Kinds of signature under which a script tells that a check of its own failed.
 _OF_THE_SCRIPT = frozenset({"exception", "exit", "check"})
 _LOW_PRECISION = frozenset({"bfloat16", "float16"})
@@ -60,30 +52,9 @@ def ask_random(case: Case) -> Ruling:
 
 
 def _explained(case: Case, other: Step) -> bool:
-    """Whether the compiled values differ from eager's where, and about as far as, another seed's do."""
-    lab, plain = case.climber.lab, case.climber.baseline.uncompiled
-    if plain is None:
-        return False
-    ours = _values(lab.differences(_top(case).outcome, plain))
-    theirs = {d.place: d for d in _values(lab.differences(other.outcome, plain)) or ()}
-    if ours is None:
-        return False
-    for difference in ours[:1]:  # what follows from the first may grow
-        twin = theirs.get(difference.place)
-        one = difference.comparison.max_abs_error
-        two = twin.comparison.max_abs_error if twin is not None else None
-        if one is None or two is None or one > MOST_TIMES * two:
-            return False
-    return True
-
-
-def _values(differences: Sequence[Difference]) -> list[Difference] | None:
-    """The values that differ; None where more than numbers does: a shape, a type, an exception.
-
-    Calls that a failed check cut off, and what they would have left, say nothing.
-    """
-    told = [d for d in differences if d.comparison.reason not in ("missing", "extra")]
-    return told if all(d.comparison.reason == "values" for d in told) else None
+    climber = case.climber
+    plain = climber.baseline.uncompiled
+    return plain is not None and explained(climber.lab, _top(case).outcome, plain, [other.outcome])
 
 
 def ask_rounding(case: Case) -> Ruling:
@@ -97,15 +68,14 @@ def ask_rounding(case: Case) -> Ruling:
         words = "compiled values are further from a float64 run than eager's rounding explains"
         return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
     low = sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
-    emulated = [(Rung.KERNEL, (("inductor", {"emulate_precision_casts": True}),))] if low else []
-    nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
-    steps = climber.ask([*emulated, *nudged], "by design")
-    setting, others = steps[: len(emulated)], steps[len(emulated) :]
     near = "the compiled values are not further from a float64 run than eager's"
-    if setting and setting[0].verdict is Verdict.GOOD:
+    emulated = (("inductor", {"emulate_precision_casts": True}),)
+    if low and climber.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
         told = (near, f"compiled with {EMULATE_CASTS}, and nothing else changed, it passes")
         words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
         return Ruling(by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS, words=words, evidence=told))
+    nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
+    others = climber.ask(nudged, "by design")
     if all(_alike(step, top) for step in others):
         # pytorch#157959: a lowering may owe the very bits (division by a constant). No setting shows that
         # these roundings are meant, so it stays open whether they are.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.baseline import Baseline, same_failure
 from accel_lab.search.climb import Climber
+from accel_lab.search.premise import Baseline, same_failure
 from accel_lab.search.proof import prove_again
 from accel_lab.search.searching import Pair
 

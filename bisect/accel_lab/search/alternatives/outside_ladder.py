@@ -8,7 +8,7 @@ from typing import Any
 from accel_lab.core.findings import Step
 from accel_lab.core.outcome import Frame, Outcome
 from accel_lab.core.signature import legible
-from accel_lab.search.baseline import Baseline
+from accel_lab.search.premise import Baseline
 
 #: Entries by which code is generated: what the script checks afterwards was made by a compiler.
 _GENERATE = frozenset(

@@ -1,0 +1,72 @@
+"""A script that ends well: do its compiled regions return what they return uncompiled?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accel_lab.core.findings import ByDesign
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+
+from .flaky import Tally
+from .lab import Lab
+from .other_numbers import FALLBACK_RANDOM, RANDOM, SEEDS, explained
+from .premise import Baseline, values_signature
+
+
+def compare_silent(lab: Lab, probe: Probe, found: Baseline, cold: Outcome) -> None:
+    """Compare the recorded values of ``cold`` with an uncompiled run's; wrong ones become the target."""
+    if not cold.facts.get("regions"):
+        return
+    uncompiled = lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
+    found.uncompiled = uncompiled
+    if lab.signature(uncompiled) is not None:
+        found.notes.append("the script fails when nothing is compiled, and passes when it is")
+        return
+    found.agreement = lab.agreement(cold, uncompiled)
+    if found.agreement is not None:
+        return
+    reference = lab.submit(replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))).result()
+    found.reference = reference if reference.status is Status.OK else None
+    different = lab.differences(cold, uncompiled, found.reference)
+    if not different:
+        if found.reference is not None:
+            found.agreement = lab.agreement(cold, uncompiled, found.reference)
+        return
+    if cold.facts.get("random", True) and only_random(lab, probe, cold, uncompiled, found.reference):
+        found.by_design = ByDesign(
+            kind=RANDOM,
+            setting=FALLBACK_RANDOM,
+            words="compiled and uncompiled code draw other random numbers from the same seed",
+            evidence=(
+                "the script ends well, and its recorded values agree with that setting alone",
+                "uncompiled, other seeds change those values as much",
+            ),
+        )
+        return
+    found.values = different
+    found.target = values_signature(different)
+    last = found.steps[-1]
+    found.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=found.target)
+    # A plain run records nothing: it neither supports nor contradicts wrong numbers.
+    found.steps[0] = replace(found.steps[0], note="ends well; wrong numbers are seen by recording only")
+    found.tally = Tally(runs=1, failures=1)
+
+
+def only_random(
+    lab: Lab, probe: Probe, compiled: Outcome, uncompiled: Outcome, reference: Outcome | None
+) -> bool:
+    """Whether values differ as random numbers do: eager's own generator cures, and seeds differ as much.
+
+    The setting alone proves nothing: it also takes away the lowering of a random operator that is wrong.
+    """
+    switches = (("inductor", {"fallback_random": True}),)
+    aligned = lab.submit(replace(probe, switches=(*probe.switches, *switches))).result()
+    if aligned.status is not Status.OK or lab.differences(aligned, uncompiled, reference):
+        return False
+    plain = replace(probe, rung=Rung.UNCOMPILED)
+    jobs = [lab.submit(replace(plain, switches=(("other_random", seed),))) for seed in SEEDS]
+    others = [job.result() for job in jobs]
+    return explained(lab, compiled, uncompiled, [other for other in others if other.status is Status.OK])
