@@ -316,6 +316,34 @@ def trained(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: load(folder / name) for name in variants}
 
 
+@pytest.fixture(scope="module")
+def beyond(torch_pythons: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Of each interpreter: a right and a wrong run of a function that reads its model from a closure."""
+    found = []
+    for python in torch_pythons:
+        folder = tmp_path_factory.mktemp("beyond")
+        told = run(python, folder, "beyond", "beyond_wrong")
+        found.append((told["beyond"], load(folder / "beyond"), load(folder / "beyond_wrong")))
+    return found
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_what_a_function_reads_beside_its_arguments_is_recorded(beyond: list[Any]) -> None:
+    for told, right, wrong in beyond:
+        assert told["hooks"], "a hook on the tensor itself would be seen by Dynamo"
+        places = {(key[3], key[4]) for key in right.entries}
+        assert {
+            ("grad", "weight"),
+            ("grad", "bias"),
+            ("leaf_grad", "call 0 helper.weight"),
+            ("input_grad", "call 0 args[0]"),
+            ("mutated_input", "count"),
+        } <= places
+        different = failures(diff(wrong, right))
+        assert {d.phase for d in different} == {"grad", "leaf_grad", "input_grad"}
+
+
 @pytest.mark.torch
 @pytest.mark.slow
 def test_the_recorder_leaves_no_trace(odd: list[Any]) -> None:

@@ -94,7 +94,7 @@ def odd_values() -> dict[str, Any]:
     return values
 
 
-def odd(folder: str) -> dict[str, Any]:
+def odd(folder: str, variant: str = "") -> dict[str, Any]:
     """Record the odd values; tell of each trace that the recorder might leave."""
     recorder = record.Recorder(folder, 1 << 20)
     leaf = torch.ones(3, requires_grad=True)
@@ -150,6 +150,31 @@ def odd(folder: str) -> dict[str, Any]:
     recorder.finish()
     told["finished_state"] = torch.equal(state, torch.get_rng_state())
     return told
+
+
+def beyond_arguments(folder: str, variant: str) -> dict[str, Any]:
+    """A function that reads its model from a closure, and an input that earlier operators made."""
+    torch.manual_seed(3)
+    recorder = record.Recorder(folder, 1 << 20)
+    model, count, weight = nn.Linear(3, 2), torch.zeros(1), torch.ones(2, requires_grad=True)
+
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        return model(x) * weight
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return helper(x)
+
+    leaf = torch.randn(4, 3, requires_grad=True)
+    made = leaf * 2
+    call = recorder.begin_call(0, "step", (made,), {}, step)
+    out = step(made)
+    recorder.end_call(call, out)
+    scale = 1.1 if variant == "beyond_wrong" else 1.0
+    out.register_hook(lambda gradient: gradient * scale)
+    out.square().sum().backward()
+    recorder.finish()
+    return {"hooks": made._backward_hooks is None}
 
 
 def train(folder: str, variant: str) -> dict[str, Any]:
@@ -211,5 +236,6 @@ if __name__ == "__main__":
     answers = {}
     for name in VARIANTS:
         folder = os.path.join(FOLDER, name)
-        answers[name] = odd(folder) if name == "odd" else train(folder, name)
+        made = {"odd": odd, "beyond": beyond_arguments, "beyond_wrong": beyond_arguments}.get(name)
+        answers[name] = train(folder, name) if made is None else made(folder, name)
     json.dump(answers, sys.stdout)

@@ -17,6 +17,7 @@ import contextlib
 import enum
 import functools
 import hashlib
+import itertools
 import json
 import os
 import threading
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 
 import torch
 
+from .reach import reached
 from .record_values import (
     Empty,
     flat_values,
@@ -52,6 +54,8 @@ SNAPSHOT_BYTES = 16 << 20
 SAMPLE_ELEMENTS = 4096
 #: Leaf inputs kept alive for their gradients, in bytes; the rest are held weakly.
 LEAF_BYTES = 64 << 20
+#: Inputs made by earlier operators whose gradients are recorded.
+MOST_HOOKS = 2000
 
 # The script may replace these; the recorder's own copies stay.
 _open, _write, _close, _getpid = os.open, os.write, os.close, os.getpid
@@ -120,6 +124,7 @@ class Recorder:
         self._sample_left = max(1 << 20, cap_bytes // 4)
         self._module_left = cap_bytes
         self._leaf_left = LEAF_BYTES
+        self._hooks_left = MOST_HOOKS
         self._shadow = shadow
         self._pid = _getpid()
         self._lock = threading.RLock()
@@ -130,8 +135,13 @@ class Recorder:
 
     # ---- what the instruments call -----------------------------------------------------------------
 
-    def begin_call(self, region: int, name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Call:
-        """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``."""
+    def begin_call(
+        self, region: int, name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any = None
+    ) -> Call:
+        """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``.
+
+        What ``function`` reads beside its arguments counts as input too, and its modules are watched.
+        """
         with self._lock:
             index = self._calls.get(region, 0)
             self._calls[region] = index + 1
@@ -141,7 +151,7 @@ class Recorder:
         budget = SNAPSHOT_BYTES
         seen = set()
         with self._guard(), undisturbed():
-            for path, value in [*leaves(tuple(args), "args"), *leaves(dict(kwargs), "kwargs")]:
+            for path, value in self._inputs(region, args, kwargs, function):
                 if not isinstance(value, torch.Tensor) or id(value) in seen:
                     continue
                 seen.add(id(value))
@@ -149,6 +159,7 @@ class Recorder:
                     if not is_plain(value) or not has_memory(value):
                         continue
                     self._remember_leaf(call, path, value)
+                    self._await_gradient(call, path, value)
                     entry = _Input(path, value, budget)
                     if entry.checksum is not None:
                         budget -= value.numel() * value.element_size()
@@ -223,6 +234,40 @@ class Recorder:
             "phase": phase,
             "path": path,
         }
+
+    def _inputs(
+        self, region: int, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any
+    ) -> Iterator[Tuple[str, Any]]:
+        """All that goes into a call, with where it comes from; modules that it reads are watched instead."""
+        yield from leaves(tuple(args), "args")
+        yield from leaves(dict(kwargs), "kwargs")
+        for path, value in reached(function) if function is not None else ():
+            if isinstance(value, torch.nn.Module):
+                self.watch_module(region, value)
+            else:
+                yield path, value
+
+    def _await_gradient(self, call: Call, path: str, tensor: torch.Tensor) -> None:
+        """Record the gradient that reaches an input which earlier operators made.
+
+        The hook sits on the operator, not on the tensor, which Dynamo would see.
+        """
+        node = tensor.grad_fn
+        if node is None or self._hooks_left <= 0 or not hasattr(node, "register_prehook"):
+            return
+        self._hooks_left -= 1
+        event = {"event": "end", "phase": "input_grad", "region": call.region, "name": call.name}
+        event.update(call=call.index, path=path)
+        turn = int(tensor.output_nr)
+        passes = itertools.count()
+
+        def arrived(gradients: Tuple[Any, ...]) -> None:
+            with self._guard(), undisturbed(), self._lock:
+                again = next(passes)
+                suffix = f" pass {again}" if again else ""
+                self._leaf({**event, "path": path + suffix}, gradients[turn])
+
+        node.register_prehook(arrived)
 
     def _remember_leaf(self, call: Call, path: str, tensor: torch.Tensor) -> None:
         if not (tensor.requires_grad and tensor.is_leaf) or self._known_leaves.get(id(tensor)) is tensor:

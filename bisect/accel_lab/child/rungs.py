@@ -434,7 +434,7 @@ class Ladder:
             ladder._depth.value = 1
             region["calls"] += 1
             handle = (
-                ladder.recorder.begin_call(region["id"], region["name"], args, kwargs)
+                ladder.recorder.begin_call(region["id"], region["name"], args, kwargs, original)
                 if ladder.recorder
                 else None
             )

@@ -275,7 +275,7 @@ def _entry(event: dict[str, Any], data: bytes, turns: _Turns) -> Entry:
     path = str(event.get("path", ""))
     if event["event"] == "call":
         turn, call = turns.of(name, event.get("region")), int(event.get("call", 0))
-    elif phase == "leaf_grad":
+    elif phase in ("leaf_grad", "input_grad"):
         turn, call = turns.of(name, event.get("region")), -1
         path = f"call {event.get('call', 0)} {path}"
     else:

@@ -137,6 +137,7 @@ _PHASES: Mapping[str, tuple[str, str]] = {
     "output": ("output", "{path}"),
     "grad": ("gradient", "{path}"),
     "leaf_grad": ("gradient", "{path}"),
+    "input_grad": ("gradient", "{path}"),
     "mutated_input": ("mutation", "write to {path}"),
     "buffer": ("mutation", "buffer {path}"),
     "parameter": ("mutation", "parameter {path}"),
