@@ -178,9 +178,15 @@ def keep(rows: Sequence[Row], options: Options) -> int:
         print(changes.text)
         code = int(bool(changes.verdicts))
     if options.save is not None:
-        cases = {case.slug for case in load_cases(options.repros)}
-        golden_table.write(options.save, golden_table.merged(golden_table.read(options.save), lines, cases))
+        save(lines, options)
     return code
+
+
+def save(lines: Sequence[golden_table.Line], options: Options) -> None:
+    """Put the lines into the committed table in place of those of the same case and build."""
+    assert options.save is not None
+    cases = {case.slug for case in load_cases(options.repros)}
+    golden_table.write(options.save, golden_table.merged(golden_table.read(options.save), lines, cases))
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -279,6 +285,8 @@ def main(argv: Sequence[str]) -> int:
     def tell(row: Row) -> None:
         text = f"{row.slug} on {row.build}: {row.score.grade} ({row.score.answer})"
         print(text, file=sys.stderr, flush=True)
+        if options.save is not None and options.compare is None:  # a run that is stopped loses nothing
+            save([line(row)], options)
 
     rows = collect(options, tell)
     summary = summarise(rows)
