@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import golden_table
@@ -281,12 +282,14 @@ def parse(argv: Sequence[str]) -> Options:
 def main(argv: Sequence[str]) -> int:
     """Measure, print, write, and say by the exit code whether a stage was wrong."""
     options = parse(argv)
+    saving = Lock()
 
     def tell(row: Row) -> None:
         text = f"{row.slug} on {row.build}: {row.score.grade} ({row.score.answer})"
         print(text, file=sys.stderr, flush=True)
         if options.save is not None and options.compare is None:  # a run that is stopped loses nothing
-            save([line(row)], options)
+            with saving:
+                save([line(row)], options)
 
     rows = collect(options, tell)
     summary = summarise(rows)
