@@ -11,9 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.workspace import Workspace
+
+# No test asserts on time: a busy machine is no failure.
+settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lab")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 #: Modules of minutes, the longest first: workers that share out whole modules start with them, lest one is

@@ -16,6 +16,7 @@ _PUBLIC = {
     "AcceleratorAdapter": "accel_lab.mock.adapters",
     "AcceleratorCapabilities": "accel_lab.mock.adapters",
     "AdapterRung": "accel_lab.mock.adapters",
+    "KernelDiffHarness": "accel_lab.workloads.harness",
     "aot_mock_backend": "accel_lab.mock.backend",
     "mock_backend": "accel_lab.mock.backend",
 }
@@ -25,6 +26,7 @@ __all__ = [
     "AcceleratorCapabilities",
     "AdapterRung",
     "ComparisonConfig",
+    "KernelDiffHarness",
     "__version__",
     "aot_mock_backend",
     "bisect_script",

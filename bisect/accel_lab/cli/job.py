@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,23 @@ class Once:
 
 
 def run_once(
+    *, rung: Rung, switches: tuple[tuple[str, Any], ...] = (), keep: bool = False, **words: Any
+) -> Once:
+    """Run the program of ``program_options`` once, in a fresh process, under one rung."""
+    return run_each([Question(rung=rung, switches=switches)], keep=keep, **words)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One run that a command asks for: its rung, single settings on top, and which repeat it is."""
+
+    rung: Rung
+    switches: tuple[tuple[str, Any], ...] = ()
+    attempt: int = 0
+
+
+def run_each(
+    questions: Sequence[Question],
     *,
     program: tuple[str, ...],
     module: str | None,
@@ -102,11 +120,9 @@ def run_once(
     memory: int,
     stdin: str | None,
     out: str | None,
-    rung: Rung,
-    switches: tuple[tuple[str, Any], ...] = (),
     keep: bool = False,
-) -> Once:
-    """Run the program of ``program_options`` once, in a fresh process, under one rung."""
+) -> list[Once]:
+    """Run the program of ``program_options`` once for each question, each in a fresh process."""
     script, args = split_program(module, program)
     request = Request(
         program=read_program(script, module, args),
@@ -115,17 +131,27 @@ def run_once(
     )
     request, folder = opened(request)
     build = inspect_build(request.python, folder)
-    probe = Probe(
-        program=request.program,
-        rung=rung,
-        switches=switches,
-        environment=f"{build.python} torch {build.torch}",
-        limits=limits_from(timeout, memory),
-        cold=True,
-    )
     workspace = Workspace(folder, folder_of(request.program))
     with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin), keep=keep) as prober:
-        return Once(program=request.program, build=build, workspace=workspace, outcome=prober.ask(probe))
+        return [
+            Once(
+                program=request.program,
+                build=build,
+                workspace=workspace,
+                outcome=prober.ask(
+                    Probe(
+                        program=request.program,
+                        rung=question.rung,
+                        switches=question.switches,
+                        environment=f"{build.python} torch {build.torch}",
+                        limits=limits_from(timeout, memory),
+                        cold=True,
+                        attempt=question.attempt,
+                    )
+                ),
+            )
+            for question in questions
+        ]
 
 
 def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> Asked:

@@ -25,6 +25,8 @@ _PROPORTIONAL, _REST, _SCALED = 16, 0.02, 2.0**-6
 _MEANT = 0.25
 #: Fewer values than this may end in zero bits by chance.
 _FEW = 4
+#: Evenly spaced elements that stand for a large tensor where its own magnitude is told.
+_SAMPLE = 1 << 18
 
 
 def equal(g: Array, w: Array, signed_zero: bool) -> Array:
@@ -44,28 +46,32 @@ def error(values: Array, reference: Array) -> Array:
     return np.where(np.isnan(distance), np.inf, distance)
 
 
-def allowed(want: Array, dtype: str, config: ComparisonConfig, noise: float = 0.0) -> Array:
+def allowed(
+    want: Array, dtype: str, config: ComparisonConfig, noise: float = 0.0, usual: float | None = None
+) -> Array:
     """The tolerance of each element without a reference; nothing is allowed where eager is not finite.
 
-    It is relative to the tensor's own values, but no less than ``noise``.
+    It is relative to the tensor's own values, but no less than ``noise``. ``usual`` is the magnitude of the
+    whole tensor where ``want`` is a part of it.
     """
     size = np.abs(want)
     relative = config.relative(dtype)
     absolute = config.atol
     if absolute is None:
-        absolute = max(relative * typical(size), noise, least(dtype))
+        absolute = max(relative * (typical(size) if usual is None else usual), noise, least(dtype))
     tolerance: Array = np.where(np.isfinite(size), relative * size + absolute, 0.0)
     return tolerance
 
 
-def relative_to_size(apart: Array, want: Array, dtype: str) -> float:
+def relative_to_size(apart: Array, want: Array, dtype: str, usual: float | None = None) -> float:
     """The greatest difference relative to the element and the tensor's own magnitude; inf if not finite."""
     size = np.abs(want)
-    scale = size + typical(size)
+    usual = typical(size) if usual is None else usual
+    scale = size + usual
     differs = apart > 0
     if not differs.any():
         return 0.0
-    beyond_range = apart > (least(dtype) if (size > 0).any() else 0.0)
+    beyond_range = apart > (least(dtype) if usual > 0 else 0.0)
     ratio = np.where(differs & beyond_range, apart / np.where(scale > 0, scale, apart), 0.0)
     return float(np.where(np.isfinite(ratio), ratio, np.inf).max())
 
@@ -168,6 +174,8 @@ def typical(size: Array) -> float:
 
     Low, so that a mask of huge values does not make everything else look small.
     """
+    if size.size > _SAMPLE:  # a quartile of very many is known well enough from some
+        size = size.reshape(-1)[:: size.size // _SAMPLE]
     some = size[np.isfinite(size) & (size > 0)]
     if some.size == 0:
         return 0.0

@@ -13,98 +13,16 @@ that a build picks; a wrong stride that matters shows in values or in an excepti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .closeness import allowed, equal, error, further, greatest, narrowed, relative_to_size, scaled, typical
-from .dtypes import Array, is_complex, is_floating, least, ulps_apart
+from .closeness import error, greatest
+from .dtypes import Array, is_floating
+from .elements import compare_exactly, compare_floats
 from .tolerances import ComparisonConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """One recorded value: a tensor with its values, a Python value, or an object.
-
-    ``sample_step`` says that ``data`` is a flat sample, one element in so many; ``bases`` are the types that
-    an exception's type derives from.
-    """
-
-    kind: str
-    type: str = ""
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    sha256: str = ""
-    stats: dict[str, Any] = field(default_factory=dict)
-    value: Any = None
-    bases: tuple[str, ...] = ()
-    data: Array | None = field(default=None, repr=False)
-    sample_step: int | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What came of comparing two values.
-
-    ``reason`` is empty or one of shape, dtype, stride, values, nan, value, type, missing, extra, raised.
-    The errors are the greatest over the tensor; those against the reference are None without one.
-    ``relative`` is the greatest difference from eager, relative to the element and the tensor's own size.
-    """
-
-    same: bool
-    reason: str = ""
-    max_abs_error: float | None = None
-    relative: float | None = None
-    max_ulp: int | None = None
-    error_vs_reference: float | None = None
-    eager_error_vs_reference: float | None = None
-    first_index: tuple[int, ...] | None = None
-    stride_differs: bool = False
-    detail: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        row = dict(self.__dict__)
-        row["first_index"] = list(self.first_index) if self.first_index is not None else None
-        for name in ("max_abs_error", "relative", "error_vs_reference", "eager_error_vs_reference"):
-            if row[name] is not None and not math.isfinite(row[name]):
-                row[name] = repr(row[name])
-        return row
-
-
-SAME = Comparison(same=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """What a comparison is measured against.
-
-    ``reference`` is the float64 run of the same computation and ``spread`` how far random roundings moved it.
-    ``magnitude`` is the greatest value of the whole run, for elements of which neither is known; None takes
-    the configuration's own absolute noise where there is a reference, and none where there is not.
-    ``half`` says that half types rounded on the way. ``sieve`` asks whether the float64 run has anything to
-    decide.
-    """
-
-    reference: Array | None = None
-    spread: Array | None = None
-    magnitude: float | None = None
-    half: bool = False
-    sieve: bool = False
-
-    def noise(self, dtype: str, config: ComparisonConfig) -> float:
-        """The absolute error that is never counted where nothing tells what rounding is worth."""
-        if self.magnitude is None and self.reference is None:
-            return 0.0
-        return config.noise(dtype, self.magnitude)
-
-    def reach(self, dtype: str, config: ComparisonConfig) -> float:
-        """How far another order of summing moves a result at most."""
-        if self.magnitude is None or not self.half:
-            return math.inf
-        return config.reach(dtype, self.magnitude)
+from .values import SAME, Comparison, Measure, Record
 
 
 def compare(
@@ -141,23 +59,35 @@ def compare(
 def compare_tensors(
     got: Any, want: Any, config: ComparisonConfig | None = None, *, reference: Any = None
 ) -> Comparison:
-    """Compare two tensors, arrays or nested lists.
+    """Compare two tensors, arrays, nested lists or numbers.
 
     ``want`` is the trusted result, ``reference`` the float64 run of the same computation.
     """
-    high = None if reference is None else _record(reference).data
-    return compare(_record(got), _record(want), high, config)
+    high = None if reference is None else _array(reference)
+    return compare(_tensor(got), _tensor(want), high, config)
 
 
-def _record(value: Any) -> Record:
-    """Anything array-like as a record. A torch tensor is read by its own methods: torch is not imported."""
+def _tensor(value: Any) -> Record:
+    """A number stands for an array of no dimensions."""
+    return record_of(np.asarray(value) if isinstance(value, (bool, int, float, complex)) else value)
+
+
+def _array(value: Any) -> Array | None:
+    return _tensor(value).data
+
+
+def record_of(value: Any) -> Record:
+    """A tensor, an array, a number or any other value as a record; torch is not imported.
+
+    Nested lists of numbers are taken as an array.
+    """
     if isinstance(value, Record):
         return value
     if not hasattr(value, "detach"):
-        array = np.asarray(value)
-        stride = tuple(s // max(1, array.itemsize) for s in array.strides)
-        return Record(kind="tensor", dtype=str(array.dtype), shape=array.shape, stride=stride, data=array)
+        return _record_without_torch(value)
     dtype = str(value.dtype).removeprefix("torch.")
+    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+        value = value.to_dense()
     host = value.detach().cpu().resolve_conj().resolve_neg()
     if dtype == "complex32":
         array = (host.real.float().numpy() + 1j * host.imag.float().numpy()).astype(np.complex64)
@@ -166,6 +96,16 @@ def _record(value: Any) -> Record:
         array = np.asarray((host.float() if narrow else host).contiguous().numpy())
     stride = tuple(value.stride())
     return Record(kind="tensor", dtype=dtype, shape=tuple(value.shape), stride=stride, data=array)
+
+
+def _record_without_torch(value: Any) -> Record:
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        return Record(kind="value", type=type(value).__name__, value=value)
+    if not isinstance(value, (np.ndarray, np.generic, list, tuple)):
+        return Record(kind="object", type=type(value).__name__)
+    array = np.asarray(value)
+    stride = tuple(s // max(1, array.itemsize) for s in array.strides)
+    return Record(kind="tensor", dtype=str(array.dtype), shape=array.shape, stride=stride, data=array)
 
 
 def _what(record: Record) -> str:
@@ -229,9 +169,9 @@ def _compare_tensors(got: Record, want: Record, measure: Measure, config: Compar
         spread=_like(measure.spread, two, thin),
     )
     if not is_floating(want.dtype):
-        result = _compare_exactly(one, two)
+        result = compare_exactly(one, two)
     else:
-        result = _compare_floats(one, two, measure, want.dtype, config)
+        result = compare_floats(one, two, measure, want.dtype, config)
     if step is None:
         return result
     if result.same and not (whole := _compare_statistics(got, want, measure, config)).same:
@@ -276,90 +216,6 @@ def _identical(want: Record, reference: Array) -> Comparison:
     )
 
 
-def _compare_exactly(got: Array, want: Array) -> Comparison:
-    """Integers, bools and bytes of types that are not known."""
-    differs = got != want
-    if not differs.any():
-        return Comparison(same=True, max_abs_error=0.0)
-    first = _first(differs)
-    high, low = np.maximum(got, want)[differs], np.minimum(got, want)[differs]
-    if got.dtype == bool:
-        apart = 1.0
-    else:  # in uint64 the difference of any two integers is exact
-        apart = float((high.astype(np.int64).view(np.uint64) - low.astype(np.int64).view(np.uint64)).max())
-    if got.dtype == np.uint64:
-        apart = float((high - low).max())
-    counts = f"{int(differs.sum())} of {got.size} differ, first at {_at(first)}"
-    detail = f"{counts}: {got[first]} instead of {want[first]}"
-    return Comparison(same=False, reason="values", max_abs_error=apart, first_index=first, detail=detail)
-
-
-def _compare_floats(
-    got: Array, want: Array, measure: Measure, dtype: str, config: ComparisonConfig
-) -> Comparison:
-    with np.errstate(all="ignore"):
-        wide = np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64
-        g, w = got.astype(wide), want.astype(wide)
-        r = None if measure.reference is None or measure.sieve else measure.reference.astype(wide)
-        alike = equal(g, w, config.signed_zero)
-        apart = np.where(alike, 0.0, np.abs(g - w))
-        apart = np.where(np.isnan(apart), np.inf, apart)
-        errors: dict[str, Any] = {
-            "max_abs_error": float(apart.max()),
-            "relative": relative_to_size(apart, w, dtype),
-            "max_ulp": ulps_apart(got, want, dtype),
-        }
-        how = ""
-        if measure.sieve:
-            differs = ~alike & (apart > _sieve(w, dtype, config))
-        elif r is None:
-            differs = ~alike & (apart > allowed(w, dtype, config, measure.noise(dtype, config)))
-        else:
-            ours, eagers = error(g, r), error(w, r)
-            errors["error_vs_reference"] = greatest(ours)
-            errors["eager_error_vs_reference"] = greatest(eagers)
-            noise, reach = measure.noise(dtype, config), measure.reach(dtype, config)
-            beyond = further(ours, eagers, r, dtype, config, spread=measure.spread, noise=noise, reach=reach)
-            differs = ~alike & beyond
-            if not differs.any():
-                how = _unlike_rounding(g, w, r, dtype, config)
-                differs = ~alike if how else differs
-        if config.signed_zero:
-            differs |= ~alike & (g == 0) & (w == 0)
-    if not differs.any():
-        return Comparison(same=True, **errors)
-    first = _first(differs)
-    nan = np.isnan(g) != np.isnan(w)
-    reason = "nan" if bool((differs & nan).any()) else "values"
-    detail = (
-        f"{int(differs.sum())} of {differs.size} differ, first at {_at(first)}: "
-        f"{_show(got[first])} instead of {_show(want[first])}"
-    )
-    if r is not None:
-        detail += (
-            f" (float64: {_show(r[first])}); error {errors['error_vs_reference']:.3g}, "
-            f"eager's {errors['eager_error_vs_reference']:.3g}"
-        )
-    if how:
-        detail += f"; {how}"
-    return Comparison(same=False, reason=reason, first_index=first, detail=detail, **errors)
-
-
-def _unlike_rounding(got: Array, want: Array, reference: Array, dtype: str, config: ComparisonConfig) -> str:
-    """What shows that a difference within eager's own error is not made by rounding; empty if nothing."""
-    if narrowed(got, want, reference, dtype, config):
-        return "every value was rounded to a narrower type than eager's"
-    factor = scaled(got, want, reference)
-    return "" if factor is None else f"every value is {factor:.4g} times eager's"
-
-
-def _sieve(want: Array, dtype: str, config: ComparisonConfig) -> Array:
-    """The difference of each element that the float64 run need not be asked about."""
-    size = np.abs(want)
-    scale = config.sieve(dtype) * (size + typical(size)) + (least(dtype) if (size > 0).any() else 0.0)
-    return np.where(np.isfinite(size), scale, 0.0)
-
-
 def _compare_statistics(got: Record, want: Record, measure: Measure, config: ComparisonConfig) -> Comparison:
     """Where no values were kept: by hash, then by least, greatest and mean value."""
     if not is_floating(want.dtype) or not got.stats or not want.stats:
@@ -390,15 +246,3 @@ def _compare_statistics(got: Record, want: Record, measure: Measure, config: Com
 def _noise_of(spread: Array | None, config: ComparisonConfig) -> float:
     """What the known spread of a sample allows the statistics of the whole."""
     return 0.0 if spread is None or spread.size == 0 else config.noise_factor * float(spread.max())
-
-
-def _first(differs: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(differs)), differs.shape))
-
-
-def _at(index: tuple[int, ...]) -> str:
-    return "[" + ", ".join(map(str, index)) + "]"
-
-
-def _show(number: Any) -> str:
-    return f"{number:.6g}"

@@ -1,0 +1,171 @@
+"""``accel-lab diff``: what two ways of running a script's compiled regions compute, value by value."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accel_lab.cli.job import Once, Question, run_each
+from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Status
+from accel_lab.core.stages import LADDER, Rung
+from accel_lab.execution.journal import write_atomic
+from accel_lab.numerics import records
+from accel_lab.numerics.pairs import Pair, arrays, by_error, differing, pairs
+from accel_lab.numerics.records import Recording
+from accel_lab.numerics.tolerances import ComparisonConfig
+from accel_lab.search.accelerator import Ask, switches
+
+SCHEMA = "accel-lab/diff/1"
+#: Tensors of which a picture is made, those that differ first.
+MOST_PICTURES = 6
+FLOAT64 = "fp64"
+#: What people call a rung, and the rung.
+_NAMES = {"eager": Rung.UNCOMPILED, "inductor": Rung.KERNEL, "mock": Rung.MOCK}
+_WAYS = [*_NAMES, *(rung.value for rung in LADDER if rung not in (Rung.UNCOMPILED, Rung.KERNEL))]
+
+
+@click.command(name="diff", cls=ProgramCommand)
+@program_options
+@click.option(
+    "--reference",
+    type=click.Choice([FLOAT64, *_WAYS]),
+    default="eager",
+    show_default=True,
+    help="The run to measure against.",
+)
+@click.option(
+    "--test",
+    type=click.Choice(_WAYS),
+    default="inductor",
+    show_default=True,
+    help="The run that is measured.",
+)
+@click.option("--runs", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs of --test.")
+@click.option("--signed-zero", is_flag=True, help="Count -0.0 against 0.0 as a difference.")
+@click.option("--pictures/--no-pictures", default=True, help="Draw the errors.")
+@click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def command(
+    reference: str,
+    test: str,
+    runs: int,
+    signed_zero: bool,
+    pictures: bool,
+    out: str | None,
+    as_json: bool,
+    **words: Any,
+) -> int:
+    """Run SCRIPT twice and compare what its compiled regions return, change and leave.
+
+    Outputs, gradients, buffers and parameters of every region are compared, of the unmodified script. With
+    eager or fp64 as the reference a float64 run of the same operators decides what counts as a difference.
+
+    Exit codes: 0 all values agree, 1 some differ, 2 wrong usage, 3 the lab could not do it.
+    """
+    if reference == test:
+        raise UsageError(f"--reference and --test are both {test}: there is nothing to compare")
+    against = _question(reference)
+    tested = [_question(test, attempt) for attempt in range(runs)]
+    ran = run_each([against, *tested], out=out, **words)
+    want, *got = [_recording(once, name) for once, name in zip(ran, [reference, *[test] * runs], strict=True)]
+    config = ComparisonConfig(signed_zero=signed_zero)
+    float64 = reference == FLOAT64
+    found = pairs(got[0], want, config, against_float64=float64, more=got[1:])
+    diff = _answer(found, ran, reference, test)
+    folder = ran[0].workspace.root
+    _write(diff, _pictures(found, got[0], want, float64=float64) if pictures else [], folder)
+    _show(diff, folder, as_json=as_json)
+    return int(diff["summary"]["differ"] > 0)
+
+
+def _question(name: str, attempt: int = 0) -> Question:
+    """The run behind a name; eager is run beside float64, which is what decides."""
+    if name in (FLOAT64, "eager"):
+        return Question(rung=Rung.UNCOMPILED, switches=(("shadow", True),), attempt=attempt)
+    rung = _NAMES.get(name) or Rung(name)
+    return Question(rung=rung, switches=switches(Ask.MAIN) if rung is Rung.MOCK else (), attempt=attempt)
+
+
+def _recording(once: Once, name: str) -> Recording:
+    """What a run recorded. Raises LabError or UsageError, in one line, where there is nothing."""
+    outcome = once.outcome
+    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        raise LabError(f"{name} could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
+    found = records.load(outcome.folder)
+    if not found.entries:
+        ended = signature_of(outcome)
+        if ended is not None:
+            raise LabError(f"{name} failed before a compiled region returned anything: {ended.line}")
+        raise UsageError("the script compiles nothing with torch.compile: there is nothing to compare")
+    return found
+
+
+def _answer(found: Sequence[Pair], ran: Sequence[Once], reference: str, test: str) -> dict[str, Any]:
+    different = list(differing(found))
+    worst = next(iter(by_error(found)), None)
+    judged = reference in (FLOAT64, "eager")
+    names = [reference, *[test] * (len(ran) - 1)]
+    failures = {
+        f"{name} failed: {ended.line}; what it computed until then was compared"
+        for once, name in zip(ran, names, strict=True)
+        if (ended := signature_of(once.outcome)) is not None
+    }
+    return {
+        "schema": SCHEMA,
+        "program": ran[0].program.name,
+        "torch": ran[0].build.torch,
+        "reference": reference,
+        "test": test,
+        "runs": len(ran) - 1,
+        "rule": "a value differs if it is further from a float64 run than eager's own error explains"
+        if judged
+        else f"a value differs beyond torch.testing's relative tolerances, widened; {reference} is trusted",
+        "failures": sorted(failures),
+        "summary": {
+            "values": len(found),
+            "differ": len(different),
+            "first": f"{different[0].place}: {different[0].comparison.detail}" if different else None,
+            "worst": worst.place if worst is not None and worst.metrics and worst.metrics.different else None,
+        },
+        "rows": [pair.to_json() for pair in found],
+        "folder": str(ran[0].workspace.root),
+    }
+
+
+def _pictures(found: Sequence[Pair], got: Recording, want: Recording, *, float64: bool) -> list[Any]:
+    from accel_lab.reporting import diff_plots
+
+    made = [diff_plots.over_depth(found)]
+    chosen = sorted(by_error(found), key=lambda pair: pair.comparison.same)[:MOST_PICTURES]
+    for number, pair in enumerate(chosen, 1):
+        both = arrays(got, want, pair.key, against_float64=float64)
+        if both is not None and both[0].shape == both[1].shape:
+            made.append(diff_plots.of_tensor(f"value-{number}", pair, *both))
+    return [picture for picture in made if picture is not None]
+
+
+def _write(diff: dict[str, Any], pictures: Sequence[Any], folder: Path) -> None:
+    from accel_lab.reporting import diff_page
+    from accel_lab.reporting.schema import json_text
+
+    write_atomic(folder / "diff.json", json_text(diff))
+    diff_page.write(diff, pictures, folder)
+
+
+def _show(diff: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+    from accel_lab.reporting import diff_words
+    from accel_lab.reporting.schema import json_text
+
+    if as_json:
+        click.echo(json_text(diff), nl=False)
+        return
+    click.echo(diff_words.text(diff, min(shutil.get_terminal_size((120, 24)).columns, 160)))
+    for name in ("diff.html", "diff.json", "pictures"):
+        click.echo(f"{name:10s} {folder / name}")

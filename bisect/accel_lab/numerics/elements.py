@@ -1,0 +1,152 @@
+"""Element by element: exact types, floats held against a float64 run, and floats on their own in parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .closeness import allowed, equal, error, further, greatest, narrowed, relative_to_size, scaled, typical
+from .dtypes import Array, is_complex, least, ulps_apart
+from .metrics import PART, parts
+from .tolerances import ComparisonConfig
+from .values import Comparison, Measure
+
+
+def compare_exactly(got: Array, want: Array) -> Comparison:
+    """Integers, bools and bytes of types that are not known."""
+    differs = got != want
+    if not differs.any():
+        return Comparison(same=True, max_abs_error=0.0)
+    first = _first(differs)
+    high, low = np.maximum(got, want)[differs], np.minimum(got, want)[differs]
+    if got.dtype == bool:
+        apart = 1.0
+    else:  # in uint64 the difference of any two integers is exact
+        apart = float((high.astype(np.int64).view(np.uint64) - low.astype(np.int64).view(np.uint64)).max())
+    if got.dtype == np.uint64:
+        apart = float((high - low).max())
+    counts = f"{int(differs.sum())} of {got.size} differ, first at {_at(first)}"
+    detail = f"{counts}: {got[first]} instead of {want[first]}"
+    return Comparison(same=False, reason="values", max_abs_error=apart, first_index=first, detail=detail)
+
+
+def compare_floats(
+    got: Array, want: Array, measure: Measure, dtype: str, config: ComparisonConfig
+) -> Comparison:
+    if measure.sieve or measure.reference is None:
+        return _compare_in_parts(got, want, measure, dtype, config)
+    with np.errstate(all="ignore"):
+        wide = _wide(got, dtype)
+        g, w, r = (values.astype(wide) for values in (got, want, measure.reference))
+        alike = equal(g, w, config.signed_zero)
+        apart = _apart(g, w, alike)
+        ours, eagers = error(g, r), error(w, r)
+        errors: dict[str, Any] = {
+            "max_abs_error": float(apart.max()),
+            "relative": relative_to_size(apart, w, dtype),
+            "max_ulp": ulps_apart(got, want, dtype),
+            "error_vs_reference": greatest(ours),
+            "eager_error_vs_reference": greatest(eagers),
+        }
+        noise, reach = measure.noise(dtype, config), measure.reach(dtype, config)
+        beyond = further(ours, eagers, r, dtype, config, spread=measure.spread, noise=noise, reach=reach)
+        differs, how = ~alike & beyond, ""
+        if not differs.any():
+            how = _unlike_rounding(g, w, r, dtype, config)
+            differs = ~alike if how else differs
+        if config.signed_zero:
+            differs |= ~alike & (g == 0) & (w == 0)
+    if not differs.any():
+        return Comparison(same=True, **errors)
+    first = _first(differs)
+    detail = (
+        f"{_counts(int(differs.sum()), differs.size, first, g[first], w[first])} "
+        f"(float64: {_show(r[first])}); error {errors['error_vs_reference']:.3g}, "
+        f"eager's {errors['eager_error_vs_reference']:.3g}"
+    )
+    nan = bool((differs & (np.isnan(g) != np.isnan(w))).any())
+    return _different(nan, first, f"{detail}; {how}" if how else detail, errors)
+
+
+def _compare_in_parts(
+    got: Array, want: Array, measure: Measure, dtype: str, config: ComparisonConfig
+) -> Comparison:
+    """Without a float64 run each element stands for itself: a part at a time is widened."""
+    wide, count, at, nan = _wide(got, dtype), 0, -1, False
+    flat = want.reshape(-1)
+    usual = typical(np.abs(flat[:: max(1, flat.size // PART)].astype(wide)))
+    errors: dict[str, Any] = {"max_abs_error": 0.0, "relative": 0.0, "max_ulp": None}
+    with np.errstate(all="ignore"):
+        for start, one, two in parts(got, want):
+            g, w = one.astype(wide), two.astype(wide)
+            alike = equal(g, w, config.signed_zero)
+            steps = ulps_apart(one, two, dtype)
+            if steps is not None:
+                errors["max_ulp"] = max(steps, errors["max_ulp"] or 0)
+            if alike.all():
+                continue
+            apart = _apart(g, w, alike)
+            errors["max_abs_error"] = max(errors["max_abs_error"], float(apart.max()))
+            errors["relative"] = max(errors["relative"], relative_to_size(apart, w, dtype, usual))
+            if measure.sieve:
+                differs = ~alike & (apart > _sieve(w, dtype, config, usual))
+            else:
+                differs = ~alike & (apart > allowed(w, dtype, config, measure.noise(dtype, config), usual))
+            if config.signed_zero:
+                differs |= ~alike & (g == 0) & (w == 0)
+            if differs.any():
+                at = start + int(np.argmax(differs)) if at < 0 else at
+                count += int(np.count_nonzero(differs))
+                nan = nan or bool((differs & (np.isnan(g) != np.isnan(w))).any())
+    if not count:
+        return Comparison(same=True, **errors)
+    first = tuple(int(i) for i in np.unravel_index(at, want.shape))
+    detail = _counts(count, want.size, first, got[first], want[first])
+    return _different(nan, first, detail, errors)
+
+
+def _wide(got: Array, dtype: str) -> type:
+    return np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64
+
+
+def _apart(got: Array, want: Array, alike: Array) -> Array:
+    """The distance of each element; infinite where it cannot be told."""
+    apart: Array = np.where(alike, 0.0, np.abs(got - want))
+    return np.where(np.isnan(apart), np.inf, apart)
+
+
+def _counts(count: int, size: int, first: tuple[int, ...], got: Any, want: Any) -> str:
+    return f"{count} of {size} differ, first at {_at(first)}: {_show(got)} instead of {_show(want)}"
+
+
+def _different(nan: bool, first: tuple[int, ...], detail: str, errors: dict[str, Any]) -> Comparison:
+    reason = "nan" if nan else "values"
+    return Comparison(same=False, reason=reason, first_index=first, detail=detail, **errors)
+
+
+def _unlike_rounding(got: Array, want: Array, reference: Array, dtype: str, config: ComparisonConfig) -> str:
+    """What shows that a difference within eager's own error is not made by rounding; empty if nothing."""
+    if narrowed(got, want, reference, dtype, config):
+        return "every value was rounded to a narrower type than eager's"
+    factor = scaled(got, want, reference)
+    return "" if factor is None else f"every value is {factor:.4g} times eager's"
+
+
+def _sieve(want: Array, dtype: str, config: ComparisonConfig, usual: float) -> Array:
+    """The difference of each element that the float64 run need not be asked about."""
+    size = np.abs(want)
+    scale = config.sieve(dtype) * (size + usual) + (least(dtype) if usual > 0 else 0.0)
+    return np.where(np.isfinite(size), scale, 0.0)
+
+
+def _first(differs: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(differs)), differs.shape))
+
+
+def _at(index: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, index)) + "]"
+
+
+def _show(number: Any) -> str:
+    return f"{number:.6g}"

@@ -1,0 +1,168 @@
+"""Two recordings side by side, value by value: the verdict on each and its metrics, without a search."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .comparison import Comparison, Measure
+from .dtypes import Array, is_floating
+from .metrics import Metrics, measure
+from .records import Entry, Key, Recording, compare_entries
+from .tolerances import ComparisonConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One recorded value in both runs.
+
+    ``metrics`` is None where the two have no elements that belong together; ``spread`` is the mean and the
+    variance of the greatest error over several runs. ``reason`` is empty for values that agree.
+    """
+
+    key: Key
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    comparison: Comparison
+    metrics: Metrics | None = None
+    errors: tuple[float, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        return "" if self.comparison.same else self.comparison.reason
+
+    @property
+    def place(self) -> str:
+        """``region call 0 output out[0]``."""
+        name, turn, call, phase, path = self.key
+        again = f"#{turn}" if turn else ""
+        return f"{name}{again} {f'call {call} ' if call >= 0 else ''}{phase} {path}".strip()
+
+    def to_json(self) -> dict[str, Any]:
+        name, turn, call, phase, path = self.key
+        several = len(self.errors) > 1
+        return {
+            "region": name,
+            "turn": turn,
+            "call": call if call >= 0 else None,
+            "phase": phase,
+            "path": path,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "same": self.comparison.same,
+            "reason": self.comparison.reason,
+            "stride_differs": self.comparison.stride_differs,
+            "detail": self.comparison.detail,
+            "error_vs_float64": self.comparison.error_vs_reference,
+            "eager_error_vs_float64": self.comparison.eager_error_vs_reference,
+            "metrics": None if self.metrics is None else self.metrics.to_json(),
+            "runs": {"mean": statistics.fmean(self.errors), "variance": statistics.pvariance(self.errors)}
+            if several
+            else None,
+        }
+
+
+def pairs(
+    got: Recording,
+    want: Recording,
+    config: ComparisonConfig | None = None,
+    *,
+    against_float64: bool = False,
+    more: Sequence[Recording] = (),
+) -> list[Pair]:
+    """Every value that either run recorded, in the order of ``want``.
+
+    ``against_float64`` takes the metrics against the float64 values that ``want`` carries, and leaves out
+    values that have none. ``more`` are further runs of ``got``'s kind, for mean and variance.
+    """
+    config = config or ComparisonConfig()
+    shared = Measure(magnitude=want.magnitude, half=want.half)
+    keys = [*want.entries, *(key for key in got.entries if key not in want.entries)]
+    found = []
+    for key in keys:
+        one, two = got.entries.get(key), want.entries.get(key)
+        if one is None or two is None:
+            found.append(_alone(key, one or two, missing=one is None))
+        elif key[3] != "raised" or one.record.value != two.record.value:
+            found.append(_pair(key, one, two, shared, config, against_float64))
+    others = [run.entries for run in more]
+    return [_repeated(pair, others, want, against_float64) for pair in found]
+
+
+def arrays(got: Recording, want: Recording, key: Key, *, against_float64: bool) -> tuple[Array, Array] | None:
+    """The two arrays that a pair's metrics are taken of; None where there are none."""
+    one, two = got.entries.get(key), want.entries.get(key)
+    return None if one is None or two is None else _arrays(one, two, against_float64)
+
+
+def _arrays(one: Entry, two: Entry, against_float64: bool) -> tuple[Array, Array] | None:
+    a, b = one.record.data, two.reference if against_float64 else two.record.data
+    if a is None or b is None or one.record.kind != "tensor":
+        return None
+    if b.shape != a.shape:
+        if b.size != a.size:
+            return None
+        b = b.reshape(a.shape)
+    return a, b
+
+
+def _pair(
+    key: Key, one: Entry, two: Entry, shared: Measure, config: ComparisonConfig, against_float64: bool
+) -> Pair:
+    result = compare_entries(one, two, shared, config)
+    both = _arrays(one, two, against_float64)
+    record = two.record
+    metrics = measure(*both, record.dtype) if both is not None and record.dtype == one.record.dtype else None
+    return Pair(
+        key=key,
+        dtype=record.dtype or record.type,
+        shape=record.shape,
+        comparison=result,
+        metrics=metrics,
+        errors=_greatest(metrics),
+    )
+
+
+def _alone(key: Key, entry: Entry | None, *, missing: bool) -> Pair:
+    assert entry is not None
+    reason = "missing" if missing else "extra"
+    # A write that changed nothing, and what is left at the end, depend on what a run keeps alive.
+    same = entry.changed is False or key[2] < 0
+    detail = f"{reason} in the tested run"
+    record = entry.record
+    return Pair(
+        key=key,
+        dtype=record.dtype or record.type,
+        shape=record.shape,
+        comparison=Comparison(same=same, reason=reason, detail=detail),
+    )
+
+
+def _repeated(pair: Pair, others: Sequence[dict[Key, Entry]], want: Recording, against_float64: bool) -> Pair:
+    two = want.entries.get(pair.key)
+    if not others or two is None or pair.metrics is None:
+        return pair
+    errors = list(pair.errors)
+    for entries in others:
+        one = entries.get(pair.key)
+        both = None if one is None else _arrays(one, two, against_float64)
+        if both is not None and both[0].shape == both[1].shape:
+            errors += _greatest(measure(*both, pair.dtype))
+    return replace(pair, errors=tuple(errors))
+
+
+def _greatest(metrics: Metrics | None) -> tuple[float, ...]:
+    return () if metrics is None or metrics.absolute.max is None else (metrics.absolute.max,)
+
+
+def differing(found: Sequence[Pair]) -> Iterator[Pair]:
+    """The pairs that count as different."""
+    return (pair for pair in found if not pair.comparison.same)
+
+
+def by_error(found: Sequence[Pair]) -> list[Pair]:
+    """The pairs of floating-point values, the greatest relative error first."""
+    rated = [pair for pair in found if pair.metrics is not None and is_floating(pair.dtype)]
+    return sorted(rated, key=lambda pair: -(pair.metrics.relative.rms or 0.0) if pair.metrics else 0.0)

@@ -1,0 +1,241 @@
+"""Compares two backends on one model in this process: outputs, gradients, buffers, and what shares memory."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from accel_lab.numerics.comparison import compare, record_of
+from accel_lab.numerics.metrics import Metrics, measure
+from accel_lab.numerics.tolerances import ComparisonConfig
+from accel_lab.numerics.values import Comparison
+
+EAGER, FLOAT64 = "eager", "fp64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffRow:
+    """One value of both runs: ``output.loss``, ``grad.weight``, ``buffer.running_mean``, ``aliasing``.
+
+    ``errors`` are the greatest absolute errors of all runs of the tested backend, the first one first.
+    """
+
+    name: str
+    comparison: Comparison
+    metrics: Metrics | None = None
+    errors: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffResult:
+    """All rows, in the order outputs, gradients, parameters, buffers."""
+
+    rows: tuple[DiffRow, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether no row differs."""
+        return all(row.comparison.same for row in self.rows)
+
+    @property
+    def differing(self) -> tuple[DiffRow, ...]:
+        return tuple(row for row in self.rows if not row.comparison.same)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What one run left, by name; ``shares`` tells which values share memory with which."""
+
+    values: dict[str, Any]
+    shares: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(kw_only=True)
+class KernelDiffHarness:
+    """Runs ``model(*inputs)`` under two backends and compares what comes out.
+
+    ``inputs`` is a tuple of arguments or a mapping of keyword arguments. A backend is a name of
+    ``torch.compile``, ``eager`` (nothing is compiled), ``fp64`` (nothing is compiled, computed in float64) or
+    a callable. Between runs the model's state, its training mode, the inputs and all random generators are
+    put back. With ``backward`` the gradients of the parameters and inputs count too. Where the reference is
+    ``eager`` a float64 run decides what counts as a difference, if the model can be run so.
+    """
+
+    model: Any
+    inputs: Sequence[Any] | Mapping[str, Any]
+    reference_backend: Any = EAGER
+    test_backend: Any = "inductor"
+    config: ComparisonConfig = field(default_factory=ComparisonConfig)
+    backward: bool = True
+    runs: int = 1
+
+    def run(self) -> DiffResult:
+        """Run both and compare. Exceptions of the model or of a backend are raised as they are."""
+        with _kept_random_state() as put_back:
+            want = self._run(self.reference_backend)
+            exact = None
+            if self.reference_backend == EAGER:
+                put_back()
+                exact = self._float64()
+            tested = []
+            for _ in range(max(1, self.runs)):
+                put_back()
+                tested.append(self._run(self.test_backend))
+        names = list(dict.fromkeys([*want.values, *tested[0].values]))
+        rows = [self._row(name, tested, want, exact) for name in names]
+        if tested[0].shares != want.shares:
+            rows.append(DiffRow(name="aliasing", comparison=_other_aliasing(tested[0].shares, want.shares)))
+        return DiffResult(rows=tuple(rows))
+
+    def _row(self, name: str, tested: Sequence[_Run], want: _Run, exact: _Run | None) -> DiffRow:
+        if name not in want.values or name not in tested[0].values:
+            reason = "missing" if name in want.values else "extra"
+            return DiffRow(
+                name=name, comparison=Comparison(same=False, reason=reason, detail=f"{reason}: {name}")
+            )
+        got, wanted = record_of(tested[0].values[name]), record_of(want.values[name])
+        high = record_of(exact.values[name]).data if exact is not None and name in exact.values else None
+        if high is not None and (wanted.data is None or high.shape != wanted.data.shape):
+            high = None
+        result = compare(got, wanted, high, self.config)
+        if got.data is None or wanted.data is None or got.shape != wanted.shape or got.dtype != wanted.dtype:
+            return DiffRow(name=name, comparison=result)
+        metrics = measure(got.data, wanted.data, wanted.dtype)
+        errors = [metrics.absolute.max or 0.0]
+        for run in tested[1:]:
+            other = record_of(run.values.get(name)).data
+            if other is not None and other.shape == wanted.data.shape:
+                errors.append(measure(other, wanted.data, wanted.dtype).absolute.max or 0.0)
+        return DiffRow(name=name, comparison=result, metrics=metrics, errors=tuple(errors))
+
+    def _float64(self) -> _Run | None:
+        """The float64 run; None where the model cannot be run so."""
+        try:
+            return self._run(FLOAT64)
+        except Exception:  # an operator without a float64 kernel, a dtype that the model insists on
+            return None
+
+    def _run(self, backend: Any) -> _Run:
+        wide = backend == FLOAT64
+        model = copy.deepcopy(self.model) if isinstance(self.model, torch.nn.Module) else self.model
+        if wide and isinstance(model, torch.nn.Module):
+            model = model.double()
+        keywords = isinstance(self.inputs, Mapping)
+        inputs = {name: _fresh(value, wide) for name, value in _items(self.inputs)}
+        compiled = model if backend in (EAGER, FLOAT64) else torch.compile(model, backend=backend)
+        out = compiled(**inputs) if keywords else compiled(*inputs.values())
+        values = dict(leaves(out, "output"))
+        shares = _shares({**values, **{f"input.{name}": value for name, value in inputs.items()}})
+        outputs = dict(values)
+        if self.backward:
+            self._backward(outputs)
+        for name, value in inputs.items():
+            if isinstance(value, torch.Tensor):
+                values[f"input.{name}"] = value
+                if value.requires_grad:
+                    values[f"grad.input.{name}"] = value.grad
+        if isinstance(model, torch.nn.Module):
+            for name, parameter in model.named_parameters():
+                if self.backward and parameter.requires_grad:
+                    values[f"grad.{name}"] = parameter.grad
+            values.update({f"buffer.{name}": buffer for name, buffer in model.named_buffers()})
+        return _Run(values=values, shares=shares)
+
+    @staticmethod
+    def _backward(outputs: Mapping[str, Any]) -> None:
+        """Every output weighted by fixed random numbers: a plain sum would cancel, as softmax's does."""
+        draw = torch.Generator().manual_seed(0)
+        total: Any = None
+        for value in outputs.values():
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                weights = torch.rand(value.shape, generator=draw, dtype=torch.float64).to(value.device)
+                part = (value * weights.to(value.dtype)).sum()
+                part = part.real if part.is_complex() else part
+                total = part.double() if total is None else total + part.double()
+        if total is not None:
+            total.backward()
+
+
+def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """``(name, leaf)`` for all that a model returned: mappings, dataclasses, sequences, single values."""
+    if isinstance(value, Mapping) or hasattr(value, "items"):
+        for key, item in value.items():
+            yield from leaves(item, f"{name}.{key}")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for part in dataclasses.fields(value):
+            yield from leaves(getattr(value, part.name), f"{name}.{part.name}")
+    elif isinstance(value, (list, tuple)):
+        names = getattr(value, "_fields", range(len(value)))
+        for place, item in zip(names, value, strict=True):
+            yield from leaves(item, f"{name}.{place}")
+    else:
+        yield name, value
+
+
+def _items(inputs: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return [(str(name), value) for name, value in inputs.items()]
+    values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    return [(str(place), value) for place, value in enumerate(values)]
+
+
+def _fresh(value: Any, wide: bool) -> Any:
+    """A copy of an input that no run before has written to; tensors keep their strides."""
+    if not isinstance(value, torch.Tensor):
+        return copy.deepcopy(value)
+    made = value.detach().clone()
+    if wide and (made.is_floating_point() or made.is_complex()):
+        made = made.to(torch.complex128 if made.is_complex() else torch.float64)
+    return made.requires_grad_(value.requires_grad)
+
+
+def _shares(values: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """The pairs of values that lie in one storage."""
+    owners: dict[int, str] = {}
+    found = set()
+    for name, value in values.items():
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+            continue
+        place = value.untyped_storage().data_ptr()
+        if place in owners:
+            found.add((owners[place], name))
+        else:
+            owners[place] = name
+    return frozenset(found)
+
+
+def _other_aliasing(got: frozenset[tuple[str, str]], want: frozenset[tuple[str, str]]) -> Comparison:
+    more, less = sorted(got - want), sorted(want - got)
+    told = [f"{a} shares memory with {b}" for a, b in more]
+    told += [f"{a} no longer shares memory with {b}" for a, b in less]
+    return Comparison(same=False, reason="aliasing", detail="; ".join(told)[:300])
+
+
+@contextlib.contextmanager
+def _kept_random_state() -> Iterator[Any]:
+    """Hands out what puts every generator back to where it was, and does so at the end."""
+    numpy = sys.modules.get("numpy")
+    state = random.getstate(), None if numpy is None else numpy.random.get_state()
+    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    on_host = torch.get_rng_state()
+
+    def put_back() -> None:
+        random.setstate(state[0])
+        if numpy is not None:
+            numpy.random.set_state(state[1])
+        torch.set_rng_state(on_host)
+        if on_devices:
+            torch.cuda.set_rng_state_all(on_devices)
+
+    try:
+        yield put_back
+    finally:
+        put_back()
