@@ -14,8 +14,8 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung, Stage
-from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import Difference, same_difference
+from accel_lab.numerics.values import Comparison
 from accel_lab.search.diagnosis import Diagnosis, Options
 
 ORDER = [

@@ -12,9 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accel_lab.numerics.comparison import Comparison, Measure, Record, compare, compare_tensors
+from accel_lab.numerics.comparison import compare, compare_tensors
 from accel_lab.numerics.dtypes import decode, ulps_apart
 from accel_lab.numerics.tolerances import TORCH_DEFAULTS, ComparisonConfig
+from accel_lab.numerics.values import Comparison, Measure, Record
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
 FLOATS = st.sampled_from(["float16", "float32", "float64", "complex64", "complex128"])

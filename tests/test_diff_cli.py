@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from accel_lab.cli.main import cli, main
-from accel_lab.numerics.comparison import Record
 from accel_lab.numerics.pairs import pairs
 from accel_lab.numerics.records import Entry, Recording
+from accel_lab.numerics.values import Record
 from accel_lab.reporting import diff_page, diff_plots, diff_words
 
 WRONG = """

@@ -17,8 +17,8 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import Difference
+from accel_lab.numerics.values import Comparison
 from accel_lab.search.alternatives import baked_attribute
 from accel_lab.search.climb import Climber
 from accel_lab.search.components import name_component

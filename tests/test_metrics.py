@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from accel_lab.numerics import metrics
-from accel_lab.numerics.comparison import Record, compare, compare_tensors
+from accel_lab.numerics.comparison import compare, compare_tensors
 from accel_lab.numerics.dtypes import Array
 from accel_lab.numerics.metrics import Special, measure
 from accel_lab.numerics.pairs import pairs
 from accel_lab.numerics.records import Entry, Recording
+from accel_lab.numerics.values import Record
 
 
 def f32(*values: float) -> Array:

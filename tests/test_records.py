@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accel_lab.numerics.comparison import Comparison
 from accel_lab.numerics.records import (
     Difference,
     Entry,
@@ -22,6 +21,7 @@ from accel_lab.numerics.records import (
     load,
     same_difference,
 )
+from accel_lab.numerics.values import Comparison
 
 HERE = Path(__file__).resolve().parent
 CHILD = HERE.parent / "bisect" / "accel_lab" / "child"

@@ -106,8 +106,9 @@ def _compare_in_parts(
     return _different(nan, first, detail, errors)
 
 
-def _wide(got: Array, dtype: str) -> type:
-    return np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64
+def _wide(got: Array, dtype: str) -> np.dtype[Any]:
+    """The type in which errors are taken."""
+    return np.dtype(np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64)
 
 
 def _apart(got: Array, want: Array, alike: Array) -> Array:

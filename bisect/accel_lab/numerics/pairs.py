@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .comparison import Comparison, Measure
 from .dtypes import Array, is_floating
 from .metrics import Metrics, measure
 from .records import Entry, Key, Recording, compare_entries
 from .tolerances import ComparisonConfig
+from .values import Comparison, Measure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,10 @@ import numpy as np
 
 from accel_lab.core.findings import AgreedType, Agreement
 
-from .comparison import Comparison, Measure, Record, compare, number_of
+from .comparison import compare, number_of
 from .dtypes import Array, decode, is_floating, item_bytes
 from .tolerances import ComparisonConfig
+from .values import Comparison, Measure, Record
 
 #: The types of Python numbers that are compared as tensors are.
 _NUMBERS = {"float": "float32", "complex": "complex64"}

@@ -54,7 +54,8 @@ def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     for same, marker, label in ((True, "o", "agrees"), (False, "X", "differs")):
         some = [(n, error) for n, pair, error in drawn if pair.comparison.same is same]
         if some:
-            axes.scatter(*zip(*some, strict=True), marker=marker, s=34, label=label, color=_ink(same))
+            places, errors = zip(*some, strict=True)
+            axes.scatter(places, errors, marker=marker, s=34, label=label, color=_ink(same))
     axes.set_yscale("log")
     axes.set_xlabel("recorded value, in the order of the run")
     axes.set_ylabel("relative error (RMS)")
