@@ -1,9 +1,10 @@
 """Failure signatures: what makes two failures the same one.
 
-A signature is the exception's type, its message with everything accidental taken out (numbers,
-addresses, paths, generated names), and the innermost frames by function name. Two failures are the
-same when kind and type agree and the normalised messages agree; frames break ties only for
-exceptions and exits without a message: one fault surfaces through other frames on other rungs.
+A signature is the exception's type, its message with everything private (tokens, passwords, people, hosts)
+and everything accidental (numbers, addresses, paths, generated names) taken out, in this order, and the
+innermost frames by function name. Two failures are the same when kind and type agree and the normalised
+messages agree; frames break ties only for exceptions and exits without a message: one fault surfaces
+through other frames on other rungs.
 """
 
 from __future__ import annotations
@@ -49,27 +50,45 @@ _NUMBERS = _compiled(
 _SPACE = _compiled(((r"\s+", " "),))
 _RULES = _ACCIDENTAL + _NUMBERS + _SPACE
 
+#: No more of a message is looked at: what makes two failures one stands at its start.
+LONGEST = 8_000
 #: Advice that torch appends to messages; it changes with the release and with the settings.
 _ADVICE = re.compile(
-    r"\s*(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
+    r"(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
     r"|For more details about this graph break|To suppress this warning|from user code:|While executing )",
 )
 
 
 def normalise(message: str) -> str:
-    """The message without numbers, addresses, paths and generated names; at most 400 characters."""
+    """The message without private parts, numbers, addresses, paths and generated names, 400 characters at most."""
     return _tidied(message, _RULES)[:400]
 
 
 def legible(message: str) -> str:
-    """The message for a reader, numbers and names kept: one line of at most 400 characters."""
+    """The message for a reader, private parts taken out, numbers kept: one line of at most 400 characters."""
     return shorten(_tidied(message, _ACCIDENTAL + _SPACE), 400)
 
 
 def _tidied(message: str, rules: _Rules) -> str:
+    """The one place where a message becomes a signature's: cut, masked, and only then rewritten.
+
+    A rule that takes numbers out would leave half of a token, which no rule knows any more.
+    """
+    from .private import mask  # some milliseconds that a command without a message does without
+
+    message = message[:LONGEST]
     cut = _ADVICE.search(message)
-    if cut is not None and cut.start() > 0:
+    if cut is not None and message[: cut.start()].strip():
         message = message[: cut.start()]
+    return _rewritten(mask(message), rules)
+
+
+def unnumbered(word: str) -> str:
+    """What the rules make of a word that is known to be private: how it looks in a normalised message."""
+    return _rewritten(word, _RULES)
+
+
+def _rewritten(message: str, rules: _Rules) -> str:
     for pattern, text in rules:
         message = pattern.sub(text, message)
     return message.strip()
