@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from .issue import issue_markdown
 from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
 from .redact import Redactor
+from .review import Left, left_in
 from .schema import json_text, plain
 from .sources import Data, repro_sources, rerun_files
 
@@ -54,6 +54,7 @@ class BundleReport:
     dropped: tuple[Dropped, ...]
     redactions: int
     warnings: tuple[str, ...]
+    left: tuple[Left, ...] = ()
 
 
 def write_bundle(
@@ -69,12 +70,33 @@ def write_bundle(
 
     ``script_text`` takes the place of the script on disk, for a run whose script has changed since.
     """
-    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
-    data, files, dropped = maker.make(limit_bytes)
+    data, report = make_bundle(
+        findings, run_dir, path, script_text=script_text, redactor=redactor, limit_bytes=limit_bytes
+    )
+    save_bundle(path, data)
+    return report
+
+
+def save_bundle(path: Path, data: bytes) -> None:
+    """Puts a bundle in its place, whole or not at all."""
     draft = path.with_name(path.name + ".part")
     draft.write_bytes(data)
     draft.replace(path)
-    return BundleReport(
+
+
+def make_bundle(
+    findings: Findings,
+    run_dir: Path,
+    path: Path,
+    *,
+    script_text: str | None = None,
+    redactor: Redactor | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> tuple[bytes, BundleReport]:
+    """The bundle's bytes, and what will be said of it once it lies at ``path``; nothing is written."""
+    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
+    data, files, dropped = maker.make(limit_bytes)
+    return data, BundleReport(
         path=path,
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
@@ -82,6 +104,7 @@ def write_bundle(
         dropped=tuple(dropped),
         redactions=sum(row["count"] for row in maker.redactor.ledger()),
         warnings=tuple(maker.warnings + maker.redactor.warnings),
+        left=tuple(maker.left(files)),
     )
 
 
@@ -115,26 +138,41 @@ class _Maker:
         files = [*kept, Packed(entry=manifest, size=0, stored=False)]
         return _zip(files), sorted(p.entry.name for p in files), dropped
 
+    def left(self, files: Iterable[str]) -> list[Left]:
+        """What looks private and was left in the bundle's texts; the page shows the same texts once more."""
+        own = {"LEDGER.json", MANIFEST, "report.html", *(entry.name for entry in rerun_files())}
+        texts = {
+            name: self.entries[name].data.decode("utf-8", "replace")
+            for name in files
+            if name not in own and b"\0" not in self.entries[name].data
+        }
+        return left_in(texts, self.redactor.names)
+
     def _collect(self, limit: int) -> None:
         """Every file that the bundle could have, redacted."""
         sources = repro_sources(self.findings, self.run_dir, self.script_text, limit * _DATA_SHARE // 100)
         found = moved(self.findings, sources.names)
         self.left_out += sources.left_out
         self.warnings += sources.warnings
-        for text in sources.files.values():
-            self.redactor.learn(text)
-        self.redactor.learn(json.dumps(plain(found.to_json()), ensure_ascii=False))
+        for name, text in sources.files.items():
+            self.redactor.learn(text, name)
+        self.redactor.learn_value(plain(found.to_json()))
+        for file in sources.data:
+            self.redactor.learn(_decoded(file.data) or "", file.name)
         for _, step in self._rows():
             for artifact in run_files.artifacts_of(step, self.run_dir):
-                self.redactor.learn(run_files.read_text(artifact.path, _ARTIFACT_LIMIT).text)
+                text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
+                self.redactor.learn(text.text, artifact.name if text.size <= _TOKENISE_LIMIT else "")
             for log in _LOGS:
                 self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
         for name, text in sources.files.items():
             self._add(name, self.redactor.any(text, name))
         for file in sources.data:
             self._add_data(file)
-        expected = self.redactor.value(expectation(found, sources.run_again), "expected.json")
-        self._add("expected.json", json_text({**expected, **message_rules()}))
+        expected = expectation(found, sources.run_again, self.redactor.message)
+        shown = self.redactor.value(expected, "expected.json")
+        told = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
+        self._add("expected.json", json_text({**shown, **told, **message_rules()}))
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)
@@ -216,10 +254,7 @@ class _Maker:
     def _add_data(self, file: Data) -> None:
         """A file that a reduced script reads: a text redacted as any other, anything else as it is."""
         name = self.redactor.text(file.name, "MANIFEST.json")
-        try:
-            text = file.data.decode("utf-8") if b"\0" not in file.data else None
-        except UnicodeDecodeError:
-            text = None
+        text = _decoded(file.data)
         data = file.data if text is None else self.redactor.any(text, name).encode()
         self._add_bytes(name, data, rank=_REQUIRED if file.needed else _CULPRIT)
 
@@ -253,6 +288,14 @@ class _Maker:
             "dropped": [{"path": d.name, "size": d.size, "reason": d.reason} for d in dropped],
         }
         return Entry(name=MANIFEST, data=json_text(content).encode())
+
+
+def _decoded(data: bytes) -> str | None:
+    """The text that the bytes are; None if they are none."""
+    try:
+        return data.decode("utf-8") if b"\0" not in data else None
+    except UnicodeDecodeError:
+        return None
 
 
 def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:

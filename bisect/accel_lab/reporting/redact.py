@@ -11,6 +11,7 @@ from accel_lab.core.private import (
     HIDDEN,
     Known,
     Span,
+    distinctive,
     homes_in,
     secrets_in,
     spans,
@@ -122,6 +123,12 @@ class Redactor:
         self._learned |= homes_in(message)
         edits = [(span.start, span.end, _STAND_IN) for span in self._spans(message)]
         return normalise(apply(message, edits)).replace(_STAND_IN, HIDDEN)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What was to be taken out wherever it stands: the account's and the machine's names, and the words."""
+        own = (name for name in (*self._users, *self._hosts) if distinctive(name) and "<" not in name)
+        return (*self._words, *own)
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every replacement: kind, placeholder, how often, in which files. Never the secret."""

@@ -10,13 +10,15 @@ from .engine import HIDDEN, SECRET_KINDS, Span, mask, secrets_in, spans
 from .machines import DOCUMENTATION
 from .people import Known, homes_in
 from .rule import PLACEHOLDER
-from .words import GENERIC, distinctive
+from .words import COMMON, GENERIC, PUBLIC_DOMAINS, distinctive
 
 __all__ = [
+    "COMMON",
     "DOCUMENTATION",
     "GENERIC",
     "HIDDEN",
     "PLACEHOLDER",
+    "PUBLIC_DOMAINS",
     "SECRET_KINDS",
     "Known",
     "Span",

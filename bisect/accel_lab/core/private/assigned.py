@@ -46,8 +46,7 @@ _ASKS = re.compile(
     r"(?:\A|[_.])(?:get|read|load|fetch|find|has|is|check|validate|ask|prompt)\w{0,40}\Z", re.I
 )
 _PLAIN = frozenset(
-    "true false none null required optional missing invalid incorrect expired prompt string bytes object default "
-    "empty unset hidden redacted changed unknown wrong error failed".split()
+    ["true", "false", "none", "null", "required", "optional", "missing", "invalid", "incorrect", "expired", "prompt", "string", "bytes", "object", "default", "empty", "unset", "hidden", "redacted", "changed", "unknown", "wrong", "error", "failed"]
 )
 _CODE = re.compile(r"[(\[{<>$]")
 _STANDS_FOR = re.compile(r"\$|[<{%*].{0,200}[>}%*]\Z|[x*.]{4,}\Z|/|~|\.{1,2}/")
