@@ -31,13 +31,13 @@ _BEFORE = re.compile(
     re.I,
 )
 _LOGIN_CALL = re.compile(
-    r"(?:\bauth\w{0,20}|\bcredentials?|\blogin)\s{0,9}=?\s{0,9}\(\s{0,9}[A-Za-z]{0,2}(?:[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9})?"
+    r"(?:\b\w{0,30}?auth(?!or)\w{0,20}|\bcredentials?|\blogin)\s{0,9}=?\s{0,9}\(\s{0,9}[A-Za-z]{0,2}(?:[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9})?"
     r"(?:[A-Za-z]{0,2})\Z|\blogin\(\s{0,9}key\s{0,9}=\s{0,9}\Z",
     re.I,
 )
 _COOKIES = re.compile(r"\bcookies?\s{0,9}=\s{0,9}\{[^}]{0,200}:\s{0,9}[A-Za-z]{0,2}\Z", re.I)
 _BENIGN_KEY = re.compile(
-    r"(?:pad|eos|bos|unk|sep|cls|mask|num|max|min|new|next|special|input|output|n|per|text|image|cache)_?-?tokens?"
+    r"(?:\A|[_.-])(?:pad|eos|bos|unk|sep|cls|mask|num|max|min|new|next|special|input|output|n|per|text|image|cache)_?-?tokens?"
     r"(?:_?id|_?value)?\Z",
     re.I,
 )
@@ -233,14 +233,14 @@ ASSIGNED: tuple[Rule, ...] = (
     _rule(
         "credential",
         "login of a call",
-        r"\bauth\w{0,20}\s{0,3}=?\s{0,3}\(\s{0,9}[\"'](?P<s>[^\"'\n]{1,100})[\"']\s{0,9},",
+        r"\b\w{0,30}?auth(?!or)\w{0,20}\s{0,3}=?\s{0,3}\(\s{0,9}[\"'](?P<s>[^\"'\n]{1,100})[\"']\s{0,9},",
         ("auth",),
         lambda m, _: _may_be(m.group("s")),
     ),
     _rule(
         "token",
         "password of a call",
-        r"\bauth\w{0,20}\s{0,3}=?\s{0,3}\(\s{0,9}[\"'][^\"'\n]{1,100}[\"']\s{0,9},\s{0,9}[\"'](?P<s>[^\"'\n]{4,200})[\"']",
+        r"\b\w{0,30}?auth(?!or)\w{0,20}\s{0,3}=?\s{0,3}\(\s{0,9}[\"'][^\"'\n]{1,100}[\"']\s{0,9},\s{0,9}[\"'](?P<s>[^\"'\n]{4,200})[\"']",
         ("auth",),
         lambda m, _: _may_be(m.group("s")),
     ),

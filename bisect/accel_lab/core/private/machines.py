@@ -19,7 +19,7 @@ _IPV6 = r"(?<![\w:.])(?P<s>[23f][0-9a-f]{2,3}:[0-9a-f:]{2,39})(?![\w:.])"
 _MAC = r"(?<![\w:-])(?P<s>[0-9a-f]{2}(?:(?::[0-9a-f]{2}){5}|(?:-[0-9a-f]{2}){5}))(?![\w:-])"
 #: A four-part number after one of these is a version: ``nvidia-curand-cu12==10.3.5.147``.
 _VERSIONED = re.compile(
-    r"(?:nvidia|cuda|cudnn|cublas|cu\d\d|version|driver|release|build)[^/@]{0,40}\Z|(?:[=<>~!]=|\bv)\s{0,2}\Z",
+    r"(?:nvidia|cuda|cudnn|cublas|cu\d\d|version|driver|release|build)[^/@]{0,40}\Z|[=<>~!]=\s{0,2}\Z",
     re.I,
 )
 #: After one of these it is an address, whatever its numbers.
