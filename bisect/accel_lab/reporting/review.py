@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from accel_lab.core.private import COMMON, GENERIC, PLACEHOLDER, PUBLIC_DOMAINS
+from accel_lab.core.private import COMMON, GENERIC, PLACEHOLDER, is_public
 
 #: A word has so many bits a character where it looks drawn by lot; plain words have fewer.
 _BITS = 3.2
@@ -47,17 +47,14 @@ _MACHINE = re.compile(
     r"(?:-[a-z]{1,8})?(?:-\d{1,4}|\d{2,4})(?:-\d{1,4}){0,4}[a-z]?)\b(?![\w.(]*\()"
 )
 _HOST_KEY = re.compile(
-    r"\b(?:host(?:name)?|server|nodelist|cluster|machine)[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"'](?P<s>[A-Za-z][\w.-]{2,80})[\"']",
+    r"\b(?:host(?:name)?|server|nodelist|cluster)[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"'](?P<s>[A-Za-z][\w.-]{2,80})[\"']",
     re.I,
 )
 _URL = re.compile(r"://(?:[^\s/@\"'<>]{0,200}@)?(?P<s>[A-Za-z0-9][A-Za-z0-9.-]{1,200})")
 _QUAD = re.compile(r"(?<![\w.+=-])(?P<s>\d{1,3}(?:\.\d{1,3}){3})(?![\w.+-])")
 _SHARE = re.compile(r"(?<![\\\w])\\\\(?P<s>[A-Za-z][\w-]{2,40})\\\w")
 _PHONE = re.compile(r"(?<![\w+])(?P<s>\+\d{1,3}[ -]\(?\d{2,4}\)?(?:[ -]\d{2,5}){1,4})(?!\w)")
-_KNOWN_HOSTS = re.compile(
-    r"(?:.*\.)?(?:" + "|".join(map(re.escape, PUBLIC_DOMAINS)) + r"|localhost|127\.0\.0\.1|0\.0\.0\.0)\Z",
-    re.I,
-)
+_HERE = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "255.255.255.255"})
 _PATTERNS = (
     ("name", _PATH),
     ("name", _SAID),
@@ -143,14 +140,12 @@ def _left(file: str, number: int, word: str, kind: str, line: str, at: int) -> L
 
 
 def _is_telling(word: str, kind: str) -> bool:
-    if (
-        PLACEHOLDER.match(word)
-        or word.lower() in GENERIC
-        or word.lower() in COMMON
-        or _KNOWN_HOSTS.match(word)
-    ):
+    lowered = word.lower()
+    if PLACEHOLDER.match(word) or lowered in GENERIC or lowered in COMMON:
         return False
-    return kind != "name" or not word.startswith(("REDACTED", "user"))
+    if kind == "host":
+        return lowered not in _HERE and not is_public(lowered)
+    return not word.startswith(("REDACTED", "user"))
 
 
 def _is_key(word: str, before: str) -> bool:

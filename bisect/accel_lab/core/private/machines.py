@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 from .rule import PLACEHOLDER, Rule, line_before
-from .words import INNER, INNER_DOUBTFUL, PUBLIC_DOMAINS
+from .words import INNER, INNER_DOUBTFUL, is_public
 
 _URL_HOST = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@\"'<>]{0,400}@)?(?P<s>[a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?)"
 _ENDS = "|".join(sorted(INNER | INNER_DOUBTFUL, key=lambda end: (-len(end), end)))
@@ -28,9 +28,6 @@ _ADDRESSED = re.compile(
     r"|gateway|proxy|endpoint|master_addr|node|bind\w*|from|to)[\"'\]]{0,2}[ \t]{0,3}[=:(]{0,1}[ \t]{0,3}[\"'(]{0,2})\Z",
     re.I,
 )
-_PUBLIC = re.compile(
-    r"(?:.*\.)?(?:" + "|".join(re.escape(domain) for domain in PUBLIC_DOMAINS) + r")\Z", re.I
-)
 _INDEX = re.compile(r"(?:index|proxy|registry|mirror|find[-_ ]links)[^\n]{0,60}\Z", re.I)
 _NO_MACHINE = frozenset({"torch", "self", "cls", "np", "threading", "os", "sys", "tf", "jax", "this", "usr"})
 
@@ -43,7 +40,7 @@ _SHARED = ipaddress.ip_network("100.64.0.0/10")
 
 def _is_inner_url_host(match: re.Match[str], before: str) -> bool:
     host = match.group("s").lower()
-    if host in ("localhost", "127.0.0.1", "0.0.0.0") or PLACEHOLDER.match(host) or _PUBLIC.match(host):
+    if host in ("localhost", "127.0.0.1", "0.0.0.0") or PLACEHOLDER.match(host) or is_public(host):
         return False
     if re.fullmatch(r"[\d.]+", host):
         return False

@@ -12,7 +12,7 @@ Accept = Callable[["re.Match[str]", str], bool]
 
 #: What a person is asked to write in the place of something private, and what this lab writes.
 PLACEHOLDER = re.compile(
-    r"(?:user|host)\d+\Z|<private>\Z|REDACTED_[A-Z_]+_\d+|(?:[\w@-]+\.){0,8}(?:invalid|example)\Z"
+    r"(?:user|host)\d+\Z|<private>\Z|REDACTED_[A-Z_]+_\d+|(?:[\w@-]{1,63}\.){0,8}(?:invalid|example)\Z"
 )
 
 

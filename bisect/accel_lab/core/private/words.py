@@ -29,6 +29,11 @@ INNER_DOUBTFUL = frozenset({"home", "private", "cluster", "lab"})
 PUBLIC_DOMAINS = ["pytorch.org", "github.com", "githubusercontent.com", "python.org", "huggingface.co", "nvidia.com", "kernel.org", "gnu.org", "llvm.org", "openai.com", "anaconda.org", "readthedocs.io", "wikipedia.org", "arxiv.org", "w3.org", "json-schema.org", "apache.org", "google.com", "example.com", "example.org", "example.net"]
 
 
+def is_public(host: str) -> bool:
+    """Whether a machine belongs to a domain that everybody knows."""
+    return any(host == domain or host.endswith("." + domain) for domain in PUBLIC_DOMAINS)
+
+
 def distinctive(name: str) -> bool:
     """Whether a name can be replaced wherever it stands alone, with little risk of hitting another word."""
     lowered = name.lower()
