@@ -86,8 +86,8 @@ def uuid(rng: random.Random) -> str:
 
 def _uuid(head: str) -> Make:
     def make(rng: random.Random) -> Planted:
-        token = head + uuid(rng)
-        return Planted(text=token, parts=(token,))
+        secret = uuid(rng)
+        return Planted(text=head + secret, parts=(secret,))
 
     return make
 

@@ -50,6 +50,8 @@ _NUMBERS = _compiled(
 _SPACE = _compiled(((r"\s+", " "),))
 _RULES = _ACCIDENTAL + _NUMBERS + _SPACE
 
+#: A message as it is compared, and as it is told, has so many characters at most.
+MOST = 400
 #: No more of a message is looked at: what makes two failures one stands at its start.
 LONGEST = 8_000
 #: Advice that torch appends to messages; it changes with the release and with the settings.
@@ -59,17 +61,20 @@ _ADVICE = re.compile(
 )
 
 
-def normalise(message: str) -> str:
-    """The message without private parts, numbers, addresses, paths and generated names, 400 characters at most."""
-    return _tidied(message, _RULES)[:400]
+def normalise(message: str, *, masked: bool = False) -> str:
+    """The message without private parts, numbers, addresses, paths and generated names, cut to 400 characters.
+
+    ``masked``: the private parts are already out of it.
+    """
+    return _tidied(message, _RULES, masked=masked)[:MOST]
 
 
 def legible(message: str) -> str:
     """The message for a reader, private parts taken out, numbers kept: one line of at most 400 characters."""
-    return shorten(_tidied(message, _ACCIDENTAL + _SPACE), 400)
+    return shorten(_tidied(message, _ACCIDENTAL + _SPACE), MOST)
 
 
-def _tidied(message: str, rules: _Rules) -> str:
+def _tidied(message: str, rules: _Rules, *, masked: bool = False) -> str:
     """The one place where a message becomes a signature's: cut, masked, and only then rewritten.
 
     A rule that takes numbers out would leave half of a token, which no rule knows any more.
@@ -80,7 +85,7 @@ def _tidied(message: str, rules: _Rules) -> str:
     cut = _ADVICE.search(message)
     if cut is not None and message[: cut.start()].strip():
         message = message[: cut.start()]
-    return _rewritten(mask(message), rules)
+    return _rewritten(message if masked else mask(message), rules)
 
 
 def unnumbered(word: str) -> str:

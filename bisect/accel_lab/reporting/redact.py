@@ -16,7 +16,7 @@ from accel_lab.core.private import (
     secrets_in,
     spans,
 )
-from accel_lab.core.signature import normalise, unnumbered
+from accel_lab.core.signature import MOST, normalise, unnumbered
 
 from .placeholders import Placeholders
 from .redact_python import apply, edit_source, names_in, pieces_in
@@ -121,8 +121,12 @@ class Redactor:
         A hole stands for any text: a re-run on another machine, of the redacted script, says another one.
         """
         self._learned |= homes_in(message)
-        edits = [(span.start, span.end, _STAND_IN) for span in self._spans(message)]
-        return normalise(apply(message, edits)).replace(_STAND_IN, HIDDEN)
+        edits = [(span.start, span.end, _stand_in(span)) for span in self._spans(message)]
+        said = normalise(apply(message, edits), masked=True)
+        if len(said) == MOST:  # perhaps cut inside of a stand-in
+            part = next((n for n in range(len(_STAND_IN) - 1, 0, -1) if said.endswith(_STAND_IN[:n])), 0)
+            said = said[: len(said) - part]
+        return said.replace(_STAND_IN, HIDDEN)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -206,6 +210,11 @@ class Redactor:
                     if len(self._secrets) < _MOST_LEARNED and _is_telling(part):
                         self._secrets.add(part)
         return []
+
+
+def _stand_in(span: Span) -> str:
+    """A home directory stays a path, as its placeholder does: the rules for paths then treat both alike."""
+    return "/home/" + _STAND_IN if span.kind == "home" and "/" in span.secret else _STAND_IN
 
 
 def _is_telling(secret: str) -> bool:

@@ -23,6 +23,8 @@ _STARTS = {getattr(tokenize, name) for name in ("FSTRING_START", "TSTRING_START"
 _ENDS = {getattr(tokenize, name) for name in ("FSTRING_END", "TSTRING_END") if hasattr(tokenize, name)}
 _SILENT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT})
 _COMMENT = re.compile(r"#[#!:]{0,9}[ \t]{0,40}")
+#: What stands before the items of a list that Python makes one string of.
+_JOIN = re.compile(r"\.join\(\s{0,9}[\[(]\s{0,9}\Z")
 #: So much of a statement is looked at for the key of a literal.
 _BEFORE = 400
 
@@ -52,7 +54,7 @@ def edit_source(source: str, find: Find, name: Name) -> str | None:
         for run in group.runs:
             edits.take(run.units, find(run.text, run.before, False), name)
         if len(group.runs) > 1:
-            for glue in ("\n", ""):
+            for glue in ("\n", "") if _JOIN.search(group.runs[0].before) else ("\n",):
                 units = _joined((run.units for run in group.runs), glue)
                 edits.take(units, find("".join(unit[0] for unit in units), "", True), name)
     return apply(source, edits.rows)
