@@ -1,4 +1,4 @@
-"""Secrets made up at run time, by sort: no token stands here in full, so that no scanner takes it for a real one.
+"""Secrets made up at run time, by sort: no token stands here in full, so no scanner sees a real one.
 
 The shapes are what their issuers publish; they are written here on their own, not read from the rules.
 """
@@ -36,7 +36,11 @@ def some(rng: random.Random, alphabet: str, length: int) -> str:
     while True:
         made = "".join(rng.choice(alphabet) for _ in range(length))
         mixed = any(map(str.isdigit, made)) and any(map(str.isalpha, made))
-        if (mixed or length < 8 or alphabet.isalpha() or alphabet.isdigit()) and made[0] not in "-_+/" and made[-1] not in "-_+/":
+        if (
+            (mixed or length < 8 or alphabet.isalpha() or alphabet.isdigit())
+            and made[0] not in "-_+/"
+            and made[-1] not in "-_+/"
+        ):
             return made
 
 
@@ -95,7 +99,10 @@ def _uuid(head: str) -> Make:
 def _web_token(rng: random.Random) -> Planted:
     parts = [
         base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-        for part in ({"alg": "HS256", "typ": "JWT"}, {"sub": some(rng, LOWER, 12), "iat": rng.randrange(10**9)})
+        for part in (
+            {"alg": "HS256", "typ": "JWT"},
+            {"sub": some(rng, LOWER, 12), "iat": rng.randrange(10**9)},
+        )
     ]
     token = ".".join([*parts, some(rng, WEB, 43)])
     return Planted(text=token, parts=(token,))
@@ -152,7 +159,9 @@ SHAPED: dict[str, Make] = {
     "google access": bare("ya" + "29.", WEB, 120),
     "google refresh": bare("1/" + "/0", WEB, 60),
     "azure ad": dotted(("", ALNUM, 3), ("8Q" + "~", ALNUM + "_", 34), glue=""),
-    "azure storage": within("DefaultEndpointsProtocol=https;Account" + "Key={}==;EndpointSuffix=core", B64, 86),
+    "azure storage": within(
+        "DefaultEndpointsProtocol=https;Account" + "Key={}==;EndpointSuffix=core", B64, 86
+    ),
     "azure shared access": within("SharedAccessKeyName=root;Shared" + "AccessKey={}=", B64, 43),
     "digitalocean": bare("do" + "p_v1_", HEX, 64),
     "digitalocean oauth": bare("do" + "o_v1_", HEX, 64),
@@ -178,13 +187,23 @@ SHAPED: dict[str, Make] = {
     "shopify shared": bare("shp" + "ss_", HEX, 32),
     "shopify custom": bare("shp" + "ca_", HEX, 32),
     "square": bare("sq0" + "atp-", WEB, 22),
-    "slack bot": dotted(("xox" + "b-", string.digits, 12), ("", string.digits, 12), ("", ALNUM, 24), glue="-"),
+    "slack bot": dotted(
+        ("xox" + "b-", string.digits, 12), ("", string.digits, 12), ("", ALNUM, 24), glue="-"
+    ),
     "slack user": dotted(("xox" + "p-", string.digits, 12), ("", string.digits, 12), ("", HEX, 32), glue="-"),
     "slack app": dotted(("xa" + "pp-1-A", UPPER, 10), ("", string.digits, 13), ("", HEX, 64), glue="-"),
-    "slack webhook": at("https://hooks." + "slack.com/", dotted(("services/T", UPPER, 10), ("B", UPPER, 10), ("", ALNUM, 24), glue="/")),
+    "slack webhook": at(
+        "https://hooks." + "slack.com/",
+        dotted(("services/T", UPPER, 10), ("B", UPPER, 10), ("", ALNUM, 24), glue="/"),
+    ),
     "discord bot": dotted(("MT", ALNUM, 24), ("G", ALNUM, 5), ("", ALNUM, 38)),
-    "discord webhook": at("https://discord." + "com/api/webhooks/", dotted(("", string.digits, 18), ("", WEB, 68), glue="/")),
-    "teams webhook": at("https://x.webhook." + "office.com/webhookb2/", dotted(("", HEX, 32), ("Incoming/", HEX, 32), glue="/")),
+    "discord webhook": at(
+        "https://discord." + "com/api/webhooks/", dotted(("", string.digits, 18), ("", WEB, 68), glue="/")
+    ),
+    "teams webhook": at(
+        "https://x.webhook." + "office.com/webhookb2/",
+        dotted(("", HEX, 32), ("Incoming/", HEX, 32), glue="/"),
+    ),
     "sendgrid": dotted(("S" + "G.", WEB, 22), ("", WEB, 43)),
     "sendinblue": dotted(("xkey" + "sib-", HEX, 64), ("", ALNUM, 16), glue="-"),
     "mailchimp": bare("", HEX, 32, "-us" + "14"),
@@ -244,7 +263,11 @@ SAID: dict[str, Make] = {
 
 
 def _name(rng: random.Random) -> str:
-    return rng.choice("bcdfgklmnprstvz") + "".join(rng.choice(p) for p in ("aeiou", "bdgklmnprst", "aeiou", "bdgkmnrst")) + "ez"
+    return (
+        rng.choice("bcdfgklmnprstvz")
+        + "".join(rng.choice(p) for p in ("aeiou", "bdgklmnprst", "aeiou", "bdgkmnrst"))
+        + "ez"
+    )
 
 
 def _home(form: str) -> Make:
@@ -308,9 +331,9 @@ SOMEBODY: dict[str, Make] = {
     "public address with a port": _address((52, 17), "connect to {}:443"),
     "public address in a URL": _address((34,), "http://{}/x"),
     "address 6": _address6,
-    "hardware address": lambda rng: (
-        lambda mac: Planted(text=mac, parts=(mac,))
-    )(":".join("3c 5a 9e".split() + [some(rng, HEX, 2) for _ in range(3)])),
+    "hardware address": lambda rng: (lambda mac: Planted(text=mac, parts=(mac,)))(
+        ":".join(["3c", "5a", "9e"] + [some(rng, HEX, 2) for _ in range(3)])
+    ),
 }
 SORTS: dict[str, Make] = {**SHAPED, **SAID, **SOMEBODY}
 

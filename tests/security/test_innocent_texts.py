@@ -1,5 +1,7 @@
 """Texts that tell nothing about anybody stay as they are: what a run of torch's prints, writes and names."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import hashlib
@@ -72,11 +74,11 @@ INNOCENT = [
     "torch>=2.0,<2.15; transformers==4.57.1.dev0",
     # Operators, shapes, graphs.
     "aten.native_layer_norm_backward.default(primals_1, arg0_1, [768], getitem_3)",
-    'f32[s0, 3, 224, 224][150528*s0, 50176, 224, 1]cuda:0',
+    "f32[s0, 3, 224, 224][150528*s0, 50176, 224, 1]cuda:0",
     'primals_17: "bf16[4096, 14336][14336, 1]" = torch.ops.aten.permute.default(primals_16, [1, 0])',
     "x @ w.T + b @ c.to(torch.float16) - q@k.transpose(-2, -1)",
     "torch.ops.higher_order.with_effects(token, torch.ops.aten._print.default, 'moo')",
-    "token_0: \"f32[0]\" = with_effects[0]; next_token = getitem_9",
+    'token_0: "f32[0]" = with_effects[0]; next_token = getitem_9',
     "tokens = tokenizer('hello world', return_tensors='pt'); eos_token_id = 50256; pad_token = '<|endoftext|>'",
     "num_tokens=123456789, max_new_tokens=4096, special_tokens_map_file=None",
     "auth = None; secret = None; password = None; token = os.environ.get('HF_TOKEN')",

@@ -1,4 +1,4 @@
-"""The bundle as a whole: a failure whose message carries a secret re-runs as MATCH, and no piece of it is inside."""
+"""The bundle as a whole: a failure whose message carries a secret matches, and no piece of it is inside."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ SCRIPTS = {
     "only the token": 'raise RuntimeError("{T}")\n',
     "put together": f'a = "{HALVES[0]}"\nb = "{HALVES[1]}"\nraise RuntimeError("bad token " + a + b)\n',
     "joined literals": f'raise RuntimeError("bad token: " "{HALVES[0]}"\n    "{HALVES[1]}" " of 3")\n',
-    "environment": 'import os\nraise RuntimeError("refused: " + os.environ.get("HUB_TOKEN_OF_TEST", "hf_" + "a1B2" * 8))\n',
-    "password by its name": 'password = "{P}"\nraise PermissionError("no login with " + password + " today")\n',
+    "environment": "import os\n"
+    'raise RuntimeError("refused: " + os.environ.get("HUB_TOKEN_OF_TEST", "hf_" + "a1B2" * 8))\n',
+    "password by its name": 'password = "{P}"\n'
+    'raise PermissionError("no login with " + password + " today")\n',
     "password in a dict": 'conf = {"user": "x", "password": "{P}"}\nraise KeyError(conf["password"])\n',
     "key of a dict": 'd = {}\nd["{T}"]\n',
     "JSON": 'import json\nraise ValueError("answer: " + json.dumps({"token": "{T}", "n": 3}, indent=1))\n',
@@ -49,9 +51,15 @@ SCRIPTS = {
     "user": 'raise RuntimeError("queue of {U} is full, 3 jobs")\n',
     "host": 'raise ConnectionError("db07.internal:5432 at 10.20.30.40 said {U}@acme-corp.com is unknown")\n',
     "long": 'raise RuntimeError("x" * 390 + " {T} " + "y" * 100)\n',
-    "key block": "KEY = '''" + "-----BEGIN PRIVATE " + "KEY-----\n" + "\n".join(LINES) + "\n-----END PRIVATE " + "KEY-----'''\n"
+    "key block": "KEY = '''"
+    + "-----BEGIN PRIVATE "
+    + "KEY-----\n"
+    + "\n".join(LINES)
+    + "\n-----END PRIVATE "
+    + "KEY-----'''\n"
     "raise ValueError('cannot parse ' + KEY)\n",
-    "chained": 'try:\n    raise KeyError("{T}")\nexcept KeyError as e:\n    raise RuntimeError("wrapped {T}") from e\n',
+    "chained": 'try:\n    raise KeyError("{T}")\n'
+    'except KeyError as e:\n    raise RuntimeError("wrapped {T}") from e\n',
 }
 
 
@@ -62,7 +70,9 @@ def failed(tmp_path: Path, script: str) -> FakeRun:
         exec(compile(script, str(run.script), "exec"), {"__name__": "__main__"})
     except Exception as error:
         frames = (Frame(file=str(run.script), line=1, function="<module>"),)
-        raised = Raised(type=type(error).__name__, message=str(error), frames=frames, text=traceback.format_exc())
+        raised = Raised(
+            type=type(error).__name__, message=str(error), frames=frames, text=traceback.format_exc()
+        )
     outcome = Outcome(status=Status.EXCEPTION, raised=raised, exit_code=1, seconds=1.0, torch="2.13.0+cpu")
     found = signature_of(outcome)
     step = run.step(Rung.KERNEL, Verdict.BAD, outcome=outcome, signature=found, bare=True)
@@ -93,7 +103,12 @@ def rerun(folder: Path, fake: Path, **env: str) -> subprocess.CompletedProcess[s
     (fake / "torch" / "__init__.py").touch()
     env = {**os.environ, "PYTHONPATH": str(fake), **env}
     return subprocess.run(
-        rerun_command(folder, sys.executable), capture_output=True, text=True, timeout=300, env=env, check=False
+        rerun_command(folder, sys.executable),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=env,
+        check=False,
     )
 
 
@@ -142,7 +157,9 @@ def test_all_sorts_at_once_in_every_file(tmp_path: Path) -> None:
         for log in ("stdout.txt", "stderr.txt"):
             (folder / log).write_text("\n".join(lines), encoding="utf-8")
         (folder / "artifacts" / "post_grad_0.py").write_text(script, encoding="utf-8")
-        (folder / "artifacts" / "kernel.cpp").write_text("\n".join(f"// {n}" for n in lines), encoding="utf-8")
+        (folder / "artifacts" / "kernel.cpp").write_text(
+            "\n".join(f"// {n}" for n in lines), encoding="utf-8"
+        )
     outcome = replace(run.findings.baseline[0].outcome, raised=raised)
     found_again = signature_of(outcome)
     run.findings.baseline[0] = replace(run.findings.baseline[0], outcome=outcome, signature=found_again)

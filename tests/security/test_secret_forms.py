@@ -86,14 +86,18 @@ BLOCKS = {
     "lines": "x = '''\n" + "\n".join([BEGIN, *LINES, END]) + "\n'''\n",
     "one line": 'x = "' + "\\n".join([BEGIN, *LINES, END]) + '\\n"\n',
     "comments": "\n".join(f"# {line}" for line in [BEGIN, *LINES, END]) + "\nx = 1\n",
-    "indented comments": "if 1:\n" + "\n".join(f"    #   {line}" for line in [BEGIN, *LINES, END]) + "\n    x = 1\n",
+    "indented comments": "if 1:\n"
+    + "\n".join(f"    #   {line}" for line in [BEGIN, *LINES, END])
+    + "\n    x = 1\n",
     "implicit": "x = (\n" + "\n".join(f'    "{line}\\n"' for line in [BEGIN, *LINES, END]) + "\n)\n",
     "plus": "x = (" + "\n    + ".join(f'"{line}\\n"' for line in [BEGIN, *LINES, END]) + ")\n",
     "list": "x = '\\n'.join([" + ", ".join(f"'{line}'" for line in [BEGIN, *LINES, END]) + "])\n",
     "cut off": "x = '''" + "\n".join([BEGIN, *LINES]) + "'''\n",
     "cut off comments": "\n".join(f"# {line}" for line in [BEGIN, *LINES]) + "\nx = 1\n",
     "pgp": "x = '''\n" + "\n".join([PGP[0], "Version: x 1", "", *LINES, "=aB3d", PGP[1]]) + "\n'''\n",
-    "service account": "x = '" + json.dumps({"private_key": "\n".join([BEGIN, *LINES, END]), "n": 1}).replace("\\", "\\\\") + "'\n",
+    "service account": "x = '"
+    + json.dumps({"private_key": "\n".join([BEGIN, *LINES, END]), "n": 1}).replace("\\", "\\\\")
+    + "'\n",
 }
 
 
@@ -149,7 +153,9 @@ def test_a_key_block(form: str) -> None:
 
 
 def test_an_address_of_a_network_share() -> None:
-    source = 'x = "C:\\\\Users\\\\Maria Zimmer\\\\x.py"\ny = r"c:\\users\\maria\\x"\nz = "c:\\\\users\\\\maria"\n'
+    source = (
+        'x = "C:\\\\Users\\\\Maria Zimmer\\\\x.py"\ny = r"c:\\users\\maria\\x"\nz = "c:\\\\users\\\\maria"\n'
+    )
     shown = checked_names(source)
     assert "aria" not in shown
     assert "immer" not in shown
@@ -162,7 +168,8 @@ def checked_names(source: str) -> str:
 
 
 def test_a_netrc_file() -> None:
-    text = f"machine api.wandb.ai\n  login user\n  password {PASSWORD}\nmachine b login somebody password {PASSWORD}\n"
+    text = f"machine api.wandb.ai\n  login user\n  password {PASSWORD}\n"
+    text += f"machine b login somebody password {PASSWORD}\n"
     shown = Redactor().text(text, ".netrc")
     assert PASSWORD not in shown
     assert "somebody" not in shown
@@ -182,12 +189,16 @@ def test_parts_of_a_secret_that_a_message_has_whole() -> None:
     made = Redactor()
     made.learn(source, "a.py")
     made.learn(f"ValueError: bad {TOKEN}")
-    shown = made.python(source, "a.py") + made.text(f'  b = "{HALVES[1]}"\nValueError: bad {TOKEN}', "stderr.txt")
+    shown = made.python(source, "a.py") + made.text(
+        f'  b = "{HALVES[1]}"\nValueError: bad {TOKEN}', "stderr.txt"
+    )
     assert [piece for piece in windows_of((TOKEN,)) if piece in shown] == []
 
 
 def test_arguments_of_a_command() -> None:
-    shown = Redactor().value({"args": ["--user", "x", "--api-token", PASSWORD + "9", "--n", "3"]}, "report.json")
+    shown = Redactor().value(
+        {"args": ["--user", "x", "--api-token", PASSWORD + "9", "--n", "3"]}, "report.json"
+    )
     assert shown == {"args": ["--user", "x", "--api-token", "REDACTED_TOKEN_1", "--n", "3"]}
 
 
@@ -208,7 +219,9 @@ def test_a_name_with_digits_in_a_normalised_message() -> None:
 def test_words_that_a_person_names() -> None:
     made = Redactor(words=["Hydra Project", "mimas"])
     assert made.text("the HYDRA project and xmimas7", "f") == "the REDACTED_WORD_1 and xREDACTED_WORD_27"
-    assert made.python("mimas = 'mimas'  # Mimas\n", "a.py") == "mimas = 'REDACTED_WORD_2'  # REDACTED_WORD_2\n"
+    assert (
+        made.python("mimas = 'mimas'  # Mimas\n", "a.py") == "mimas = 'REDACTED_WORD_2'  # REDACTED_WORD_2\n"
+    )
 
 
 @pytest.mark.parametrize("length", [64, 63, 40])

@@ -6,14 +6,20 @@ import ast
 import functools
 import json
 import random
+import re
 import zlib
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
+from accel_lab.core.private import SECRET_KINDS, mask, spans
+from accel_lab.core.private.rule import Rule
+from accel_lab.core.private.shapes import SHAPES
 from accel_lab.core.signature import legible, normalise
 from accel_lab.reporting.redact import Redactor
 
-from .secret_sorts import SAID, SHAPED, SORTS, SOMEBODY, Planted, windows_of
+from .secret_sorts import SHAPED, SORTS, Planted, windows_of
 
 #: Places in a Python source; ``{}`` takes the text, ready for a literal between double quotes.
 IN_PYTHON = {
@@ -97,7 +103,10 @@ def test_the_score() -> None:
     """Printed with -s, and by CI's report of this file."""
     all_of = survey()
     lost = [key for key, shown in all_of.items() if shown]
-    print(f"\nsecrets: {len(all_of) - len(lost)} of {len(all_of)} planted, {len(lost)} leaked ({len(SORTS)} sorts)")
+    print(
+        f"\nsecrets: {len(all_of) - len(lost)} of {len(all_of)} planted, {len(lost)} leaked "
+        f"({len(SORTS)} sorts)"
+    )
     assert len(all_of) >= 200
     assert len(SORTS) >= 60
     assert lost == []
@@ -108,3 +117,29 @@ def test_a_token_alone_is_known(sort: str) -> None:
     """Nothing else stands in the text: a rule's quick test must not ask for more than its own shape."""
     found = planted(sort)
     assert leaks(Redactor().text(found.text, "x"), found) == []
+
+
+def alone(rule: Rule) -> str:
+    """The rule's expression without what it asks of its neighbours; what it stands after is put before."""
+    regex = re.sub(r"\(\?<=([^)]*)\)", r"\1", rule.regex)
+    return re.sub(r"\(\?<?![^)]*\)", "", regex)
+
+
+@pytest.mark.parametrize("rule", SHAPES, ids=lambda rule: rule.name)
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_rule_is_reached_by_its_own_shape(rule: Rule, data: st.DataObject) -> None:
+    """Each alternative of each rule, made from its own expression, in a text that holds nothing else."""
+    text = data.draw(st.from_regex(alone(rule), fullmatch=True, alphabet=st.characters(codec="ascii")))
+    if rule.name in NEEDS:
+        text = NEEDS[rule.name] + text
+    match = rule.pattern.search(text)
+    assume(match is not None and (rule.accept is None or rule.accept(match, "")))
+    assert match is not None
+    found = [span for span in spans(text) if span.kind in SECRET_KINDS]
+    assert any(span.start <= match.start("s") and match.end("s") <= span.end for span in found)
+    assert match.group("s") not in mask(text)
+
+
+#: What must stand near for a shape that many innocent words have.
+NEEDS = {"wandb key": "wandb ", "mailgun": "mailgun ", "azure bare key": "azure "}

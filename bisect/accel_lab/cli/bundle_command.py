@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import click
 from accel_lab.cli.finish import say_left, sum_up, write_files
 from accel_lab.cli.report_command import again, find_run
 from accel_lab.core.errors import UsageError
-from accel_lab.reporting.bundle import LIMIT_BYTES, BundleReport, make_bundle, save_bundle
+from accel_lab.reporting.bundle import LIMIT_BYTES, BundleReport, write_bundle
 from accel_lab.reporting.redact import Redactor
 from accel_lab.reporting.review import Left, told
 from accel_lab.reporting.run_files import clean
@@ -32,8 +35,8 @@ _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
 @click.option(
     "--review",
     is_flag=True,
-    help="Show the words that look like names, machines or keys and would be left in it. The bundle is written "
-    "only after a yes on the terminal, or with --redact-words.",
+    help="Show the words that look like names, machines or keys and would be left in it. It is written only "
+    "after a yes on the terminal, or with --redact-words.",
 )
 @click.option(
     "--redact-words",
@@ -47,19 +50,24 @@ def command(
     run: str, output: str | None, limit_mb: float, review: bool, words_file: str | None, as_json: bool
 ) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
-    words = _words_of(words_file) if words_file is not None else []
+    redactor = Redactor.for_this_machine(_words_of(words_file) if words_file is not None else [])
     folder = find_run(run)
     findings = again(folder)
-    sum_up(findings)
     path = Path(output) if output else folder / "bundle.zip"
-    redactor = Redactor.for_this_machine(words)
-    data, made = make_bundle(findings, folder, path, redactor=redactor, limit_bytes=int(limit_mb * 1e6))
-    if review and not as_json:
-        _show_left(made.left)
-    written = not review or words_file is not None or (not as_json and _agreed(path))
-    if written:
-        write_files(findings, folder, bundle=False)
-        save_bundle(path, data)
+    with tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
+        # What is only looked at lies elsewhere until somebody has agreed.
+        place = Path(drafts, "bundle.zip") if review else path
+        if not review:
+            write_files(findings, folder, bundle=False)
+        sum_up(findings)
+        made = write_bundle(findings, folder, place, redactor=redactor, limit_bytes=int(limit_mb * 1e6))
+        if review and not as_json:
+            _show_left(made.left)
+        written = not review or words_file is not None or (not as_json and _agreed(path))
+        if review and written:
+            write_files(findings, folder, bundle=False)
+            _moved(place, path)
+    made = replace(made, path=path)
     if as_json:
         click.echo(json.dumps(_as_json(made, written), indent=1))
     elif written:
@@ -72,6 +80,13 @@ def command(
             "--redact-words FILE; an empty file leaves all of them in."
         )
     return 0
+
+
+def _moved(draft: Path, path: Path) -> None:
+    """Puts a bundle in its place, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    shutil.copyfile(draft, part)
+    part.replace(path)
 
 
 def _words_of(file: str) -> list[str]:
@@ -91,9 +106,11 @@ def _words_of(file: str) -> list[str]:
 
 def _agreed(path: Path) -> bool:
     """Whether a person says yes; nobody does where there is no terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
-    return click.confirm(f"Write {path} as it is?", default=False)
+    return _on_terminal() and click.confirm(f"Write {path} as it is?", default=False)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _show_left(left: tuple[Left, ...]) -> None:

@@ -54,7 +54,7 @@ def sum_up(findings: Findings) -> None:
 
 
 def say_left(made: BundleReport, folder: Path) -> None:
-    """One line on standard error: how many words that look private were left in the bundle, and how to see them."""
+    """One line on standard error: how many words that look private were left, and how to see them."""
     count = len(made.left)
     see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
     click.echo(f"{told(count)} in the bundle{see}", err=True)

@@ -28,7 +28,7 @@ _ACCIDENTAL = _compiled(
     (
         (r"\x1b\[[0-9;]*m", ""),
         (r"0x[0-9a-fA-F]+", "<addr>"),
-        (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]+)+/([\w.+-]+)", r"<path>/\1"),
+        (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]{1,255}){1,64}/([\w.+-]+)", r"<path>/\1"),
         (r"\b[a-z0-9]{40,60}\b", "<hash>"),
         (r"\bc[a-z0-9]{50,52}\b", "<hash>"),
     )
@@ -50,19 +50,21 @@ _NUMBERS = _compiled(
 _SPACE = _compiled(((r"\s+", " "),))
 _RULES = _ACCIDENTAL + _NUMBERS + _SPACE
 
-#: A message as it is compared, and as it is told, has so many characters at most.
-MOST = 400
-#: No more of a message is looked at: what makes two failures one stands at its start.
-LONGEST = 8_000
 #: Advice that torch appends to messages; it changes with the release and with the settings.
 _ADVICE = re.compile(
-    r"(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
+    r"(?<!\s)\s*(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
     r"|For more details about this graph break|To suppress this warning|from user code:|While executing )",
 )
 
 
+#: No more of a message is looked at: what is kept of it is much shorter.
+_LONGEST = 50_000
+#: A message as it is compared, and as it is told, has so many characters at most.
+MOST = 400
+
+
 def normalise(message: str, *, masked: bool = False) -> str:
-    """The message without private parts, numbers, addresses, paths and generated names, cut to 400 characters.
+    """The message without private parts, numbers, addresses, paths and generated names: 400 characters of it.
 
     ``masked``: the private parts are already out of it.
     """
@@ -81,9 +83,9 @@ def _tidied(message: str, rules: _Rules, *, masked: bool = False) -> str:
     """
     from .private import mask  # some milliseconds that a command without a message does without
 
-    message = message[:LONGEST]
+    message = message[:_LONGEST]
     cut = _ADVICE.search(message)
-    if cut is not None and message[: cut.start()].strip():
+    if cut is not None and cut.start() > 0:
         message = message[: cut.start()]
     return _rewritten(message if masked else mask(message), rules)
 

@@ -70,33 +70,12 @@ def write_bundle(
 
     ``script_text`` takes the place of the script on disk, for a run whose script has changed since.
     """
-    data, report = make_bundle(
-        findings, run_dir, path, script_text=script_text, redactor=redactor, limit_bytes=limit_bytes
-    )
-    save_bundle(path, data)
-    return report
-
-
-def save_bundle(path: Path, data: bytes) -> None:
-    """Puts a bundle in its place, whole or not at all."""
+    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
+    data, files, dropped = maker.make(limit_bytes)
     draft = path.with_name(path.name + ".part")
     draft.write_bytes(data)
     draft.replace(path)
-
-
-def make_bundle(
-    findings: Findings,
-    run_dir: Path,
-    path: Path,
-    *,
-    script_text: str | None = None,
-    redactor: Redactor | None = None,
-    limit_bytes: int = LIMIT_BYTES,
-) -> tuple[bytes, BundleReport]:
-    """The bundle's bytes, and what will be said of it once it lies at ``path``; nothing is written."""
-    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
-    data, files, dropped = maker.make(limit_bytes)
-    return data, BundleReport(
+    return BundleReport(
         path=path,
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
@@ -143,7 +122,7 @@ class _Maker:
         own = {"LEDGER.json", MANIFEST, "report.html", *(entry.name for entry in rerun_files())}
         texts = {
             name: self.entries[name].data.decode("utf-8", "replace")
-            for name in files
+            for name in sorted(files, key=_nearness)
             if name not in own and b"\0" not in self.entries[name].data
         }
         return left_in(texts, self.redactor.names)
@@ -288,6 +267,11 @@ class _Maker:
             "dropped": [{"path": d.name, "size": d.size, "reason": d.reason} for d in dropped],
         }
         return Entry(name=MANIFEST, data=json_text(content).encode())
+
+
+def _nearness(name: str) -> tuple[int, str]:
+    """What a person wrote comes before what was made of it."""
+    return 0 if name == "repro.py" else 2 if "/" not in name or name.startswith("artifacts/") else 1, name
 
 
 def _decoded(data: bytes) -> str | None:

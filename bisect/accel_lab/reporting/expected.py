@@ -115,7 +115,6 @@ def message_rules() -> dict[str, Any]:
     return {
         "advice": signatures._ADVICE.pattern,
         "rules": [[pattern.pattern, text] for pattern, text in signatures._RULES],
-        "longest": signatures.LONGEST,
         "hole": HIDDEN,
     }
 

@@ -130,7 +130,7 @@ class Redactor:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was to be taken out wherever it stands: the account's and the machine's names, and the words."""
+        """What was to be taken out wherever it stands: the account's and the machine's names, the words."""
         own = (name for name in (*self._users, *self._hosts) if distinctive(name) and "<" not in name)
         return (*self._words, *own)
 

@@ -39,7 +39,7 @@ def names_in(source: str) -> frozenset[str]:
 
 
 def edit_source(source: str, find: Find, name: Name) -> str | None:
-    """The source with its private parts replaced in comments and the values of strings; None if it is no Python.
+    """The source with its private parts replaced in comments and in strings; None if it is no Python.
 
     A string's value is searched, not its spelling: an escape such as ``\\n`` before an address is no
     part of it, and ``C:\\\\Users`` is a path. Literals that Python joins are searched as one text, and so
@@ -61,7 +61,7 @@ def edit_source(source: str, find: Find, name: Name) -> str | None:
 
 
 def pieces_in(source: str) -> list[str]:
-    """The texts of the literals of a source one by one, also of those that Python joins; none if it is no Python."""
+    """The texts of a source's literals, one by one where Python joins them; none if it is no Python."""
     try:
         runs = [run for group in _groups(source) for run in group.runs]
     except (tokenize.TokenError, SyntaxError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -33,12 +34,15 @@ _PATH = re.compile(
     re.I,
 )
 _SAID = re.compile(
-    r"\b(?:author|written by|copyright(?: \(c\))?(?: \d{4})?|maintainer|signed-off-by|reviewed-by|reported by|contact"
-    r"|thanks to|asked by|todo|fixme|xxx)[ \t]{0,3}[:(@]?[ \t]{0,3}@?(?P<s>(?-i:[A-Z][\w'.-]{1,30}(?: [A-Z][\w'.-]{1,30}){1,2})|(?<=@)[\w-]{3,40}|(?<=\()[\w.-]{3,40}(?=\)))",
+    r"\b(?:author|written by|copyright(?: \(c\))?(?: \d{4})?|maintainer|signed-off-by|reviewed-by|reported by"
+    r"|contact|thanks to|asked by|todo|fixme|xxx)[ \t]{0,3}[:(@]?[ \t]{0,3}@?"
+    r"(?P<s>(?-i:[A-Z][\w'.-]{1,30}(?: [A-Z][\w'.-]{1,30}){1,2})"
+    r"|(?<=@)[\w-]{3,40}|(?<=\()[\w.-]{3,40}(?=\)))",
     re.I,
 )
 _KEYED = re.compile(
-    r"\b(?:user(?:_?name)?|owner|login|account|team|org(?:ani[sz]ation)?|entity|project|customer|tenant|company)[\"']?[ \t]{0,3}[=:]"
+    r"\b(?:user(?:_?name)?|owner|login|account|team|org(?:ani[sz]ation)?|entity|project|customer|tenant|company)"
+    r"[\"']?[ \t]{0,3}[=:]"
     r"[ \t]{0,3}[\"'](?P<s>[A-Za-z][\w.-]{2,40})[\"']",
     re.I,
 )
@@ -47,13 +51,14 @@ _MACHINE = re.compile(
     r"(?:-[a-z]{1,8})?(?:-\d{1,4}|\d{2,4})(?:-\d{1,4}){0,4}[a-z]?)\b(?![\w.(]*\()"
 )
 _HOST_KEY = re.compile(
-    r"\b(?:host(?:name)?|server|nodelist|cluster)[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"'](?P<s>[A-Za-z][\w.-]{2,80})[\"']",
+    r"\b(?:host(?:name)?|server|nodelist|cluster)[\"']?[ \t]{0,3}[=:]"
+    r"[ \t]{0,3}[\"'](?P<s>[A-Za-z][\w.-]{2,80})[\"']",
     re.I,
 )
 _URL = re.compile(r"://(?:[^\s/@\"'<>]{0,200}@)?(?P<s>[A-Za-z0-9][A-Za-z0-9.-]{1,200})")
 _QUAD = re.compile(r"(?<![\w.+=-])(?P<s>\d{1,3}(?:\.\d{1,3}){3})(?![\w.+-])")
 _SHARE = re.compile(r"(?<![\\\w])\\\\(?P<s>[A-Za-z][\w-]{2,40})\\\w")
-_PHONE = re.compile(r"(?<![\w+])(?P<s>\+\d{1,3}[ -]\(?\d{2,4}\)?(?:[ -]\d{2,5}){1,4})(?!\w)")
+_PHONE = re.compile(r"(?<![\w+])(?P<s>\+\d{1,3}[ -]\(?\d{2,4}\)?(?:[ -]\d{2,8}){1,4})(?!\w)")
 _HERE = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "255.255.255.255"})
 _PATTERNS = (
     ("name", _PATH),
@@ -70,7 +75,7 @@ _PATTERNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A word that was left. ``line`` counts from 1, 0 is the file's own name; ``places`` counts all of them."""
+    """A word that was left. ``line`` counts from 1, 0 is the file's own name; ``places`` are all of them."""
 
     file: str
     line: int
@@ -165,7 +170,7 @@ def _is_random(part: str) -> bool:
     ):
         return False
     sorts = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in part]
-    turns = sum(a != b for a, b in zip(sorts, sorts[1:], strict=False))
+    turns = sum(a != b for a, b in itertools.pairwise(sorts))
     return turns >= len(part) // 4 and _bits(part) >= _BITS
 
 

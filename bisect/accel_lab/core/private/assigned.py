@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from .rule import PLACEHOLDER, Accept, Rule, part, varied
@@ -46,7 +47,32 @@ _ASKS = re.compile(
     r"(?:\A|[_.])(?:get|read|load|fetch|find|has|is|check|validate|ask|prompt)\w{0,40}\Z", re.I
 )
 _PLAIN = frozenset(
-    ["true", "false", "none", "null", "required", "optional", "missing", "invalid", "incorrect", "expired", "prompt", "string", "bytes", "object", "default", "empty", "unset", "hidden", "redacted", "changed", "unknown", "wrong", "error", "failed"]
+    [
+        "true",
+        "false",
+        "none",
+        "null",
+        "required",
+        "optional",
+        "missing",
+        "invalid",
+        "incorrect",
+        "expired",
+        "prompt",
+        "string",
+        "bytes",
+        "object",
+        "default",
+        "empty",
+        "unset",
+        "hidden",
+        "redacted",
+        "changed",
+        "unknown",
+        "wrong",
+        "error",
+        "failed",
+    ]
 )
 _CODE = re.compile(r"[(\[{<>$]")
 _STANDS_FOR = re.compile(r"\$|[<{%*].{0,200}[>}%*]\Z|[x*.]{4,}\Z|/|~|\.{1,2}/")
@@ -69,7 +95,7 @@ def _turns(text: str) -> int:
     """How often upper and lower case change in a word without spaces; few times in CamelCase."""
     if not text.isalpha():
         return 0
-    return sum(a.isupper() != b.isupper() for a, b in zip(text, text[1:], strict=False))
+    return sum(a.isupper() != b.isupper() for a, b in itertools.pairwise(text))
 
 
 def known_by_key(text: str, before: str) -> tuple[int, int] | None:
@@ -158,7 +184,8 @@ ASSIGNED: tuple[Rule, ...] = (
     _rule(
         "token",
         "authorization header",
-        r"authorization\\?[\"']?[ \t]{0,9}[:=,][ \t]{0,9}\\?[\"']?(?:[A-Za-z-]{2,30}[ \t]{1,9})?(?P<s>[^\s\"'<>\\]{6,4000})",
+        r"authorization\\?[\"']?[ \t]{0,9}[:=,][ \t]{0,9}\\?[\"']?"
+        r"(?:[A-Za-z-]{2,30}[ \t]{1,9})?(?P<s>[^\s\"'<>\\]{6,4000})",
         ("authorization",),
         lambda m, _: _may_be(m.group("s")) and not re.search(r"[({\[]", m.group("s")),
     ),

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 _WHAT = r"[A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|PGP MESSAGE)"
 _BEGIN = re.compile(rf"-----BEGIN {_WHAT}-----|---- BEGIN {_WHAT} ----")
 _END = re.compile(rf"-----END {_WHAT}-----|---- END {_WHAT} ----")
-#: What a block that nobody ends may hold: base64, its line ends however spelt, comment signs, quotes, headers.
+#: What a block that nobody ends may hold: base64, line ends however spelt, comment signs, quotes, headers.
 _BODY = re.compile(
-    r"(?:[ \t]{0,20}(?:#|//|\*|>|;|--)?[ \t]{0,20}[\"'+]{0,3}(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash)"
+    r"(?:[ \t]{0,20}(?:#|//|\*|>|;|--)?[ \t]{0,20}[\"'+]{0,3}"
+    r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash)"
     r":[^\n\\]{0,100}|[A-Za-z0-9+/=]{1,2000})?[\"',+]{0,3}[ \t]{0,20}(?:\\r)?(?:\\n|\r?\n|\Z|(?=[\"'])))"
 )
 #: A block is not looked for further than this.

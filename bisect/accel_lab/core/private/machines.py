@@ -25,7 +25,8 @@ _VERSIONED = re.compile(
 #: After one of these it is an address, whatever its numbers.
 _ADDRESSED = re.compile(
     r"(?:\b(?:host|addr(?:ess)?|ip|ipv4|server|peer|remote|listen\w*|connect\w*|connection|ssh|ping|inet|nameserver"
-    r"|gateway|proxy|endpoint|master_addr|node|bind\w*|from|to)[\"'\]]{0,2}[ \t]{0,3}[=:(]{0,1}[ \t]{0,3}[\"'(]{0,2})\Z",
+    r"|gateway|proxy|endpoint|master_addr|node|bind\w*|from|to)"
+    r"[\"'\]]{0,2}[ \t]{0,3}[=:(]{0,1}[ \t]{0,3}[\"'(]{0,2})\Z",
     re.I,
 )
 _INDEX = re.compile(r"(?:index|proxy|registry|mirror|find[-_ ]links)[^\n]{0,60}\Z", re.I)
@@ -72,7 +73,7 @@ def _is_inner_host(match: re.Match[str], _before: str) -> bool:
 
 
 def _is_address(match: re.Match[str], before: str) -> bool:
-    """Private ranges, any address that its surroundings call one, and public ones that no version looks like."""
+    """Private ranges, what its surroundings call an address, and public ones that no version looks like."""
     try:
         address = ipaddress.ip_address(match.group("s"))
     except ValueError:

@@ -23,7 +23,7 @@ def _compiled(regex: str, flags: int) -> re.Pattern[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """``regex`` names the private part ``s``, or ``w`` where a second form has it; it is compiled when needed.
+    """``regex`` names the private part ``s``, or ``w`` where a second form has it. Compiled when needed.
 
     ``hints``: the text is searched only if it holds one of them; ``folded`` ones are compared in lower case.
     Every quantifier that can fail after it is bounded, so the work is linear in the text's length.
