@@ -166,7 +166,8 @@ def _is_random(part: str) -> bool:
     if (
         len(part) < 14
         or _CODE.fullmatch(part)
-        or not (any(map(str.isdigit, part)) and any(map(str.isalpha, part)))
+        or sum(map(str.isdigit, part)) < 2
+        or not any(map(str.isalpha, part))
     ):
         return False
     sorts = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in part]

@@ -14,15 +14,17 @@ _WORDS = (
     r"|bearer|cookie|session[_-]?id|csrf|(?:db|smtp|mysql|ftp|mail|admin|root|login|ssh|sudo|proxy|redis|pg)[_-]?pass"
     r"|webhook(?:[_-]?url)?|conn(?:ection)?[_-]?str(?:ing)?|dsn"
 )
-_KEY = rf"(?P<key>[A-Za-z0-9_.-]{{0,60}}?(?:{_WORDS})(?:[_-]?(?:id|key|value|hex|b64))?)"
+_TOLD = rf"(?:{_WORDS})(?:[_-]?(?:id|key|value|hex|b64))?"
+_KEY = rf"(?P<key>[A-Za-z0-9_.-]{{0,60}}?{_TOLD})"
 _HINTS = (
     *("token", "secret", "passw", "passphrase", "passcode", "pwd", "key", "credential", "auth", "bearer"),
     *("cookie", "session", "csrf", "pass", "webhook", "conn", "dsn"),
 )
+_HEAD_OF_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}\Z")
 _NOT_IN_KEY = r"(?<![A-Za-z0-9_.-])"
 _ASSIGNED = (
-    rf"{_NOT_IN_KEY}{_KEY}\\?[\"']?\]?[ \t]{{0,20}}(?:=>|:=|[=!]=|[=:])[ \t]{{0,20}}"
-    r"(?:(?P<q>\\?[\"'])(?P<w>[^\"'\n\\]{4,2000})(?=[\"'\\\n]|\Z)"
+    rf"(?P<told>{_TOLD})\\?[\"']?\]?[ \t]{{0,20}}(?:=>|:=|[=!]=|[=:])[ \t]{{0,20}}"
+    r"(?:\\?(?P<q>[\"'])(?P<w>(?:(?!(?P=q))[^\n\\]){4,2000})"
     r"|(?:(?:bearer|basic|token)[ \t]{1,20})?(?P<s>[^\s\"',;)}\]&\\]{4,2000}))"
 )
 #: What may stand before a literal that is a secret: ``token = "``, ``("password", "``, ``default="``.
@@ -130,9 +132,12 @@ def _may_be(value: str) -> bool:
 def _assigned(match: re.Match[str], _before: str) -> bool:
     quoted = part(match) == "w"
     value = match.group(part(match))
-    if quoted and re.search(r"\s", value) and not _IS_PASSWORD.search(match.group("key")):
+    # The key's beginning is read from the text: an expression that starts with its end is the quicker one.
+    head = _HEAD_OF_KEY.search(match.string, max(match.start() - 60, 0), match.start())
+    key = (head.group() if head else "") + match.group("told")
+    if quoted and re.search(r"\s", value) and not _IS_PASSWORD.search(key):
         return False
-    return is_secret(match.group("key"), value, quoted=quoted)
+    return is_secret(key, value, quoted=quoted)
 
 
 def _option(match: re.Match[str], _before: str) -> bool:
