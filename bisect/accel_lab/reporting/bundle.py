@@ -140,8 +140,9 @@ class _Maker:
             self.redactor.learn(_decoded(file.data) or "", file.name)
         for _, step in self._rows():
             for artifact in run_files.artifacts_of(step, self.run_dir):
-                text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
-                self.redactor.learn(text.text, artifact.name if text.size <= _TOKENISE_LIMIT else "")
+                found_text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
+                slow = found_text.size > _TOKENISE_LIMIT
+                self.redactor.learn(found_text.text, "" if slow else artifact.name)
             for log in _LOGS:
                 self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
         for name, text in sources.files.items():

@@ -12,7 +12,8 @@ _WORDS = (
     rf"{_PASSWORD}|api[_-]?key|access[_-]?key|account[_-]?key|shared[_-]?(?:access[_-]?)?key|private[_-]?key"
     r"|subscription[_-]?key|encryption[_-]?key|signing[_-]?key|license[_-]?key|token|credentials?|auth(?:orization)?"
     r"|bearer|cookie|session[_-]?id|csrf|(?:db|smtp|mysql|ftp|mail|admin|root|login|ssh|sudo|proxy|redis|pg)[_-]?pass"
-    r"|webhook(?:[_-]?url)?|conn(?:ection)?[_-]?str(?:ing)?|dsn"
+    r"|client[_-]?key[_-]?data|fernet"
+    r"|(?<![A-Za-z])pass(?=[\"'\s:=])|webhook(?:[_-]?url)?|conn(?:ection)?[_-]?str(?:ing)?|dsn"
 )
 _TOLD = rf"(?:{_WORDS})(?:[_-]?(?:id|key|value|hex|b64))?"
 _KEY = rf"(?P<key>[A-Za-z0-9_.-]{{0,60}}?{_TOLD})"
@@ -45,6 +46,7 @@ _BENIGN_KEY = re.compile(
     re.I,
 )
 _IS_PASSWORD = re.compile(rf"{_PASSWORD}|pass\Z", re.I)
+_IS_PASS = re.compile(r"(?:\A|[^A-Za-z])pass\Z", re.I)
 _ASKS = re.compile(
     r"(?:\A|[_.])(?:get|read|load|fetch|find|has|is|check|validate|ask|prompt)\w{0,40}\Z", re.I
 )
@@ -87,10 +89,17 @@ def is_secret(key: str, value: str, *, quoted: bool) -> bool:
         return False
     if _STANDS_FOR.match(value) or (not quoted and _CODE.search(value)) or _DOTTED.match(value):
         return False
+    if _IS_PASS.search(key):  # also what a compiler's pass is called
+        return _is_mixed(value) or (len(value) >= 5 and not re.fullmatch(r"[\w.-]{1,2000}", value))
     if _IS_PASSWORD.search(key) and len(value) >= 5:
         plain = value.lower() in _PLAIN or value.isdigit()
         return not plain and not re.fullmatch(r"\w{0,40}(?:password|secret|passwd)\w{0,40}", value, re.I)
     return (len(value) >= 12 and varied(value)) or (len(value) >= 16 and _turns(value) >= 4)
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether a word without underscores has digits and letters of both cases."""
+    return varied(value) and value.isalnum() and value != value.lower() and value != value.upper()
 
 
 def _turns(text: str) -> int:
@@ -231,6 +240,14 @@ ASSIGNED: tuple[Rule, ...] = (
         r"\b(?:sshpass|login|svn|htpasswd|expect|psftp|plink|pscp|mongo\w{0,9}|mysql\w{0,9}|mariadb\w{0,9}|snowsql"
         r"|sqlcmd|bcp|ldap\w{1,9}|redis-cli|kinit)\b[^\n]{0,120}?\s-[pPwa][ =]?[\"']?(?P<s>[^\s\"']{4,200})",
         ("-p", "-w", "-a"),
+        _given,
+    ),
+    _rule(
+        "token",
+        "password after a user",
+        r"\s(?:-u|-U|--user(?:name)?)[ =]?[^\s\"']{1,80}\s{1,5}(?:-p|--pass)[ =]?[\"']?"
+        r"(?P<s>[^\s\"']{4,200})",
+        ("-p", "--pass"),
         _given,
     ),
     _rule(

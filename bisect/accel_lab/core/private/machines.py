@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 from .rule import PLACEHOLDER, Rule, line_before
-from .words import INNER, INNER_DOUBTFUL, is_public
+from .words import GENERIC, INNER, INNER_DOUBTFUL, is_public
 
 _URL_HOST = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@\"'<>]{0,400}@)?(?P<s>[a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?)"
 _ENDS = "|".join(sorted(INNER | INNER_DOUBTFUL, key=lambda end: (-len(end), end)))
@@ -30,6 +30,7 @@ _ADDRESSED = re.compile(
     re.I,
 )
 _INDEX = re.compile(r"(?:index|proxy|registry|mirror|find[-_ ]links)[^\n]{0,60}\Z", re.I)
+_HERE = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})
 _NO_MACHINE = frozenset({"torch", "self", "cls", "np", "threading", "os", "sys", "tf", "jax", "this", "usr"})
 
 #: Address ranges kept for examples (RFC 5737): the placeholders come from them.
@@ -41,7 +42,7 @@ _SHARED = ipaddress.ip_network("100.64.0.0/10")
 
 def _is_inner_url_host(match: re.Match[str], before: str) -> bool:
     host = match.group("s").lower()
-    if host in ("localhost", "127.0.0.1", "0.0.0.0") or PLACEHOLDER.match(host) or is_public(host):
+    if host in _HERE or PLACEHOLDER.match(host) or is_public(host):
         return False
     if re.fullmatch(r"[\d.]+", host):
         return False
@@ -116,6 +117,18 @@ def _is_ipv6(match: re.Match[str], _before: str) -> bool:
     )
 
 
+#: Variables of the environment that name a machine.
+_VARIABLE = (
+    r"\b(?:HOSTNAME|HOST|COMPUTERNAME|SLURMD_NODENAME|SLURM_(?:JOB_|STEP_)?NODELIST|SLURM_TOPOLOGY_ADDR|MASTER_ADDR"
+    r"|SSH_CONNECTION|SSH_CLIENT)=[\"']?(?P<s>[A-Za-z0-9][\w.:\[\]-]{2,100})"
+)
+
+
+def _is_named(match: re.Match[str], _before: str) -> bool:
+    host = match.group("s").lower()
+    return host not in GENERIC and host not in _HERE and not PLACEHOLDER.match(host) and not is_public(host)
+
+
 MACHINES: tuple[Rule, ...] = (
     Rule(
         kind="host",
@@ -132,6 +145,13 @@ MACHINES: tuple[Rule, ...] = (
         flags=re.I,
         hints=tuple("." + end for end in sorted(INNER | INNER_DOUBTFUL)),
         accept=_is_inner_host,
+    ),
+    Rule(
+        kind="host",
+        name="variable of a machine",
+        regex=_VARIABLE,
+        hints=("host", "computername", "nodename", "nodelist", "slurm_", "master_addr", "ssh_c"),
+        accept=_is_named,
     ),
     Rule(kind="ip", name="IPv4", regex=_IPV4, hints=(".",), accept=_is_address),
     Rule(kind="ip", name="IPv6", regex=_IPV6, flags=re.I, hints=(":",), accept=_is_ipv6),

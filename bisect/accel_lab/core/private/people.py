@@ -30,7 +30,8 @@ INSIDE = 6
 _NAME = r"[A-Za-z0-9_](?:[\w.-]{0,60}\w)?"
 _START = r"(?:(?<![\w.:/\\~-])|(?<=file://))"
 _HOME = (
-    rf"{_START}(?:/[\w.+-]{{1,80}}){{0,6}}?/(?P<root>home|homes|users?|people|scratch)/(?P<s>{_NAME})"
+    rf"{_START}(?:/[\w.+-]{{1,80}}){{0,6}}?/(?P<root>home\d?|homes|users?|people|scratch)/"
+    rf"(?P<s>{_NAME}(?:(?:[ ](?-i:[A-Z])[\w.-]{{1,40}}){{1,2}}(?=/))?)"
     rf"|\b[A-Za-z]:[\\/]{{1,4}}Users[\\/]{{1,4}}"
     rf"(?P<w>\w[\w.-]{{0,40}}(?:[ ][\w.-]{{1,40}}){{0,2}}(?=[\\/\"'])"
     rf"|{_NAME}(?:[ ](?-i:[A-Z])[\w.-]{{1,40}}){{0,2}})"
@@ -64,7 +65,7 @@ def _is_home(match: re.Match[str], _before: str) -> bool:
     if PLACEHOLDER.match(name):
         return False
     root = match.group("root")
-    if root is None or root.lower() in ("home", "homes") or root == "Users":
+    if root is None or root.lower().startswith("home") or root == "Users":
         return True
     rest = match.string[match.end() : match.end() + 1]
     if name.lower() in GENERIC or name.lower() in COMMON:
@@ -104,6 +105,24 @@ HOMES = Rules(
         ),
     )
 )
+#: Variables of the environment that name somebody.
+_VARIABLE = (
+    r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|SBATCH_ACCOUNT|SLURM_JOB_ACCOUNT)=[\"']?"
+    r"(?P<s>[A-Za-z_][\w.-]{1,40})"
+)
+#: A shell's prompt, and a file on another machine: ``somebody@machine:~/x``.
+_PROMPT = r"(?<![\w.@/+-])(?P<s>[A-Za-z_][\w.-]{1,31}@[A-Za-z][\w-][\w.-]{1,60})(?=:[~/])"
+_PUBLIC_KEY = (
+    r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3})[ ]AAAA[A-Za-z0-9+/=]{20,2000}[ ]"
+    r"(?P<s>[^\s\"'@]{1,60}@[^\s\"']{1,100})"
+)
+
+
+def _is_login(match: re.Match[str], _before: str) -> bool:
+    said = match.group("s")
+    return said.split("@")[0] not in ("git", "hg") and not PLACEHOLDER.search(said)
+
+
 EMAILS: tuple[Rule, ...] = (
     Rule(kind="email", name="e-mail", regex=_EMAIL, hints=("@",), accept=_is_email),
     Rule(
@@ -111,7 +130,16 @@ EMAILS: tuple[Rule, ...] = (
         name="login of ssh",
         regex=_SSH,
         hints=("@",),
-        accept=lambda m, _: m.group("s").split("@")[0] != "git" and not PLACEHOLDER.search(m.group("s")),
+        accept=_is_login,
+    ),
+    Rule(kind="user", name="prompt", regex=_PROMPT, hints=("@",), accept=_is_login),
+    Rule(kind="user", name="comment of a public key", regex=_PUBLIC_KEY, hints=(" aaaa",), accept=_is_login),
+    Rule(
+        kind="user",
+        name="variable of an account",
+        regex=_VARIABLE,
+        hints=("user", "logname", "account"),
+        accept=lambda m, _: m.group("s").lower() not in GENERIC and not PLACEHOLDER.match(m.group("s")),
     ),
 )
 

@@ -85,6 +85,7 @@ _FIXED = (
         (f"doppler {p}", f"dp.{p}.", rf"dp\.{p}\.(?:[a-z0-9_-]{{1,40}}\.)?[A-Za-z0-9]{{40,}}")
         for p in ("pt", "st", "ct", "sa", "scim", "audit")
     ),
+    ("key block in base64", "LS0tLS1CRUdJTi", r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{20,}={0,2}"),
     ("1password", "ops_eyJ", r"ops_eyJ[A-Za-z0-9_=-]{100,}"),
     ("age", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
     ("tailscale", "tskey-", r"tskey-[a-z]{2,20}-[A-Za-z0-9-]{15,}"),
