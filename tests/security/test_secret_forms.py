@@ -152,7 +152,7 @@ def test_a_key_block(form: str) -> None:
     checked(BLOCKS[form], *LINES)
 
 
-def test_an_address_of_a_network_share() -> None:
+def test_homes_on_windows() -> None:
     source = (
         'x = "C:\\\\Users\\\\Maria Zimmer\\\\x.py"\ny = r"c:\\users\\maria\\x"\nz = "c:\\\\users\\\\maria"\n'
     )
