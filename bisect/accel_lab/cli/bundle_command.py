@@ -1,15 +1,27 @@
-"""``accel-lab bundle``: write an earlier run's bundle again, for instance under another size limit."""
+"""``accel-lab bundle``: write an earlier run's bundle again, or look first at what may be private in it."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from accel_lab.cli.finish import write_files
+from accel_lab.cli.finish import say_left, sum_up, write_files
 from accel_lab.cli.report_command import again, find_run
-from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
+from accel_lab.core.errors import UsageError
+from accel_lab.reporting.bundle import LIMIT_BYTES, BundleReport, write_bundle
+from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.review import Left, told
+from accel_lab.reporting.run_files import clean
+
+#: A list of words is refused beyond this: it is another file than was meant.
+_MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
 
 
 @click.command(name="bundle")
@@ -20,24 +32,122 @@ from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
     help="Where to write it. [default: bundle.zip in the run's folder]",
 )
 @click.option("--limit-mb", type=click.FloatRange(min=0.1), default=LIMIT_BYTES / 1e6, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def command(run: str, output: str | None, limit_mb: float, as_json: bool) -> int:
+@click.option(
+    "--review",
+    is_flag=True,
+    help="Show the words that look like names, machines or keys and would be left in it. It is written only "
+    "after a yes on the terminal, or with --redact-words.",
+)
+@click.option(
+    "--redact-words",
+    "words_file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Take these words out as well, wherever they stand in a text: one a line; - is standard input.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was written, and what was left, as JSON.")
+def command(
+    run: str, output: str | None, limit_mb: float, review: bool, words_file: str | None, as_json: bool
+) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
+    redactor = Redactor.for_this_machine(_words_of(words_file) if words_file is not None else [])
     folder = find_run(run)
     findings = again(folder)
-    write_files(findings, folder, bundle=False)
     path = Path(output) if output else folder / "bundle.zip"
-    made = write_bundle(findings, folder, path, limit_bytes=int(limit_mb * 1e6))
+    with tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
+        # What is only looked at lies elsewhere until somebody has agreed.
+        place = Path(drafts, "bundle.zip") if review else path
+        if not review:
+            write_files(findings, folder, bundle=False)
+        sum_up(findings)
+        made = write_bundle(findings, folder, place, redactor=redactor, limit_bytes=int(limit_mb * 1e6))
+        if review and not as_json:
+            _show_left(made.left)
+        written = not review or words_file is not None or (not as_json and _agreed(path))
+        if review and written:
+            write_files(findings, folder, bundle=False)
+            _moved(place, path)
+    made = replace(made, path=path)
     if as_json:
-        dropped = [{"name": d.name, "why": d.reason} for d in made.dropped]
-        report = {"path": str(path), "bytes": made.size, "sha256": made.sha256, "dropped": dropped}
+        click.echo(json.dumps(_as_json(made, written), indent=1))
+    elif written:
+        _show_made(made)
+        if not review:
+            say_left(made, folder)
+    else:
         click.echo(
-            json.dumps({**report, "redactions": made.redactions, "warnings": list(made.warnings)}, indent=1)
+            "Nothing was written. Put the words to take out into a file, one a line, and go on with "
+            "--redact-words FILE; an empty file leaves all of them in."
         )
-        return 0
-    click.echo(f"{path}  {made.size / 1e6:.2f} MB, {len(made.files)} files, {made.redactions} replacements")
+    return 0
+
+
+def _moved(draft: Path, path: Path) -> None:
+    """Puts a bundle in its place, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    shutil.copyfile(draft, part)
+    part.replace(path)
+
+
+def _words_of(file: str) -> list[str]:
+    """The words of a file, one a line; blank lines do not count."""
+    with click.open_file(file, "rb") as stream:
+        data = stream.read(_MOST_BYTES + 1)
+    words = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+    if len(data) > _MOST_BYTES or len(words) > _MOST_WORDS:
+        raise UsageError(f"{file} holds more than {_MOST_WORDS:,} words: one word a line is wanted")
+    for word in words:
+        if len(word) < 3:
+            raise UsageError(
+                f"{word!r} in {file} is too short: a word of less than 3 letters stands everywhere"
+            )
+    return words
+
+
+def _agreed(path: Path) -> bool:
+    """Whether a person says yes; nobody does where there is no terminal."""
+    return _on_terminal() and click.confirm(f"Write {path} as it is?", default=False)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _show_left(left: tuple[Left, ...]) -> None:
+    click.echo(told(len(left)).capitalize() + (":" if left else "."))
+    for row in left:
+        place = f"{row.file}:{row.line}" if row.line else f"{row.file} (its name)"
+        more = f" and {row.places - 1} more" if row.places > 1 else ""
+        click.echo(f"  {row.kind:6s} {clean(row.word)}  {clean(place)}{more}: {clean(row.context)}")
+
+
+def _show_made(made: BundleReport) -> None:
+    size, count = made.size / 1e6, len(made.files)
+    click.echo(f"{made.path}  {size:.2f} MB, {count} files, {made.redactions} replacements")
     for d in made.dropped:
         click.echo(f"  left out: {d.name} ({d.reason})")
     for warning in made.warnings:
         click.echo(f"  note: {warning}")
-    return 0
+
+
+def _as_json(made: BundleReport, written: bool) -> dict[str, Any]:
+    return {
+        "path": str(made.path),
+        "written": written,
+        "bytes": made.size,
+        "sha256": made.sha256,
+        "dropped": [{"name": d.name, "why": d.reason} for d in made.dropped],
+        "redactions": made.redactions,
+        "warnings": list(made.warnings),
+        "left": [
+            {
+                "file": row.file,
+                "line": row.line,
+                "word": row.word,
+                "kind": row.kind,
+                "places": row.places,
+                "context": row.context,
+            }
+            for row in made.left
+        ],
+    }

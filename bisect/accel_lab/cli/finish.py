@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,13 +18,15 @@ from accel_lab.core.stages import Confidence
 from accel_lab.execution.journal import write_atomic
 from accel_lab.reporting.summary import next_steps, summarise
 
+if TYPE_CHECKING:
+    from accel_lab.reporting.bundle import BundleReport
+
 
 def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
     """``report.json``, ``report.html`` and, if wanted, ``bundle.zip`` in the run's folder."""
     from accel_lab.reporting.page import write_html
 
-    findings.summary = summarise(findings)
-    findings.next_steps = next_steps(findings)
+    sum_up(findings)
     findings.report = str(folder / "report.html")
     findings.bundle = str(folder / "bundle.zip") if bundle else None
     write_html(findings, folder, folder / "report.html")
@@ -33,12 +37,28 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
             made = write_bundle(findings, folder, folder / "bundle.zip")
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += made.warnings
+            say_left(made, folder)
         except LabError as error:
             findings.bundle = None
             findings.warnings.append(f"no bundle was written: {error}")
     from accel_lab.reporting.schema import report_json
 
     write_atomic(folder / "report.json", report_json(findings))
+
+
+def sum_up(findings: Findings) -> None:
+    """Puts what was found, and what to do next, into sentences."""
+    findings.summary = summarise(findings)
+    findings.next_steps = next_steps(findings)
+
+
+def say_left(made: BundleReport, folder: Path) -> None:
+    """One line on standard error: how many words that look private were left, and how to see them."""
+    from accel_lab.reporting.review import told
+
+    count = len(made.left)
+    see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
+    click.echo(f"{told(count)} in the bundle{see}", err=True)
 
 
 def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
@@ -90,4 +110,4 @@ def exit_code(findings: Findings) -> int:
     return 1
 
 
-__all__ = ["exit_code", "show", "write_files"]
+__all__ = ["exit_code", "say_left", "show", "sum_up", "write_files"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from .issue import issue_markdown
 from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
 from .redact import Redactor
+from .review import Left, left_in
 from .schema import json_text, plain
 from .sources import Data, repro_sources, rerun_files
 
@@ -54,6 +54,7 @@ class BundleReport:
     dropped: tuple[Dropped, ...]
     redactions: int
     warnings: tuple[str, ...]
+    left: tuple[Left, ...] = ()
 
 
 def write_bundle(
@@ -82,6 +83,7 @@ def write_bundle(
         dropped=tuple(dropped),
         redactions=sum(row["count"] for row in maker.redactor.ledger()),
         warnings=tuple(maker.warnings + maker.redactor.warnings),
+        left=tuple(maker.left(files)),
     )
 
 
@@ -115,26 +117,42 @@ class _Maker:
         files = [*kept, Packed(entry=manifest, size=0, stored=False)]
         return _zip(files), sorted(p.entry.name for p in files), dropped
 
+    def left(self, files: Iterable[str]) -> list[Left]:
+        """What looks private and was left in the bundle's texts; the page shows the same texts once more."""
+        own = {"LEDGER.json", MANIFEST, "report.html", *(entry.name for entry in rerun_files())}
+        texts = {
+            name: self.entries[name].data.decode("utf-8", "replace")
+            for name in sorted(files, key=_nearness)
+            if name not in own and b"\0" not in self.entries[name].data
+        }
+        return left_in(texts, self.redactor.names)
+
     def _collect(self, limit: int) -> None:
         """Every file that the bundle could have, redacted."""
         sources = repro_sources(self.findings, self.run_dir, self.script_text, limit * _DATA_SHARE // 100)
         found = moved(self.findings, sources.names)
         self.left_out += sources.left_out
         self.warnings += sources.warnings
-        for text in sources.files.values():
-            self.redactor.learn(text)
-        self.redactor.learn(json.dumps(plain(found.to_json()), ensure_ascii=False))
+        for name, text in sources.files.items():
+            self.redactor.learn(text, name)
+        self.redactor.learn_value(plain(found.to_json()))
+        for file in sources.data:
+            self.redactor.learn(_decoded(file.data) or "", file.name)
         for _, step in self._rows():
             for artifact in run_files.artifacts_of(step, self.run_dir):
-                self.redactor.learn(run_files.read_text(artifact.path, _ARTIFACT_LIMIT).text)
+                found_text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
+                slow = found_text.size > _TOKENISE_LIMIT
+                self.redactor.learn(found_text.text, "" if slow else artifact.name)
             for log in _LOGS:
                 self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
         for name, text in sources.files.items():
             self._add(name, self.redactor.any(text, name))
         for file in sources.data:
             self._add_data(file)
-        expected = self.redactor.value(expectation(found, sources.run_again), "expected.json")
-        self._add("expected.json", json_text({**expected, **message_rules()}))
+        expected = expectation(found, sources.run_again, self.redactor.message)
+        shown = self.redactor.value(expected, "expected.json")
+        told = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
+        self._add("expected.json", json_text({**shown, **told, **message_rules()}))
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)
@@ -216,10 +234,7 @@ class _Maker:
     def _add_data(self, file: Data) -> None:
         """A file that a reduced script reads: a text redacted as any other, anything else as it is."""
         name = self.redactor.text(file.name, "MANIFEST.json")
-        try:
-            text = file.data.decode("utf-8") if b"\0" not in file.data else None
-        except UnicodeDecodeError:
-            text = None
+        text = _decoded(file.data)
         data = file.data if text is None else self.redactor.any(text, name).encode()
         self._add_bytes(name, data, rank=_REQUIRED if file.needed else _CULPRIT)
 
@@ -253,6 +268,19 @@ class _Maker:
             "dropped": [{"path": d.name, "size": d.size, "reason": d.reason} for d in dropped],
         }
         return Entry(name=MANIFEST, data=json_text(content).encode())
+
+
+def _nearness(name: str) -> tuple[int, str]:
+    """What a person wrote comes before what was made of it."""
+    return 0 if name == "repro.py" else 2 if "/" not in name or name.startswith("artifacts/") else 1, name
+
+
+def _decoded(data: bytes) -> str | None:
+    """The text that the bytes are; None if they are none."""
+    try:
+        return data.decode("utf-8") if b"\0" not in data else None
+    except UnicodeDecodeError:
+        return None
 
 
 def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:

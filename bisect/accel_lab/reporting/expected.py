@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from accel_lab.core import signature as signatures
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.private import HIDDEN
 from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 
@@ -18,8 +20,13 @@ _PATIENCE_S = 600.0
 _MAX_ATTEMPTS = 40
 
 
-def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, Any]:
-    """How the failing run ended; ``repro`` is the reduced script, if that is what is run again."""
+def expectation(
+    findings: Findings, repro: Reduced | None = None, publish: Callable[[str], str] = signatures.normalise
+) -> dict[str, Any]:
+    """How the failing run ended; ``repro`` is the reduced script, if that is what is run again.
+
+    ``publish`` makes of a message what may be shown and compared (see :meth:`Redactor.message`).
+    """
     step = _shown_by(findings)
     outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
     signature = findings.signature or (step.signature if step else None)
@@ -38,7 +45,7 @@ def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, A
         "signal": outcome.signal,
         "signals": _signals(signature, outcome.signal),
         "type": kind,
-        "message": signatures.normalise(message),
+        "message": publish(message),
         "failure": failure,
         "inner": "",
         "type_only": False,
@@ -52,7 +59,7 @@ def expectation(findings: Findings, repro: Reduced | None = None) -> dict[str, A
         "torch": torch,
         "python": python,
     }
-    return expected if repro is None else {**expected, **_of_reduced(repro, signature, outcome)}
+    return expected if repro is None else {**expected, **_of_reduced(repro, signature, outcome, publish)}
 
 
 def _signals(signature: Signature | None, number: int | None) -> list[int]:
@@ -62,7 +69,9 @@ def _signals(signature: Signature | None, number: int | None) -> list[int]:
     return [] if number is None else [number]
 
 
-def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -> dict[str, Any]:
+def _of_reduced(
+    repro: Reduced, signature: Signature | None, outcome: Outcome, publish: Callable[[str], str]
+) -> dict[str, Any]:
     """What is different for a reduced script: how it ended when the lab ran it, as a user would.
 
     It raises the same exception inside of whatever wraps it. One whose numbers are wrong has a check
@@ -99,10 +108,14 @@ def _accelerator(findings: Findings) -> dict[str, str]:
 
 
 def message_rules() -> dict[str, Any]:
-    """What ``signature.normalise`` does to a message, as data: patterns, and what takes their place."""
+    """What ``signature.normalise`` does to a message, as data: patterns, and what takes their place.
+
+    A hole in the expected message is where something private stood: the re-run may say anything there.
+    """
     return {
         "advice": signatures._ADVICE.pattern,
         "rules": [[pattern.pattern, text] for pattern, text in signatures._RULES],
+        "hole": HIDDEN,
     }
 
 
