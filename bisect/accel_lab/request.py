@@ -23,6 +23,10 @@ from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import Asked
 
 
+#: The folders of runs that this process made or opened.
+_current: list[Path] = []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """All that one bisection is asked for."""
@@ -95,11 +99,18 @@ def new_folder(base: Path, name: str, what: str) -> Path:
         raise LabError(
             f"cannot make the {what} {folder} ({error.strerror}): choose another with --out"
         ) from None
+    _current.append(folder)
     return folder
+
+
+def current_folder() -> Path | None:
+    """The run's folder that this process made or opened last; None before it has one."""
+    return _current[-1] if _current else None
 
 
 def load_request(folder: Path) -> Request:
     """The request of an earlier run, to resume it; raises :class:`UsageError` if the folder holds none."""
+    _current.append(folder)
     try:
         data = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from accel_lab.cli.finish import write_files
+from accel_lab.cli.options import Number
 from accel_lab.cli.report_command import again, find_run
 from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
 
@@ -19,7 +20,7 @@ from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
     type=click.Path(dir_okay=False),
     help="Where to write it. [default: bundle.zip in the run's folder]",
 )
-@click.option("--limit-mb", type=click.FloatRange(min=0.1), default=LIMIT_BYTES / 1e6, show_default=True)
+@click.option("--limit-mb", type=Number(0.1, 1e6), default=LIMIT_BYTES / 1e6, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(run: str, output: str | None, limit_mb: float, as_json: bool) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.cli.report_command import find_run
 from accel_lab.cli.runs_command import all_runs, is_benchmark
 from accel_lab.core.errors import UsageError
@@ -17,7 +18,7 @@ from accel_lab.request import state_folder
 @click.command(name="clean")
 @click.argument("runs", nargs=-1)
 @click.option(
-    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Remove runs older than this."
+    "--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove runs older than this."
 )
 @click.option("--all", "everything", is_flag=True, help="Remove every kept run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")

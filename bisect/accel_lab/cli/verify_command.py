@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from accel_lab.cli.options import find_python
+from accel_lab.cli.options import MAX_SECONDS, Number, find_python
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 from accel_lab.execution import process
@@ -27,7 +27,7 @@ _WORDS = {0: "MATCH", 1: "MISMATCH"}
 )
 @click.option("--run/--no-run", default=True, help="Only check the manifest with --no-run.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=1), default=900.0, show_default=True, help="Seconds for the run."
+    "--timeout", type=Number(1, MAX_SECONDS), default=900.0, show_default=True, help="Seconds for the run."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(bundle: str, python: str | None, run: bool, timeout: float, as_json: bool) -> int:

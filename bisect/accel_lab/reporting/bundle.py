@@ -14,6 +14,7 @@ from typing import Any
 
 from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
+from accel_lab.core.text import printable
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, words
@@ -200,7 +201,7 @@ class _Maker:
                 continue
             if text.cut:
                 self._was_cut(f"{folder}/{log}", text.size)
-            shown = run_files.clean(text.text)
+            shown = printable(text.text)
             self._add(
                 f"{folder}/{log}",
                 self.redactor.text(shown, f"{folder}/{log}"),

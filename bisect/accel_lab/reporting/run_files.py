@@ -8,13 +8,6 @@ from pathlib import Path
 
 from accel_lab.core.findings import Findings, Step
 
-#: Characters that a page, a terminal or a diff must not receive raw: controls, lone surrogates, and
-#: the marks that reorder text so that code reads differently from what it is.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-
 #: Artifacts by what they show; graphs come in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
 CODE = ("output_code", "kernel", "loops")
@@ -46,12 +39,6 @@ class Text:
     text: str
     size: int
     cut: bool = False
-
-
-def clean(text: str) -> str:
-    """The text without terminal escapes; other unsafe characters become visible escapes."""
-    text = _ANSI.sub("", text.replace("\r\n", "\n"))
-    return _UNSAFE.sub(lambda m: f"\\u{ord(m.group()):04x}" if m.group() != "\r" else "\n", text)
 
 
 def cut(text: str, limit: int) -> str:
