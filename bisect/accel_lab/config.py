@@ -1,9 +1,9 @@
 """The lab's own settings: the ``[tool.accel-lab]`` table of pyproject.toml, or accel-lab.toml.
 
-The file nearest to the working directory counts (its folder, then those above, up to the repository's root or
-the home folder), and below it the user's own in the configuration folder. Only files that nobody but the caller
-and root may write to are searched for; ``--config FILE`` names one that is read whoever wrote it. What no file
-says is left to the options' defaults and to pip's configuration.
+The file nearest to the working directory counts (its folder, then those above, up to the repository's root
+or the home folder), and below it the user's own in the configuration folder. Only files that nobody but the
+caller and root may write to are searched for; ``--config FILE`` names one that is read whoever wrote it.
+What no file says is left to the options' defaults and to pip's configuration.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ _FLAGS = ("pre",)
 _PATHS = ("cert", "store", "with-requirements", "find-links", "pythons")
 _WORDS = {"slim": ("auto", "yes", "no")}
 _MAX_TEXT, _MAX_ITEMS = 4096, 1000
+#: tomllib's time for a dotted name is quadratic in its parts: these take seconds at most.
+_MAX_DOTS = 6000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings by their names in the file; a list is a tuple.
 
-    ``mock`` is the table of the mock accelerator, ``origin`` are the files that were read, ``notes`` is what to
-    tell of files that were not.
+    ``mock`` is the table of the mock accelerator, ``origin`` are the files that were read, ``notes`` is what
+    to tell of files that were not.
     """
 
     values: Mapping[str, Any]
@@ -89,9 +91,9 @@ def load(start: Path, named: Path | None = None) -> Config:
 def search_folders(start: Path) -> list[Path]:
     """The folders in which settings are searched for, the nearest first.
 
-    They end with the repository's root or the home folder, whichever is nearer; where neither is above, only
-    the first counts. A folder that others may write to ends the search: it is in the list so that what lies in
-    it can be told to be unread, and nothing above it is.
+    They end with the repository's root or the home folder, whichever is nearer; where neither is above,
+    only the first counts. A folder that others may write to ends the search: it is in the list so that what
+    lies in it can be told to be unread, and nothing above it is.
     """
     start = start.resolve()
     home = Path.home().resolve()
@@ -153,11 +155,15 @@ def _tables(files: list[Path], notes: list[str]) -> Iterator[tuple[Path, dict[st
 
 
 def _table(found: SettingsFile, *, whole: bool) -> dict[str, Any] | None:
-    """The lab's table of a file; None where it has none. With ``whole`` a file without it is all the lab's."""
+    """The lab's table of a file; None where it has none. With ``whole`` all of the file may be it."""
     try:
         text = found.data.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{found.path} is not UTF-8 text") from None
+    if text.count(".") > _MAX_DOTS:
+        raise UsageError(
+            f"{found.path} has more than {_MAX_DOTS:,} dots: its names would take for ever to read"
+        )
     data = read_toml(text, str(found.path))
     tool = data.get("tool", {})
     if isinstance(tool, dict) and "accel-lab" in tool:
@@ -208,7 +214,9 @@ def _checked_mock(table: dict[str, Any], file: Path) -> dict[str, Any]:
             for text in texts:
                 _plain(text, f"mock.{name[:80]}", file)
         elif not isinstance(value, (bool, int, float)) or value != value or abs(value) >= 1 << 63:
-            raise UsageError(f"{file}: mock.{name[:80]} must be a number, true or false, text or a list of texts")
+            raise UsageError(
+                f"{file}: mock.{name[:80]} must be a number, true or false, text or a list of texts"
+            )
     return table
 
 

@@ -22,7 +22,6 @@ from accel_lab.lab import Oracle
 from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import Asked
 
-
 #: The folders of runs that this process made or opened.
 _current: list[Path] = []
 

@@ -111,7 +111,7 @@ def command(
 
 
 def mock_table(folder: Path, named: str | None = None) -> dict[str, Any]:
-    """``[tool.accel-lab.mock]`` of ``--config`` or of the nearest file with one; empty where there is none."""
+    """``[tool.accel-lab.mock]`` of ``--config`` or of the nearest file with one, or nothing."""
     return dict(read_settings(named, folder=folder).mock)
 
 

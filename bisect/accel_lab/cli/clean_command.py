@@ -17,9 +17,7 @@ from accel_lab.request import state_folder
 
 @click.command(name="clean")
 @click.argument("runs", nargs=-1)
-@click.option(
-    "--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove runs older than this."
-)
+@click.option("--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove runs older than this.")
 @click.option("--all", "everything", is_flag=True, help="Remove every kept run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 def command(runs: tuple[str, ...], older_than: float | None, everything: bool, dry_run: bool) -> int:

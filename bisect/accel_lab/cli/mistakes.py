@@ -19,8 +19,8 @@ _MESSAGE = 160
 def keep(error: BaseException) -> str:
     """Write the traceback to the run's folder, else to a temporary file; the line that says so.
 
-    The number is the same wherever the same mistake is made: it is a hash over the places of the traceback, not
-    over the message.
+    The number is the same wherever the same mistake is made: it is a hash over the places of the traceback,
+    not over the message.
     """
     places = [
         f"{type(link).__name__} {os.path.basename(frame.filename)} {frame.name}"

@@ -12,10 +12,8 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.text import control, printable
 
-
-_ESCAPE = "\x1b"
 #: To the first column; the line is erased.
-_START, _ERASE = control("\r"), control(f"{_ESCAPE}[2K")
+_START, _ERASE = control("\r"), control("\x1b[2K")
 
 
 class Progress:
@@ -73,7 +71,7 @@ class Progress:
         told, colour = _told(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")
         if self._colour:
-            mark = f"{control(f'{_ESCAPE}[{colour}m')}{mark}{control(f'{_ESCAPE}[0m')}"
+            mark = control(f"\x1b[{colour}m") + mark + control("\x1b[0m")
         took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
         return f"{mark} {self._count:3d} {_short(_label(probe), 44):44s} {took}  {told}"
 

@@ -1,7 +1,7 @@
 """Standard output and error as the lab writes to them: nothing that a stranger wrote works on the terminal.
 
-What a script, a bundle, an adapter or a file's name brings along passes here on its way to the terminal, whichever
-command prints it.
+What a script, a bundle, an adapter or a file's name brings along passes here on its way to the terminal,
+whichever command prints it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads settings files, and says whether anybody but the caller and root can have written one.
 
-A file that the lab finds by itself names programs that the lab then runs, so it counts only if it and its folder
-belong to the caller or to root and nobody else may write to either. A file that the caller names is read as it is.
+A file that the lab finds by itself names programs that the lab then runs, so it counts only if it and its
+folder belong to the caller or to root and nobody else may write to either. A file that the caller names is
+read as it is.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ def _behind_link(path: Path, objection: str) -> SettingsFile:
     target = Path(os.path.realpath(path))
     if target.is_symlink() or not target.exists():  # a loop of links, or one that leads nowhere
         raise UsageError(f"{path} is a link that leads to no file")
-    found = open_settings(target)
+    try:
+        found = open_settings(target)
+    except UsageError as error:
+        raise UsageError(f"{path} is a link: {error}") from None
     if found is None:
         raise UsageError(f"{path} is a link that leads to no file")
     return SettingsFile(path=path, data=found.data, objection=objection or found.objection)
@@ -94,11 +98,14 @@ def _read(
 ) -> tuple[bytes, os.stat_result]:
     """The file's bytes and state. A pipe is never waited for."""
     file = _open(name, os.O_NONBLOCK | os.O_NOCTTY | (os.O_NOFOLLOW if folder is not None else 0), folder)
-    with os.fdopen(file, "rb") as stream:
-        state = os.fstat(stream.fileno())
+    try:
+        state = os.fstat(file)
         if not stat.S_ISREG(state.st_mode):
             raise UsageError(f"{path} is not a regular file: {what} must be one")
-        data = stream.read(MAX_BYTES + 1)
+        with open(file, "rb", closefd=False) as stream:
+            data = stream.read(MAX_BYTES + 1)
+    finally:
+        os.close(file)
     if len(data) > MAX_BYTES:
         raise UsageError(f"{path} has more than {MAX_BYTES:,} bytes: that is too much for {what}")
     return data, state
@@ -115,7 +122,7 @@ def _objection(state: os.stat_result, path: Path, what: str) -> str:
 
 
 def _is_own_group(state: os.stat_result) -> bool:
-    """Whether the group is its owner's, or the caller's, private one: of the same name, with no other member."""
+    """Whether the group is the owner's, or the caller's, private one: of the same name, without others."""
     for uid in {state.st_uid, os.geteuid()}:
         with suppress(KeyError):
             user, group = pwd.getpwuid(uid), grp.getgrgid(state.st_gid)

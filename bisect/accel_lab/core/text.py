@@ -1,4 +1,4 @@
-"""Texts for a reader: safe to print whoever wrote them, and made shorter with no word or number cut in two."""
+"""Texts for a reader: safe to print whoever wrote them, and shortened with no word or number cut in two."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import re
 import secrets
 import shlex
 
-#: What a terminal, a page or a diff must not receive raw: controls (but tab and newline), what reorders, joins or
-#: takes no room, so that a text reads differently from what it is, lone surrogates, and noncharacters.
+#: What a terminal, a page or a diff must not receive raw: controls (but tab and newline), what reorders,
+#: joins or takes no room, so that a text reads differently from what it is, lone surrogates, noncharacters.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 #: Whole sequences, which are dropped: colours and movements (CSI), titles and links (OSC, within one line).
-_SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-9;:?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\))"
-)
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;:?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\))")
 #: Stands in what :func:`control` makes. Chosen anew by each process, so no stranger's text has it.
 _SEAL = secrets.token_hex(12)
 _CONTROL = re.compile(rf"\x1b{_SEAL}<([^>]*)>")
@@ -39,7 +37,7 @@ def _escape(code: int) -> str:
 
 
 def control(sequence: str) -> str:
-    """A control sequence of the lab's own, such as a colour, in a form that :func:`for_terminal` lets through."""
+    """A control sequence of the lab's own, such as a colour, as :func:`for_terminal` lets it through."""
     return f"\x1b{_SEAL}<{sequence}>"
 
 

@@ -23,8 +23,10 @@ _SCREEN = 40
 
 
 def paint(text: str, name: str, colour: bool) -> str:
-    """The text in the colour of a mark (or ``bold``) for :func:`accel_lab.core.text.for_terminal`, or as it is."""
-    return f"{control(f'\x1b[{_CODES[name]}m')}{text}{control('\x1b[0m')}" if colour and text else text
+    """The text in the colour of a mark (or ``bold``), for ``core.text.for_terminal``, or as it is."""
+    if not (colour and text):
+        return text
+    return control(f"\x1b[{_CODES[name]}m") + text + control("\x1b[0m")
 
 
 def one_line(text: str, width: int) -> str:
