@@ -14,6 +14,7 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Stage
+from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
 from accel_lab.execution.interruptible import Interruptible
@@ -347,6 +348,6 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
             except OSError:
                 continue
             write_atomic(folder / "kernel.py", text)
-            shown = replace(exhibit, text=f"python {folder / 'kernel.py'}\n")
+            shown = replace(exhibit, text=command_line("python", folder / "kernel.py") + "\n")
             exhibits = (*culprit.exhibits[:number], shown, *culprit.exhibits[number + 1 :])
             findings.culprits[place] = replace(culprit, exhibits=exhibits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ import click
 from accel_lab.cli.finish import write_files
 from accel_lab.cli.options import Number
 from accel_lab.cli.report_command import again, find_run
+from accel_lab.cli.streams import print_json
 from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
 
 
@@ -32,9 +32,7 @@ def command(run: str, output: str | None, limit_mb: float, as_json: bool) -> int
     if as_json:
         dropped = [{"name": d.name, "why": d.reason} for d in made.dropped]
         report = {"path": str(path), "bytes": made.size, "sha256": made.sha256, "dropped": dropped}
-        click.echo(
-            json.dumps({**report, "redactions": made.redactions, "warnings": list(made.warnings)}, indent=1)
-        )
+        print_json({**report, "redactions": made.redactions, "warnings": list(made.warnings)})
         return 0
     click.echo(f"{path}  {made.size / 1e6:.2f} MB, {len(made.files)} files, {made.redactions} replacements")
     for d in made.dropped:

@@ -16,6 +16,7 @@ from tabulate import tabulate
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.settings import config_option, read_settings
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
@@ -101,7 +102,7 @@ def command(
         "folder": str(workspace.root),
     }
     if as_json:
-        click.echo(json.dumps(answer, indent=1))
+        print_json(answer)
     else:
         click.echo(describe(answer, repros))
     if ended and not answer["violations"]:

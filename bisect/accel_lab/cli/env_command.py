@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -17,6 +16,7 @@ from accel_lab.cli.environment_options import environment_options, read_options
 from accel_lab.cli.kept_environments import KeptEnvironments
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.cli.settings import config_option
+from accel_lab.cli.streams import print_json
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
 from accel_lab.environments.line import HELP, select
@@ -58,7 +58,7 @@ def list_command(store: str | None, provider: str | None, config: str | None, as
     rows = kept.rows()
     if as_json:
         answer = {"folder": str(kept.folder), "bytes": kept.bytes, "environments": rows}
-        click.echo(json.dumps(answer, indent=1))
+        print_json(answer)
     elif not rows:
         click.echo(f"no environments in {kept.places}")
     else:
@@ -113,7 +113,7 @@ def build_command(versions: str, script: str | None, as_json: bool, **words: Any
     for note in notes:
         sys.stderr.write(f"note: {note}\n")
     if as_json:
-        click.echo(json.dumps({"provider": name, "environments": rows, "notes": notes}, indent=1))
+        print_json({"provider": name, "environments": rows, "notes": notes})
     else:
         for row in rows:
             click.echo(f"{row['torch']:10s} {_place(row)}")
@@ -155,7 +155,7 @@ def prune_command(
     )
     if as_json:
         rows = [row.__dict__ for row in done]
-        click.echo(json.dumps({"dry_run": dry_run, "freed_bytes": freed, "environments": rows}, indent=1))
+        print_json({"dry_run": dry_run, "freed_bytes": freed, "environments": rows})
         return 0
     word = "would remove" if dry_run else "removed"
     for row in done:
@@ -190,7 +190,7 @@ def verify_command(
             state = "ok" if not faults else "; ".join(faults) + (" (removed)" if removed else "")
             click.echo(f"{key} {kept.label(key)}: {state}")
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
     return 0 if all(row["ok"] for row in rows) else 3
 
 

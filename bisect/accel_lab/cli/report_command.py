@@ -11,6 +11,7 @@ import click
 from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
+from accel_lab.core.text import command_line
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
 
@@ -28,7 +29,8 @@ def again(folder: Path) -> Findings:
     if (folder / "matrix.json").is_file():
         raise UsageError(f"that run is a matrix: its page is {folder / 'matrix.html'}")
     if not (folder / "report.json").is_file():
-        raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
+        again = command_line("accel-lab", "bisect", "--resume", folder)
+        raise UsageError(f"that run is not finished: go on with `{again}`")
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     request = load_request(folder)
     versions = told.get("versions")

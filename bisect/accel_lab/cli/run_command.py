@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.cli.streams import print_json
 from accel_lab.core.judge import signature_of
 from accel_lab.core.stages import Rung
 
@@ -28,7 +28,7 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
     outcome = ran.outcome
     signature = signature_of(outcome)
     if as_json:
-        click.echo(json.dumps(outcome.to_json(), indent=1, default=str))
+        print_json(outcome.to_json())
     else:
         told = f"fails: {signature.line}" if signature else "passes"
         if outcome.status.value in ("not_applicable", "refused"):

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from tabulate import tabulate
 
+from accel_lab.cli.streams import print_json
 from accel_lab.request import state_folder
 
 #: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.
@@ -91,7 +92,7 @@ def command(out: str | None, as_json: bool) -> int:
     home = Path(out) if out else state_folder()
     rows = kept_runs(home) if out else all_runs(home)
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
     elif not rows:
         click.echo(f"no runs in {home}")
     else:

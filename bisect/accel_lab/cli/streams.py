@@ -6,13 +6,17 @@ whichever command prints it.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
+import click
+
 from accel_lab.core.text import for_terminal
+from accel_lab.reporting.schema import plain
 
 
 class Guarded:
@@ -44,6 +48,11 @@ def _encodable(text: str, encoding: str | None) -> str:
     """The text with what the terminal's encoding lacks shown as escapes."""
     name = encoding or "utf-8"
     return text.encode(name, "backslashreplace").decode(name)
+
+
+def print_json(value: Any) -> None:
+    """A result on standard output as JSON that strict readers take too."""
+    click.echo(json.dumps(plain(value), indent=1))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import uuid
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from accel_lab.cli.options import MAX_SECONDS, Number, find_python
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 from accel_lab.execution import process
@@ -48,7 +48,7 @@ def command(bundle: str, python: str | None, run: bool, timeout: float, as_json:
             raise LabError(f"the bundle could not be run again: {said.strip().splitlines()[-1:] or code}")
         result["result"] = _WORDS[code]
     if as_json:
-        click.echo(json.dumps({**result, "said": said.strip()}, indent=1))
+        print_json({**result, "said": said.strip()})
     else:
         click.echo(f"manifest: {len(manifest.files)} files, all as listed")
         if run:

@@ -64,9 +64,12 @@ def _finished(path: Path) -> list[tuple[str, Outcome]]:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half of it."""
+    """Write a file so that a reader sees the old one or the new one, never half of it.
+
+    Lone surrogates, which a file name that is not UTF-8 brings along, become escapes.
+    """
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as stream:
+    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -21,7 +21,7 @@ from . import reduced, run_files, words
 from .expected import expectation, message_rules
 from .issue import issue_markdown
 from .page import render_html
-from .plan import Dropped, Entry, Packed, choose
+from .plan import Dropped, Entry, Packed, choose, entry_name
 from .redact import Redactor
 from .schema import json_text, plain
 from .sources import Data, repro_sources, rerun_files
@@ -231,6 +231,7 @@ class _Maker:
         self._add_bytes(name, text.encode("utf-8", "backslashreplace"), rank=rank)
 
     def _add_bytes(self, name: str, data: bytes, *, rank: int) -> None:
+        name = entry_name(name)
         if name.casefold() in self.folded:
             reason = "another file has this name, but for upper and lower case"
             self.left_out.append(Dropped(name=name, size=len(data), reason=reason))

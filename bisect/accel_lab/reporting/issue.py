@@ -9,7 +9,7 @@ from typing import Any
 from accel_lab import __version__
 from accel_lab.core.findings import Exhibit, Findings, Step
 from accel_lab.core.stages import Rung
-from accel_lab.core.text import printable, shorten
+from accel_lab.core.text import command_line, printable, shorten
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
@@ -162,7 +162,8 @@ class _Parts:
     def _repro(self, room: int) -> str:
         program = self.findings.program
         if not self.script.strip():
-            return f"Run as `python {self._plain(' '.join([program.name, *program.args]))}`."
+            target = [program.name] if program.path is not None else ["-m", program.module]
+            return f"Run as `{self._plain(command_line('python', *target, *program.args))}`."
         lead = self._lead()
         return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from accel_lab.core.findings import Exhibit, Findings
+from accel_lab.core.text import command_line
 
 from . import run_files
 
@@ -43,7 +44,7 @@ class Reduced:
 
     def command(self, path: str) -> str:
         """How to run it where it lies at ``path``."""
-        return " ".join(["python", path, *self.args])
+        return command_line("python", path, *self.args)
 
     @property
     def sizes(self) -> str:
