@@ -112,10 +112,17 @@ def load_request(folder: Path) -> Request:
     _current.append(folder)
     try:
         data = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise UsageError(
             f"{folder} is not the folder of an accel-lab run: it holds no request.json"
         ) from None
+    try:
+        return _request_of(data)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UsageError(f"{folder / 'request.json'} is damaged: start a new run") from None
+
+
+def _request_of(data: dict[str, Any]) -> Request:
     program = data["program"]
     again = read_program(program["path"], program["module"], tuple(program["args"]))
     if again.sha256 != program["sha256"]:

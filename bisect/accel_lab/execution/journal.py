@@ -58,7 +58,7 @@ def _finished(path: Path) -> list[tuple[str, Outcome]]:
             row = json.loads(line)
             if row.get("event") == "ended":
                 found.append((row["key"], Outcome.from_json(row["outcome"])))
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, TypeError):
             continue
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,14 +74,22 @@ def read_text(path: Path, limit: int) -> Text:
 
 
 def folder_of(step: Step, run_dir: Path) -> Path | None:
-    """The probe folder of a step, also when the run folder was moved after the run."""
+    """The probe folder of a step, also when the run folder was moved after the run; none outside of it."""
     if not step.outcome.folder:
         return None
     said = Path(step.outcome.folder)
     for folder in (said, run_dir / "probes" / said.name):
-        if folder.is_dir():
+        if is_inside(folder, run_dir) and folder.is_dir():
             return folder
     return None
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path, links followed, lies below a folder."""
+    try:
+        return Path(os.path.realpath(root)) in Path(os.path.realpath(path)).parents
+    except (OSError, ValueError):  # a name that the file system does not take
+        return False
 
 
 def artifacts_of(step: Step, run_dir: Path) -> list[Artifact]:
