@@ -18,6 +18,7 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits, Program
 from accel_lab.execution.notebooks import as_script
 from accel_lab.execution.programs import read_program
+from accel_lab.execution.run_marker import mark
 from accel_lab.lab import Oracle
 from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import Asked
@@ -98,6 +99,7 @@ def new_folder(base: Path, name: str, what: str) -> Path:
         raise LabError(
             f"cannot make the {what} {folder} ({error.strerror}): choose another with --out"
         ) from None
+    mark(folder, what)
     _current.append(folder)
     return folder
 
