@@ -776,7 +776,7 @@ def test_verify_command_runs_the_reduced_repro(tmp_path: Path, monkeypatch: pyte
     run.repro("graph", "import torch\nraise RuntimeError('kernel said 1 at /home/alice/x.py')\n")
     monkeypatch.setenv("PYTHONPATH", with_fake_torch(tmp_path / "fake")["PYTHONPATH"])
     path = bundle(run).path
-    arguments = [str(path), "--python", sys.executable]
+    arguments = [str(path), "--python", sys.executable, "--yes"]
     code = verify_command.main(arguments, standalone_mode=False)
     assert code == 0
 

@@ -105,6 +105,7 @@ def test_the_projects_table_is_read(tmp_path: Path) -> None:
     pytest.importorskip("tomllib")
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
+    (tmp_path / "a" / ".git").mkdir()  # the search ends at a repository's root
     path = tmp_path / "a" / "pyproject.toml"
     assert check_command.mock_table(tmp_path) == {}
     path.write_text("[project]\nname = 'x'\n")

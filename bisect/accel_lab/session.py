@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,10 +11,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Stage
+from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
 from accel_lab.execution.interruptible import Interruptible
@@ -128,6 +130,8 @@ class Session:
         """The interpreter that the user named; None where it has no torch and the line will do."""
         request = self.request
         kept = kept_ground(self.folder) if self.replay else None
+        if self.replay and kept is None:
+            raise Unanswered("the run's folder does not say which interpreter it ran on")
         try:
             build = kept[0] if kept is not None else inspect_build(request.python, self.folder)
         except LabError:
@@ -142,6 +146,7 @@ class Session:
             listener=self._listener,
             workers=request.workers,
             keep=request.keep,
+            replay=self.replay,
         )
         stack.enter_context(prober)
         return Ground(
@@ -342,11 +347,14 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
         for number, exhibit in enumerate(culprit.exhibits):
             if exhibit.kind != "kernel_script":
                 continue
+            source = Path(os.path.realpath(exhibit.text))
+            if Path(os.path.realpath(folder)) not in source.parents:
+                continue  # a run's folder may come from somebody else: nothing outside it is read
             try:
-                text = Path(exhibit.text).read_text(encoding="utf-8")
+                text = source.read_text(encoding="utf-8", errors="replace")
             except OSError:
                 continue
             write_atomic(folder / "kernel.py", text)
-            shown = replace(exhibit, text=f"python {folder / 'kernel.py'}\n")
+            shown = replace(exhibit, text=command_line("python", folder / "kernel.py") + "\n")
             exhibits = (*culprit.exhibits[:number], shown, *culprit.exhibits[number + 1 :])
             findings.culprits[place] = replace(culprit, exhibits=exhibits)

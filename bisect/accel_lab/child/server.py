@@ -131,7 +131,9 @@ def _own_failure(job: Any, error: BaseException) -> None:
     import traceback
 
     traceback.print_exc()
-    with open(os.path.join(job["folder"], "crash.txt"), "w", encoding="utf-8") as stream:
+    with open(
+        os.path.join(job["folder"], "crash.txt"), "w", encoding="utf-8", errors="backslashreplace"
+    ) as stream:
         stream.write("".join(traceback.format_exception_only(type(error), error)).strip())
 
 

@@ -153,7 +153,7 @@ def main() -> None:
             return
         enter(plan)
     except Exception as error:
-        with open(plan["crash"], "w", encoding="utf-8") as stream:
+        with open(plan["crash"], "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write("the view of the script's folder: %s" % error)
         sys.exit(FAILED)
     os.execvpe(command[0], command, os.environ)

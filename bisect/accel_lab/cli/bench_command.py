@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.options import find_python, limits_from
+from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import Build, inspect_build
@@ -71,18 +71,18 @@ class Wanted:
     help="Timed calls of each pair; slow ones get fewer, but no less than three.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For weights and inputs."
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="For weights and inputs."
 )
 @click.option("--python", metavar="PATH", help="The interpreter to measure with. [default: this one]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=Number(1, MAX_SECONDS),
     default=1800.0,
     show_default=True,
     help="Seconds for one model under one backend.",
 )
 @click.option(
-    "--memory", type=click.IntRange(min=64), default=16384, show_default=True, help="MB for one of them."
+    "--memory", type=click.IntRange(64, MAX_MB), default=16384, show_default=True, help="MB for one of them."
 )
 @click.option(
     "--out",

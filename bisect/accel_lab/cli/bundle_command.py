@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from accel_lab.cli.finish import write_files
-from accel_lab.cli.report_command import again, find_run
+from accel_lab.cli.options import Number
+from accel_lab.cli.report_command import find_run, only_read
+from accel_lab.cli.streams import print_json
 from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
 
 
@@ -19,21 +20,19 @@ from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
     type=click.Path(dir_okay=False),
     help="Where to write it. [default: bundle.zip in the run's folder]",
 )
-@click.option("--limit-mb", type=click.FloatRange(min=0.1), default=LIMIT_BYTES / 1e6, show_default=True)
+@click.option("--limit-mb", type=Number(0.1, 1e6), default=LIMIT_BYTES / 1e6, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(run: str, output: str | None, limit_mb: float, as_json: bool) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
     folder = find_run(run)
-    findings = again(folder)
-    write_files(findings, folder, bundle=False)
     path = Path(output) if output else folder / "bundle.zip"
-    made = write_bundle(findings, folder, path, limit_bytes=int(limit_mb * 1e6))
+    with only_read(folder) as findings:
+        write_files(findings, folder, bundle=False)
+        made = write_bundle(findings, folder, path, limit_bytes=int(limit_mb * 1e6))
     if as_json:
         dropped = [{"name": d.name, "why": d.reason} for d in made.dropped]
         report = {"path": str(path), "bytes": made.size, "sha256": made.sha256, "dropped": dropped}
-        click.echo(
-            json.dumps({**report, "redactions": made.redactions, "warnings": list(made.warnings)}, indent=1)
-        )
+        print_json({**report, "redactions": made.redactions, "warnings": list(made.warnings)})
         return 0
     click.echo(f"{path}  {made.size / 1e6:.2f} MB, {len(made.files)} files, {made.redactions} replacements")
     for d in made.dropped:

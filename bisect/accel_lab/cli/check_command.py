@@ -15,12 +15,13 @@ from tabulate import tabulate
 
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.cli.settings import config_option, read_settings
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung
-from accel_lab.core.toml_text import read_toml
 from accel_lab.execution import process
 from accel_lab.execution.workspace import Workspace
 
@@ -50,6 +51,7 @@ class Repro:
 @click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse (repeat).")
 @click.option("--alignment", metavar="N", help="Elements that the last dimension is to be a multiple of.")
 @click.option("--max-memory", metavar="BYTES", help="The device's memory; K, M, G may follow.")
+@config_option
 @click.option("--strict", is_flag=True, help="Warnings count too; a repro is made of each error and run.")
 @click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the violations as JSON.")
@@ -60,6 +62,7 @@ def command(
     denied: tuple[str, ...],
     alignment: str | None,
     max_memory: str | None,
+    config: str | None,
     strict: bool,
     out: str | None,
     as_json: bool,
@@ -76,7 +79,7 @@ def command(
     if adapter and (any(settings.values()) or any(choice.values())):
         raise UsageError("--adapter brings its own constraints: leave the other options out")
     given = {
-        "table": mock_table(Path.cwd()),
+        "table": mock_table(Path.cwd(), config),
         "settings": settings,
         "choice": choice,
         "adapter": adapter,
@@ -99,7 +102,7 @@ def command(
         "folder": str(workspace.root),
     }
     if as_json:
-        click.echo(json.dumps(answer, indent=1))
+        print_json(answer)
     else:
         click.echo(describe(answer, repros))
     if ended and not answer["violations"]:
@@ -108,21 +111,9 @@ def command(
     return int(bool(counted))
 
 
-def mock_table(folder: Path) -> dict[str, Any]:
-    """``[tool.accel-lab.mock]`` of the nearest pyproject.toml; empty where there is none."""
-    for place in (folder, *folder.parents):
-        path = place / "pyproject.toml"
-        if path.is_file():
-            break
-    else:
-        return {}
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if "accel-lab" not in text:
-        return {}
-    table = read_toml(text, str(path)).get("tool", {}).get("accel-lab", {}).get("mock", {})
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: [tool.accel-lab.mock] is a table, not {table!r}")
-    return table
+def mock_table(folder: Path, named: str | None = None) -> dict[str, Any]:
+    """``[tool.accel-lab.mock]`` of ``--config`` or of the nearest file with one, or nothing."""
+    return dict(read_settings(named, folder=folder).mock)
 
 
 def _found(outcome: Outcome) -> dict[str, Any]:

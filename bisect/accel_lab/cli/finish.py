@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
@@ -46,7 +46,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     if as_json:
         from accel_lab.reporting.schema import findings_json
 
-        click.echo(json.dumps(findings_json(findings), indent=1, default=str))
+        print_json(findings_json(findings))
         return
     from accel_lab.reporting import terminal
 

@@ -17,6 +17,7 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import command_line
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import folder_of, read_program
@@ -171,7 +172,8 @@ def work(
         findings = session.run()
     except Interrupted:
         progress.done()
-        sys.stderr.write(f"interrupted; go on with: accel-lab {command} --resume {folder}\n")
+        again = command_line("accel-lab", command, "--resume", folder)
+        sys.stderr.write(f"interrupted; go on with: {again}\n")
         found = session.findings
         if found is not None and found.baseline:
             write_files(found, folder, bundle=False)

@@ -19,6 +19,7 @@ from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
 from accel_lab.core.stages import LADDER, Rung
+from accel_lab.core.text import command_line
 from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
@@ -130,7 +131,8 @@ def _run(
         grid = run.to_json(request.program, seconds=time.monotonic() - began, notes=notes)
     _write(grid, folder)
     if stopped:
-        sys.stderr.write(f"interrupted; go on with: accel-lab matrix --resume {folder}\n")
+        again = command_line("accel-lab", "matrix", "--resume", folder)
+        sys.stderr.write(f"interrupted; go on with: {again}\n")
         return 130
     _show(given, grid, folder)
     return _exit_code(grid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Callable
@@ -59,14 +60,14 @@ def program_options(command: F) -> F:
             ),
             click.option(
                 "--timeout",
-                type=click.FloatRange(min=1),
+                type=Number(1, MAX_SECONDS),
                 default=300.0,
                 show_default=True,
                 help="Seconds for one run.",
             ),
             click.option(
                 "--memory",
-                type=click.IntRange(min=64),
+                type=click.IntRange(64, MAX_MB),
                 default=16384,
                 show_default=True,
                 help="MB for one run.",
@@ -130,6 +131,25 @@ def job_options(command: F) -> F:
     return command
 
 
+#: More than any run takes, and less than what the system's clocks and limits are made for.
+MAX_SECONDS = 30 * 86_400.0
+MAX_DAYS = 36_500.0
+MAX_MB = 1 << 24
+
+
+class Number(click.FloatRange):
+    """A number between two bounds, both of which it has: neither NaN nor an infinity is one."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__(min=low, max=high)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number that can be meant.", param, ctx)
+        return number
+
+
 class Duration(click.ParamType):  # type: ignore[type-arg]
     """A time such as ``90``, ``90s``, ``5m`` or ``1h``, in seconds."""
 
@@ -141,7 +161,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
         if match is None:
             self.fail(f"{value!r} is not a time: write 90, 90s, 5m or 1h", param, ctx)
-        return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+        seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+        if seconds > MAX_SECONDS:
+            self.fail(f"{value!r} is too long: at most {MAX_SECONDS / 3600:.0f}h", param, ctx)
+        return seconds
 
 
 def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
@@ -177,7 +200,11 @@ def read_stdin(path: str | None) -> Path | None:
 
 
 __all__ = [
+    "MAX_DAYS",
+    "MAX_MB",
+    "MAX_SECONDS",
     "Duration",
+    "Number",
     "Program",
     "ProgramCommand",
     "find_python",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,3 +21,14 @@ class Ended:
     limit: str | None = None
     seconds: float = 0.0
     peak_mb: float = 0.0
+
+    @classmethod
+    def from_json(cls, data: Any) -> Ended:
+        """Raises ValueError for what is none."""
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -9,6 +9,10 @@ class LabError(Exception):
     exit_code = 3
 
 
+class Unanswered(LabError):
+    """An earlier run does not hold an answer that is needed, and nothing may be run to find it."""
+
+
 class UsageError(LabError):
     """The caller asked for something that makes no sense: a missing file, a wrong option (exit code 2)."""
 

@@ -58,15 +58,18 @@ def _finished(path: Path) -> list[tuple[str, Outcome]]:
             row = json.loads(line)
             if row.get("event") == "ended":
                 found.append((row["key"], Outcome.from_json(row["outcome"])))
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, TypeError):
             continue
     return found
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half of it."""
+    """Write a file so that a reader sees the old one or the new one, never half of it.
+
+    Lone surrogates, which a file name that is not UTF-8 brings along, become escapes.
+    """
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as stream:
+    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

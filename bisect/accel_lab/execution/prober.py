@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.errors import LabError
+from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
@@ -31,6 +31,10 @@ from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
+
+
+#: In the folder of what was run beside the probes.
+_ENDED = "ended.json"
 
 
 class Interrupted(LabError):
@@ -56,8 +60,13 @@ class Prober:
         workers: int = 2,
         keep: bool = False,
         runner: Runner = process.run,
+        replay: bool = False,
     ) -> None:
-        """``runner`` runs a command: on this machine, or in a container that sees the same folders."""
+        """``runner`` runs a command: on this machine, or in a container that sees the same folders.
+
+        With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
+        """
+        self.replay = replay
         self.python = python
         self.workspace = workspace
         self.journal = Journal(workspace.root / "journal.jsonl")
@@ -83,8 +92,11 @@ class Prober:
         """The outcome of a probe: from the journal, or by running it."""
         known = self.journal.answer(probe.key)
         if known is not None:
+            known = self._at_home(known) if self.replay else known
             self._listener("cached", probe, known)
             return known
+        if self.replay:
+            raise Unanswered(f"the run's journal has no answer to: {probe.label}")
         if self._stop.is_set():
             raise Interrupted("interrupted")
         self._listener("start", probe, None)
@@ -99,6 +111,13 @@ class Prober:
         self._listener("end", probe, outcome)
         return outcome
 
+    def _at_home(self, outcome: Outcome) -> Outcome:
+        """The outcome with its folder inside the run's, wherever that lies now and whatever it says."""
+        said, root = Path(os.path.realpath(outcome.folder)), Path(os.path.realpath(self.workspace.root))
+        if not outcome.folder or root in said.parents:
+            return outcome
+        return replace(outcome, folder=str(self.workspace.root / "probes" / said.name))
+
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
         return self._executor.submit(self.ask, probe)
@@ -109,7 +128,7 @@ class Prober:
         It starts in the background at once; in a run that is resumed, only when a probe needs it.
         """
         self._wants_server = hasattr(os, "fork")
-        if not self.journal.answered:
+        if not self.journal.answered and not self.replay:
             self._start_server()
 
     def _start_server(self) -> WarmServer | None:
@@ -186,6 +205,8 @@ class Prober:
         ``err.txt``, which :func:`aside_folder` gives too and which is all that it may write to.
         """
         folder = aside_folder(self.workspace.root, name)
+        if self.replay:
+            return _kept_end(folder, name), folder
         cwd = folder / "cwd"
         cwd.mkdir(exist_ok=True)
         try:
@@ -203,6 +224,7 @@ class Prober:
             shutil.rmtree(cwd, ignore_errors=True)
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")
+        write_atomic(folder / _ENDED, json.dumps(ended.to_json()))
         return ended, folder
 
     # -- running -------------------------------------------------------------------------------
@@ -336,6 +358,14 @@ def aside_folder(root: Path, name: str) -> Path:
     folder = root / "asides" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _kept_end(folder: Path, name: str) -> process.Ended:
+    """How what was run beside the probes ended in an earlier run."""
+    try:
+        return process.Ended.from_json(json.loads((folder / _ENDED).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        raise Unanswered(f"the run's folder does not say how {name} ended") from None
 
 
 def _pretty(outcome: Outcome) -> str:

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.errors import LabError
+from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.probe import Limits
 
 from .proctable import HAVE_PROC, MARKER, REGISTER
@@ -22,7 +22,25 @@ from .watch import Watch, sweep
 
 Stream = IO[bytes] | int  # as Popen takes them
 
-__all__ = ["MARKER", "Ended", "Watch", "run", "spawn", "sweep"]
+#: Why no process may be started now, by whom it was forbidden last.
+_forbidden: list[str] = []
+
+__all__ = ["MARKER", "Ended", "Watch", "nothing_starts", "run", "spawn", "sweep"]
+
+
+@contextmanager
+def nothing_starts(why: str) -> Iterator[None]:
+    """While this holds, whoever would start a process, in any thread, gets :class:`Unanswered`."""
+    _forbidden.append(why)
+    try:
+        yield
+    finally:
+        _forbidden.remove(why)
+
+
+def _may_start() -> None:
+    if _forbidden:
+        raise Unanswered(_forbidden[-1])
 
 
 def run(
@@ -41,6 +59,7 @@ def run(
 
     ``stop`` ends it from another thread. An exception here, such as Ctrl-C, ends it too.
     """
+    _may_start()
     if stop is not None and stop.is_set():
         return Ended(limit="interrupted")
     with ExitStack() as files:
@@ -105,6 +124,7 @@ def spawn(
 
     The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree.
     """
+    _may_start()
     _expect_children()
     try:
         # Held until the child is registered: a child that is not would be taken for an orphan.

@@ -14,13 +14,14 @@ from typing import Any
 
 from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
+from accel_lab.core.text import printable
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, words
 from .expected import expectation, message_rules
 from .issue import issue_markdown
 from .page import render_html
-from .plan import Dropped, Entry, Packed, choose
+from .plan import Dropped, Entry, Packed, choose, entry_name
 from .redact import Redactor
 from .schema import json_text, plain
 from .sources import Data, repro_sources, rerun_files
@@ -200,7 +201,7 @@ class _Maker:
                 continue
             if text.cut:
                 self._was_cut(f"{folder}/{log}", text.size)
-            shown = run_files.clean(text.text)
+            shown = printable(text.text)
             self._add(
                 f"{folder}/{log}",
                 self.redactor.text(shown, f"{folder}/{log}"),
@@ -230,6 +231,7 @@ class _Maker:
         self._add_bytes(name, text.encode("utf-8", "backslashreplace"), rank=rank)
 
     def _add_bytes(self, name: str, data: bytes, *, rank: int) -> None:
+        name = entry_name(name)
         if name.casefold() in self.folded:
             reason = "another file has this name, but for upper and lower case"
             self.left_out.append(Dropped(name=name, size=len(data), reason=reason))

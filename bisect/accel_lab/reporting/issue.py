@@ -9,12 +9,12 @@ from typing import Any
 from accel_lab import __version__
 from accel_lab.core.findings import Exhibit, Findings, Step
 from accel_lab.core.stages import Rung
-from accel_lab.core.text import shorten
+from accel_lab.core.text import command_line, printable, shorten
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
 from .exhibits import view
-from .run_files import clean, cut
+from .run_files import cut
 from .schema import plain
 from .telling import Redact, Teller, keep
 
@@ -73,8 +73,8 @@ class _Parts:
         found = reduced.repro_of(findings, run_dir)
         self.reduced = found if found is not None and found.text.strip() else None
         script = self.reduced.text if self.reduced is not None else run_files.script_text(findings)
-        self.script = clean(redact(script, "repro.py"))
-        self.log = clean(redact(self._log(run_dir), "ISSUE.md"))
+        self.script = printable(redact(script, "repro.py"))
+        self.log = printable(redact(self._log(run_dir), "ISSUE.md"))
 
     def text(self, log_room: int, script_room: int, switches: bool, exhibit: bool) -> str:
         """The whole issue with this much room for its long parts."""
@@ -162,7 +162,8 @@ class _Parts:
     def _repro(self, room: int) -> str:
         program = self.findings.program
         if not self.script.strip():
-            return f"Run as `python {self._plain(' '.join([program.name, *program.args]))}`."
+            target = [program.name] if program.path is not None else ["-m", program.module]
+            return f"Run as `{self._plain(command_line('python', *target, *program.args))}`."
         lead = self._lead()
         return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
 
@@ -236,7 +237,7 @@ class _Parts:
         return self._plain("\n".join(lines)) or "unknown"
 
     def _plain(self, text: str) -> str:
-        return clean(self.redact(text, "ISSUE.md"))
+        return printable(self.redact(text, "ISSUE.md"))
 
     def _say(self, text: str) -> str:
         return prose(cut(self._plain(text), 4000))

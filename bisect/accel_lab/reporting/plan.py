@@ -13,8 +13,14 @@ from accel_lab.core.errors import LabError
 _HEADERS = 30 + 46
 #: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is.
 MAX_RATIO = 50
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|\ud800-\udfff]")
 #: A name that every file system takes; an entry with another one is refused when a bundle is checked.
 SAFE_NAME = re.compile(r"[^\x00-\x1f\x7f\\:*?\"<>|]{1,400}\Z")
+
+
+def entry_name(name: str) -> str:
+    """The name as a bundle may have it: what SAFE_NAME and UTF-8 have no place for becomes ``_``."""
+    return _UNSAFE.sub("_", name)[:400] or "_"
 
 
 @dataclass(frozen=True, kw_only=True)

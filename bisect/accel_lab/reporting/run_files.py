@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from accel_lab.core.findings import Findings, Step
-
-#: Characters that a page, a terminal or a diff must not receive raw: controls, lone surrogates, and
-#: the marks that reorder text so that code reads differently from what it is.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
 #: Artifacts by what they show; graphs come in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
@@ -48,12 +42,6 @@ class Text:
     cut: bool = False
 
 
-def clean(text: str) -> str:
-    """The text without terminal escapes; other unsafe characters become visible escapes."""
-    text = _ANSI.sub("", text.replace("\r\n", "\n"))
-    return _UNSAFE.sub(lambda m: f"\\u{ord(m.group()):04x}" if m.group() != "\r" else "\n", text)
-
-
 def cut(text: str, limit: int) -> str:
     """At most about ``limit`` characters: two thirds from the start, one from the end, and a note between."""
     if len(text) <= limit:
@@ -86,14 +74,22 @@ def read_text(path: Path, limit: int) -> Text:
 
 
 def folder_of(step: Step, run_dir: Path) -> Path | None:
-    """The probe folder of a step, also when the run folder was moved after the run."""
+    """The probe folder of a step, also when the run folder was moved after the run; none outside of it."""
     if not step.outcome.folder:
         return None
     said = Path(step.outcome.folder)
     for folder in (said, run_dir / "probes" / said.name):
-        if folder.is_dir():
+        if is_inside(folder, run_dir) and folder.is_dir():
             return folder
     return None
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path, links followed, lies below a folder."""
+    try:
+        return Path(os.path.realpath(root)) in Path(os.path.realpath(path)).parents
+    except (OSError, ValueError):  # a name that the file system does not take
+        return False
 
 
 def artifacts_of(step: Step, run_dir: Path) -> list[Artifact]:

@@ -1,6 +1,7 @@
 """Checks a bundle that came from anywhere before a byte of it is written, and unpacks only what passed.
 
 A manifest proves that a bundle is whole, not who made it: re-running one runs the code that is in it.
+:mod:`.run_again` does that.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.variables import cut_environment
 
 from .bundle import MANIFEST, SCHEMA
 from .plan import SAFE_NAME
+from .run_again import MATCH, Places, Runner, prepare, rerun, rerun_command
 
 MAX_FILES = 5_000
 MAX_TOTAL_BYTES = 400_000_000
@@ -86,9 +90,57 @@ def extract_bundle(path: Path, folder: Path) -> Manifest:
     return manifest
 
 
-def rerun_command(folder: Path, python: str) -> list[str]:
-    """The command that runs an unpacked bundle again; exit code 0: MATCH, 1: MISMATCH, 2: no torch."""
-    return [python, str(folder / "rerun.py")]
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A bundle that was run again: whether it failed as recorded, what was said, what to know of it."""
+
+    manifest: Manifest
+    matches: bool
+    said: str
+    notes: tuple[str, ...]
+
+
+def verify_bundle(
+    path: Path,
+    *,
+    confirmed: bool,
+    python: str,
+    run: Runner,
+    timeout_s: float = 900.0,
+    environment: Mapping[str, str] | None = None,
+    library: Callable[[], Path] | None = None,
+    folder: Path | None = None,
+) -> Verified:
+    """Checks a bundle and runs it again, with the lab's own rerun.py and an environment without secrets.
+
+    ``confirmed``: whoever is responsible agreed to the bundle's code being run; the lab itself does for one
+    that it has just written. ``python`` is the interpreter and ``run`` what starts it
+    (``execution.process.run``). ``environment`` is what is cut down for it, default this process's;
+    ``library`` makes the folder from which a script imports the lab's accelerators. ``folder`` is an empty
+    one to work in, default a temporary one.
+
+    Raises :class:`UsageError` for a bundle that is not sound or not confirmed, and :class:`LabError` where it
+    could not be run to an answer.
+    """
+    manifest = check_bundle(path)
+    if not confirmed:
+        raise UsageError(f"{path.name} was not run: nobody agreed to run the code of whoever made it")
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-lab-")))
+        places = Places(root=folder)
+        extract_bundle(path, places.bundle)
+        notes = prepare(places)
+        code, said = rerun(
+            places,
+            python=python,
+            run=run,
+            timeout_s=timeout_s,
+            environment=cut_environment(os.environ if environment is None else environment, places.home),
+            library=library,
+            marker=f"verify-{secrets.token_hex(8)}",
+        )
+    return Verified(manifest=manifest, matches=code == MATCH, said=said, notes=tuple(notes))
 
 
 @contextmanager
@@ -293,3 +345,6 @@ def _new_file(target: Path, *, executable: bool) -> Any:
     return os.fdopen(
         os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if executable else 0o644), "wb"
     )
+
+
+__all__ = ["Manifest", "check_bundle", "extract_bundle", "rerun_command", "verify_bundle"]

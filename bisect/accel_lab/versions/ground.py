@@ -59,5 +59,5 @@ def kept_ground(folder: Path) -> tuple[Build, str, str, str] | None:
         row = json.loads((folder / "ground.json").read_text(encoding="utf-8"))
         build = Build(python=row["python"], torch=row["torch"], facts=row["facts"])
         return build, str(row["environment"]), str(row["provider"]), str(row["cold"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
