@@ -35,7 +35,7 @@ from .docker_table import TABLE, Build, find_folder, read_table
 from .docker_uses import note_use, use_lock
 from .docker_wheels import Extra, WheelShelf
 from .eras import era_of
-from .locks import Lock
+from accel_lab.core.locks import Lock
 from .options import EnvironmentOptions, Run
 from .pip_settings import pip_index
 from .releases import order, parse_version, public

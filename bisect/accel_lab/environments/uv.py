@@ -20,7 +20,7 @@ from .commands import Commands
 from .eras import era_of
 from .index import without_secrets
 from .interpreters import find_interpreters
-from .locks import Lock
+from accel_lab.core.locks import Lock
 from .options import EnvironmentOptions, Run
 from .releases import local_part, public
 from .requirements import exact_version, gather, name_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
@@ -17,10 +18,14 @@ from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
+from .guardian import GUARDIAN, RUN
 from .proctable import HAVE_PROC, MARKER, REGISTER
+from .proctable import read as read_process
 from .watch import Watch, sweep
 
 Stream = IO[bytes] | int  # as Popen takes them
+
+atexit.register(GUARDIAN.dismiss)
 
 __all__ = ["MARKER", "Ended", "Watch", "run", "spawn", "sweep"]
 
@@ -103,16 +108,18 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a process that lives on, in a session of its own, with pipes and without limits.
 
-    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree.
+    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree, and the guardian
+    does where this process of the lab is killed.
     """
     _expect_children()
     try:
         # Held until the child is registered: a child that is not would be taken for an orphan.
         with REGISTER.lock:
+            GUARDIAN.watch(_start_guardian)
             child = subprocess.Popen(
                 list(command),
                 cwd=cwd,
-                env=env,
+                env={**env, RUN: GUARDIAN.run},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -120,12 +127,27 @@ def spawn(
                 pass_fds=pass_fds,
             )
             REGISTER.add(child)
+        if (started := read_process(child.pid)) is not None:
+            GUARDIAN.tell([started])
     except (OSError, ValueError) as error:
         if not cwd.is_dir():
             raise LabError(f"cannot start {command[0]!r}: the working directory {cwd} is missing") from error
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise LabError(f"cannot start {command[0]!r}: {reason}") from error
     return child
+
+
+def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
+    """In a session of its own, so that a terminal's signals do not reach it; it ends with us at the latest."""
+    guardian = subprocess.Popen(
+        list(command),
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    REGISTER.add(guardian)
+    return guardian
 
 
 def _expect_children() -> None:

@@ -58,6 +58,7 @@ class Started(Protocol):
     def returncode(self) -> int | None: ...
 
     def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 def _bytes_of(path: str) -> bytes:
@@ -101,9 +102,9 @@ def table(skip: Collection[int] = ()) -> Iterator[Process]:
                 yield process
 
 
-def is_marked(pid: int, marker: str) -> bool:
-    """Whether the process was started with ``ACCEL_LAB_PROBE=<marker>`` in its environment."""
-    entry = f"\0{MARKER}={marker}\0".encode()
+def is_marked(pid: int, marker: str, variable: str = MARKER) -> bool:
+    """Whether the process was started with ``variable=marker`` in its environment."""
+    entry = f"\0{variable}={marker}\0".encode()
     return entry in b"\0" + _bytes_of(f"/proc/{pid}/environ")
 
 

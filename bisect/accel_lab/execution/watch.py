@@ -12,13 +12,14 @@ import signal
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
 from . import proctable
+from .guardian import GUARDIAN
 from .proctable import HAVE_PROC, REGISTER, Process
 
 QUICK_S = 0.005
@@ -41,10 +42,22 @@ class Watch:
 
     ``passed`` is the first limit that was passed, ``pause`` the seconds until the next ``poll`` is
     due, ``peak_mb`` the highest sum of resident memory seen.
+
+    ``variable`` is the one that holds the marker; ``known`` are further processes of the run.
     """
 
-    def __init__(self, pid: int, *, marker: str, limits: Limits, outputs: Sequence[Path | int]) -> None:
+    def __init__(
+        self,
+        pid: int,
+        *,
+        marker: str,
+        limits: Limits,
+        outputs: Sequence[Path | int],
+        variable: str = proctable.MARKER,
+        known: Collection[tuple[int, int]] = (),
+    ) -> None:
         self.marker = marker
+        self._variable = variable
         self.peak_mb = 0.0
         self.passed: str | None = None
         self.pause = QUICK_S
@@ -63,7 +76,7 @@ class Watch:
         if parent is not None:
             self._foreign |= {parent.session, parent.group}
         self._protected = _self_and_ancestors()
-        self._known: set[tuple[int, int]] = {self._root} if self._root else set()
+        self._known: set[tuple[int, int]] = {*known, *([self._root] if self._root else [])}
         self._opened: dict[int, float] = {}  # session or group -> when a member was last seen in it
         self._strangers: set[int] = set()
         self._forget_at = 0.0
@@ -105,7 +118,7 @@ class Watch:
             # Once empty, a session's number may be given to strangers: trust it for a short while only.
             if now - self._opened.get(leader, -FORGET_S) < FORGET_S:
                 return True
-        return self._may_have_left(process) or proctable.is_marked(process.pid, self.marker)
+        return self._may_have_left(process) or proctable.is_marked(process.pid, self.marker, self._variable)
 
     def members(self, *, thorough: bool = False) -> list[Process]:
         """The living processes of the run. A quick look passes over pids that were strangers lately."""
@@ -134,9 +147,11 @@ class Watch:
                 queue += [p for p in related[leader] if leader in (p.session, p.group)]
         self._strangers |= {p.pid for p in seen if p.pid not in mine and p.alive}
         living = [p for p in mine.values() if p.alive]
-        for process in living:
-            if process.key not in self._known:
-                proctable.confine(process.pid, file_mb=self._limits.file_mb)
+        fresh = [p for p in living if p.key not in self._known]
+        for process in fresh:
+            proctable.confine(process.pid, file_mb=self._limits.file_mb)
+        if fresh:
+            GUARDIAN.tell(fresh)
         self._known = {p.key for p in mine.values()} | ({self._root} if self._root else set())
         self._zombies = sum(not p.alive and p.parent != os.getpid() for p in mine.values())
         return living
