@@ -98,7 +98,10 @@ class LocalLab:
                 stderr=folder / "check.err.txt",
                 limits=Limits(timeout_s=60.0),
                 marker=f"check-{uuid.uuid4().hex}",
+                stop=self._prober.stopping,
             )
+            if ended.limit == "interrupted":
+                raise Interrupted("interrupted")
             self._checked[outcome.folder] = 125 if ended.exit_code is None else ended.exit_code
         return self._checked[outcome.folder]
 

@@ -21,6 +21,7 @@ from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.notebooks import said_of
 from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, read_program
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab
 from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
@@ -98,6 +99,10 @@ class Session:
 
     def run(self) -> Findings:
         """The findings; on an interruption those so far, with ``verdict`` left inconclusive."""
+        with held(self.folder):
+            return self._run()
+
+    def _run(self) -> Findings:
         started = time.monotonic()
         request = self.request
         if not self.replay:

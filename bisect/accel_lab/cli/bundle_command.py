@@ -9,6 +9,7 @@ import click
 
 from accel_lab.cli.finish import write_files
 from accel_lab.cli.report_command import again, find_run
+from accel_lab.execution.run_lock import held
 from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
 
 
@@ -24,10 +25,11 @@ from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
 def command(run: str, output: str | None, limit_mb: float, as_json: bool) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
     folder = find_run(run)
-    findings = again(folder)
-    write_files(findings, folder, bundle=False)
     path = Path(output) if output else folder / "bundle.zip"
-    made = write_bundle(findings, folder, path, limit_bytes=int(limit_mb * 1e6))
+    with held(folder):
+        findings = again(folder)
+        write_files(findings, folder, bundle=False)
+        made = write_bundle(findings, folder, path, limit_bytes=int(limit_mb * 1e6))
     if as_json:
         dropped = [{"name": d.name, "why": d.reason} for d in made.dropped]
         report = {"path": str(path), "bytes": made.size, "sha256": made.sha256, "dropped": dropped}

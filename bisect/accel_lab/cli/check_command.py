@@ -22,6 +22,7 @@ from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung
 from accel_lab.core.toml_text import read_toml
 from accel_lab.execution import process
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 
 SCHEMA = "accel-lab/check/1"
@@ -85,7 +86,8 @@ def command(
     ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
-    repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
+    with held(workspace.root):
+        repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
     ended = signature_of(outcome)
     answer = {
         "schema": SCHEMA,

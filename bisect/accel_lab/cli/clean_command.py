@@ -10,7 +10,8 @@ import click
 
 from accel_lab.cli.report_command import find_run
 from accel_lab.cli.runs_command import all_runs, is_benchmark
-from accel_lab.core.errors import UsageError
+from accel_lab.core.errors import LabError, UsageError
+from accel_lab.execution.run_lock import InUse, held, holder
 from accel_lab.request import state_folder
 
 
@@ -30,11 +31,27 @@ def command(runs: tuple[str, ...], older_than: float | None, everything: bool, d
         old = older_than is not None and time.time() - row["time"] > older_than * 86_400
         if everything or old:
             folders.append(Path(row["folder"]))
-    for folder in dict.fromkeys(folders):
-        if not dry_run:
-            shutil.rmtree(folder, ignore_errors=True)
-        click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
+    named = len(runs)
+    for place, folder in enumerate(dict.fromkeys(folders)):
+        try:
+            _remove(folder, dry_run)
+        except LabError as error:
+            if place < named:
+                raise
+            click.echo(f"kept: {error}")
+        else:
+            click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
     return 0
+
+
+def _remove(folder: Path, dry_run: bool) -> None:
+    """Remove a run, with the processes that a killed lab left; raises LabError where one is at work in it."""
+    if dry_run:
+        if line := holder(folder):
+            raise InUse(line)
+        return
+    with held(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folder(name: str) -> Path:

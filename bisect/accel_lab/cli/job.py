@@ -14,11 +14,12 @@ from accel_lab.cli.options import find_python, limits_from, read_stdin, split_pr
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.probe import Probe, Program
+from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import folder_of, read_program
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
@@ -114,17 +115,32 @@ def run_once(
         out=Path(out).resolve() if out else None,
     )
     request, folder = opened(request)
+    with held(folder):
+        return _asked_once(
+            request, folder, limits_from(timeout, memory), rung, switches, keep, read_stdin(stdin)
+        )
+
+
+def _asked_once(
+    request: Request,
+    folder: Path,
+    limits: Limits,
+    rung: Rung,
+    switches: tuple[tuple[str, Any], ...],
+    keep: bool,
+    stdin: Path | None,
+) -> Once:
     build = inspect_build(request.python, folder)
     probe = Probe(
         program=request.program,
         rung=rung,
         switches=switches,
         environment=f"{build.python} torch {build.torch}",
-        limits=limits_from(timeout, memory),
+        limits=limits,
         cold=True,
     )
     workspace = Workspace(folder, folder_of(request.program))
-    with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin), keep=keep) as prober:
+    with Prober(python=build.python, workspace=workspace, stdin=stdin, keep=keep) as prober:
         return Once(program=request.program, build=build, workspace=workspace, outcome=prober.ask(probe))
 
 
@@ -138,12 +154,22 @@ def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) 
 def work(
     given: Given, request: Request, folder: Path, *, command: str = "bisect", tables: bool = True
 ) -> int:
-    """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code."""
+    """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code.
+
+    The folder's lock is held until all is written.
+    """
+    with held(folder) as mine:
+        if mine.ended:
+            sys.stderr.write(f"ended {mine.ended} processes that a lab which was killed had left\n")
+        return _work(given, request, folder, command=command, tables=tables)
+
+
+def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:
     progress = Progress(quiet=given.quiet, program=request.program.path)
     session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller, progress.release)
     try:
         findings = session.run()
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         progress.done()
         sys.stderr.write(f"interrupted; go on with: accel-lab {command} --resume {folder}\n")
         found = session.findings

@@ -10,6 +10,7 @@ import click
 
 from accel_lab import __version__
 from accel_lab.core.errors import LabError
+from accel_lab.execution.interruptible import INTERRUPTED, StopSignals
 
 #: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -62,21 +63,19 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Errors of the lab are one line on standard error and an exit code (DESIGN section 10)."""
+    stopped = StopSignals().heed()
     try:
         code = cli.main(args=list(argv) if argv is not None else None, standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(stopped.exit_code(code if isinstance(code, int) else 0))
     except click.ClickException as error:
         error.show(sys.stderr)
         sys.exit(2)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
-        sys.exit(130)
+        sys.exit(stopped.exit_code(INTERRUPTED))
     except LabError as error:
         sys.stderr.write(f"accel-lab: {error}\n")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
+        sys.exit(stopped.exit_code(error.exit_code))
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:

@@ -23,6 +23,7 @@ from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 from accel_lab.execution.programs import must_run_cold
+from accel_lab.execution.run_lock import held
 from accel_lab.request import Request, opened
 from accel_lab.versions.bench import Setting
 from accel_lab.versions.grid import GridRun, columns_of
@@ -75,7 +76,8 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
         asked = request.versions
         kept = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
-    return _run(given, request, asked, folder, _rungs(rungs), accelerators)
+    with held(folder):
+        return _run(given, request, asked, folder, _rungs(rungs), accelerators)
 
 
 def _rungs(named: str | None) -> list[Rung]:

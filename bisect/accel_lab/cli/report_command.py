@@ -11,6 +11,7 @@ import click
 from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
+from accel_lab.execution.run_lock import held
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
 
@@ -53,7 +54,8 @@ def again(folder: Path) -> Findings:
 def command(run: str, as_json: bool) -> int:
     """Write the report of RUN (a folder, or a name from `accel-lab list`) again and show it."""
     folder = find_run(run)
-    findings = again(folder)
-    write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
+    with held(folder):
+        findings = again(folder)
+        write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
     show(findings, as_json=as_json)
     return 0

@@ -42,6 +42,14 @@ class Lock:
                 return False
             time.sleep(_PAUSE_S)
 
+    def is_current(self) -> bool:
+        """Whether the file that is locked still has the lock's name: who removed it may have had the lock."""
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            return False
+        return self._file is not None and os.path.samestat(there, os.fstat(self._file))
+
     def release(self) -> None:
         file, self._file = self._file, None
         if file is not None:

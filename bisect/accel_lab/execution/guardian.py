@@ -11,6 +11,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .proctable import HAVE_PROC, Process, Started
@@ -78,7 +79,8 @@ class Guardian:
             if self._of == os.getpid() and self._pipe >= 0:
                 self._close()
                 if process is not None:
-                    process.wait(_WAIT_S)
+                    with suppress(Exception):  # it is busy with what cannot be killed: it goes on by itself
+                        process.wait(_WAIT_S)
 
     def _ours(self) -> None:
         """After a fork the other process of the lab is another run, with a guardian of its own."""

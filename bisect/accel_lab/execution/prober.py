@@ -145,6 +145,11 @@ class Prober:
             server.close()
 
     @property
+    def stopping(self) -> threading.Event:
+        """Set once it was told to stop: what is run beside the probes ends with it."""
+        return self._stop
+
+    @property
     def is_warm(self) -> bool:
         """Whether probes are answered by the warm server."""
         return self._wants_server and not self._cold_only

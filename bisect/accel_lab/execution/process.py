@@ -138,7 +138,7 @@ def spawn(
 
 
 def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that a terminal's signals do not reach it; it ends with us at the latest."""
+    """In a session of its own: a terminal's signals do not reach it. It ends with us at the latest."""
     guardian = subprocess.Popen(
         list(command),
         stdin=stdin,
