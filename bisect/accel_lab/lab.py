@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
@@ -110,11 +111,7 @@ class LocalLab:
 
     @staticmethod
     def _tail(outcome: Outcome, name: str) -> str:
-        try:
-            data = (Path(outcome.folder) / name).read_bytes()
-        except OSError:
-            return ""
-        return data[-TAIL_BYTES:].decode("utf-8", "replace")
+        return (ChildFiles(outcome.folder).tail(name, TAIL_BYTES) if outcome.folder else None) or ""
 
     # -- recorded values -----------------------------------------------------------------------
 
@@ -157,7 +154,7 @@ class LocalLab:
             return False, f"{compiler}: {error}"
         if ended.exit_code == 0 and library.exists():
             return True, compiler
-        said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+        said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
         return False, f"{compiler} ended with {ended.exit_code}" + (
             f": {shorten(said[-1], 200)}" if said else ""
         )

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
@@ -347,9 +348,12 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
         for number, exhibit in enumerate(culprit.exhibits):
             if exhibit.kind != "kernel_script":
                 continue
+            left = Path(exhibit.text)
             try:
-                text = Path(exhibit.text).read_text(encoding="utf-8")
-            except OSError:
+                text = ChildFiles(left.parent).text(left.name)
+            except Refused:
+                continue
+            if text is None:
                 continue
             write_atomic(folder / "kernel.py", text)
             shown = replace(exhibit, text=f"python {folder / 'kernel.py'}\n")

@@ -62,7 +62,12 @@ class Lab:
         command = [sys.executable, "-m", "accel_lab", *words]
         with said:
             return subprocess.Popen(
-                command, env=self.env, cwd=self.script.parent, stdout=said, stderr=said, start_new_session=True
+                command,
+                env=self.env,
+                cwd=self.script.parent,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
             )
 
     def said(self) -> str:
@@ -152,7 +157,9 @@ def test_a_single_run_leaves_nothing(lab: Lab, number: int) -> None:
 def test_the_build_of_an_environment_leaves_nothing_and_is_made_by_the_next(lab: Lab, number: int) -> None:
     fake = lab.folder / "site" / "uv"
     fake.mkdir(parents=True)
-    fake.with_name("uv").joinpath("__init__.py").write_text(f"def find_uv_bin(): return {str(fake / 'uv')!r}\n")
+    fake.with_name("uv").joinpath("__init__.py").write_text(
+        f"def find_uv_bin(): return {str(fake / 'uv')!r}\n"
+    )
     (fake / "uv").write_text(
         f"#!{sys.executable}\nimport sys\nsys.path[:0] = {sys.path!r}\n"
         "import fakes_env, fakes_interpreter\nfrom pathlib import Path\n"

@@ -168,6 +168,8 @@ def _in_child(job: Any) -> Any:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], hard))
     os.environ.update(job["env"])
+    if "tempfile" in sys.modules:  # it has looked at TMPDIR already
+        sys.modules["tempfile"].tempdir = None
     if job.get("view"):
         from .view import enter
 

@@ -15,10 +15,12 @@ from tabulate import tabulate
 
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
+from accel_lab.core.shapes import Range, Table
 from accel_lab.core.stages import Rung
 from accel_lab.core.toml_text import read_toml
 from accel_lab.execution import process
@@ -29,6 +31,20 @@ SCHEMA = "accel-lab/check/1"
 #: Errors of the child that say that the user asked for something that there is not.
 _USAGE = ("SettingError", "AdapterError")
 _CODE = 40
+_TEXT = (None, str)
+#: The shape of what the child writes.
+_FOUND = {
+    "constraints": [str],
+    "graphs": Range(0),
+    "not_lowered": [str],
+    "violations": [
+        {
+            **dict.fromkeys(("severity", "constraint", "op", "message", "change"), str),
+            **dict.fromkeys(("source", "code", "graph", "node"), _TEXT),
+        }
+    ],
+    "repros": Table(_TEXT),
+}
 _MARKS = {"error": "✗", "warning": "!"}
 
 
@@ -135,10 +151,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
         raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
     if outcome.status is Status.REFUSED:
         raise LabError("; ".join(outcome.notes))
-    try:
-        found: dict[str, Any] = json.loads((Path(outcome.folder) / "check.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {}
+    found: dict[str, Any] = ChildFiles(outcome.folder).json("check.json", _FOUND) or {}
     if not found.get("graphs"):
         ended = signature_of(outcome)
         if ended:
@@ -207,7 +220,8 @@ def _where(row: dict[str, Any]) -> str:
 def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Repro:
     """Run a repro in a process of its own: does it violate the same constraint?"""
     path = said.removeprefix("repro: ")
-    if path == said:
+    # What the child says may be run as long as it is the child's own file.
+    if path == said or not Path(path).resolve().is_relative_to(workspace.root.resolve()):
         return Repro(constraint=constraint, path=None, verdict=said or "none was made")
     place = Path(path).with_suffix("")
     for sub in ("cwd", "cache"):
@@ -228,7 +242,7 @@ def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Rep
         limits=Limits(timeout_s=300.0),
         marker=f"repro-{uuid.uuid4().hex}",
     )
-    printed = (place / "stdout.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    printed = (ChildFiles(place).text("stdout.txt") or "").splitlines()
     if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
         return Repro(constraint=constraint, path=path, verdict="run again, it violates the same constraint")
     how = ended.limit or f"exit code {ended.exit_code}"

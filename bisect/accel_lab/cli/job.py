@@ -37,6 +37,7 @@ class Given:
     python: str | None
     timeout: float
     memory: int
+    max_disk: int
     stdin: str | None
     out: str | None
     check: str | None
@@ -71,7 +72,7 @@ class Given:
             program=read_program(script, self.module, args),
             python=find_python(self.python),
             out=Path(self.out).resolve() if self.out else None,
-            limits=limits_from(self.timeout, self.memory),
+            limits=limits_from(self.timeout, self.memory, self.max_disk),
             oracle=Oracle(
                 check=self.check,
                 fail_regex=self.fail_regex,
@@ -101,6 +102,7 @@ def run_once(
     python: str | None,
     timeout: float,
     memory: int,
+    max_disk: int,
     stdin: str | None,
     out: str | None,
     rung: Rung,
@@ -117,7 +119,7 @@ def run_once(
     request, folder = opened(request)
     with held(folder):
         return _asked_once(
-            request, folder, limits_from(timeout, memory), rung, switches, keep, read_stdin(stdin)
+            request, folder, limits_from(timeout, memory, max_disk), rung, switches, keep, read_stdin(stdin)
         )
 
 

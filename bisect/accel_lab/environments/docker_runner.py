@@ -20,6 +20,7 @@ from typing import Any
 import docker.errors
 
 import accel_lab
+from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.ended import Ended
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
@@ -92,8 +93,12 @@ class DockerRunner:
         marker: str,
         stdin: Path | None = None,
         stop: threading.Event | None = None,
+        written: Sequence[Path] = (),
     ) -> Ended:
-        """Run a command to its end, or to its limits. When this returns, no container of it is left."""
+        """Run a command to its end, or to its limits. When this returns, no container of it is left.
+
+        ``written`` is not needed: all that it can fill is the folder of its outputs, which is measured.
+        """
         if stop is not None and stop.is_set():
             return Ended(limit="interrupted")
         with Outputs((stdout, stderr)) as outputs:
@@ -155,7 +160,7 @@ class DockerRunner:
             try:
                 with daemon_errors(f"cannot start a container of {self._image}"):
                     container.start()
-                watch = _Watch(client, container.id, limits, outputs)
+                watch = _Watch(client, container.id, limits, outputs, write)
                 with daemon_errors("a container was lost"):
                     limit = watch.attend(stop)
                     if limit is not None:
@@ -200,12 +205,13 @@ class DockerRunner:
 class _Watch:
     """Looks after one container until it has ended or must be ended."""
 
-    def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs) -> None:
+    def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs, write: Path) -> None:
         self.peak_mb = 0.0
         self._client = client
         self._key = key
         self._limits = limits
         self._outputs = outputs
+        self._disk = DiskUsage([write], limits.disk_mb)
         self._began = time.monotonic()
         self._has_stats = True
         self._processes = 0
@@ -231,6 +237,8 @@ class _Watch:
                 return "timeout"
             if self._outputs.size > self._limits.output_mb << 20:
                 return "output"
+            if self._disk.look() > self._limits.disk_mb:
+                return "disk"
             if self.seconds >= stats_at:
                 self._measure()
                 stats_at = self.seconds + STATS_S
@@ -248,7 +256,7 @@ class _Watch:
         steps: list[tuple[str, float]] = [("SIGINT", GRACE_S), ("SIGTERM", GRACE_S)]
         if limit == "timeout":
             steps.insert(0, ("SIGUSR1", STACKS_S))  # the Python stacks, if there is a handler
-        if limit in ("output", "processes", "memory"):
+        if limit in ("output", "processes", "memory", "disk"):
             steps = []
         for name, grace in [*steps, ("SIGKILL", 10 * GRACE_S)]:
             try:

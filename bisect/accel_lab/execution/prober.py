@@ -18,18 +18,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
 from . import process, sanitizer
-from .collect import CRASH, collect
+from .admission import discard
+from .collect import CRASHED, collect, refused
 from .journal import Journal, write_atomic
 from .surroundings import enter_command
 from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
+TAIL_BYTES = 64 * 1024
+#: What such a run left is read by nobody, and may be large.
+_DISCARDED = (Status.REFUSED, Status.DISK)
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
 
 
@@ -182,9 +187,9 @@ class Prober:
             name, [self.python, str(self.workspace.library), *words], timeout_s=timeout_s
         )
         if ended.exit_code != 0:
-            said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+            said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
             raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
-        return (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+        return ChildFiles(folder).text("out.txt") or ""
 
     def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
         """Run any command where the probes run; how it ended, and the folder with its ``out.txt`` and
@@ -221,15 +226,13 @@ class Prober:
         warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
             ended, warm = self._end(probe, place, warm)
-            if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
-                crash = (place.folder / CRASH).read_text(encoding="utf-8", errors="replace")
+            outcome = self._collected(probe, place, ended, warm)
+            if warm and outcome.facts.get(CRASHED):  # not the program's doing: asked again
+                crash = str(outcome.facts[CRASHED])
                 self.workspace.tidy(place)
                 place = self.workspace.place(probe)
                 ended, warm = self._end(probe, place, False)
-            if ended.limit == "interrupted":
-                raise Interrupted("interrupted")
-            place.view.tell_outside(place.folder)
-            outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+                outcome = self._collected(probe, place, ended, warm)
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
@@ -238,6 +241,24 @@ class Prober:
         finally:
             self.workspace.tidy(place, keep=self._keep)
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
+        return outcome
+
+    def _collected(self, probe: Probe, place: Place, ended: process.Ended, warm: bool) -> Outcome:
+        """The outcome of what a run left, which is made safe to read first."""
+        if ended.limit == "interrupted":
+            raise Interrupted("interrupted")
+        try:
+            self.workspace.admit(place)
+        except Refused as error:
+            return refused(place.folder, ended, error, warm=warm)
+        place.view.tell_outside(place.folder)
+        outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+        if outcome.status is Status.DISK:
+            most = f"{probe.limits.disk_mb / 1024:.3g} GB"
+            note = f"it wrote more than {most} to its folder: --max-disk allows more"
+            outcome = replace(outcome, notes=(*outcome.notes, note))
+        if outcome.status in _DISCARDED and not outcome.facts:
+            discard(place.folder, ("stdout.txt", "stderr.txt"))
         return outcome
 
     def _seen_outside(self) -> list[str]:
@@ -275,6 +296,7 @@ class Prober:
                     limits=probe.limits,
                     marker=marker,
                     stop=self._stop,
+                    written=place.written,
                 )
                 return ended, True
             except LabError:
@@ -289,7 +311,7 @@ class Prober:
             if self._sanitizer is None:
                 words = sanitizer.compiler_words(self.environment)
                 ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
-                said = (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+                said = ChildFiles(folder).text("out.txt") or ""
                 self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
             return self._sanitizer
 
@@ -316,6 +338,7 @@ class Prober:
             marker=marker,
             stdin=self._stdin,
             stop=self._stop,
+            written=place.written,
         )
 
     def _job(self, probe: Probe, place: Place) -> dict[str, Any]:

@@ -6,18 +6,20 @@ import atexit
 import os
 import select
 import signal
+import stat
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
+from .copies import remove
 from .guardian import GUARDIAN, RUN
 from .proctable import HAVE_PROC, MARKER, REGISTER
 from .proctable import read as read_process
@@ -41,20 +43,19 @@ def run(
     marker: str,
     stdin: Path | None = None,
     stop: threading.Event | None = None,
+    written: Sequence[Path] = (),
 ) -> Ended:
     """Run a command to its end, or to its limits. When this returns, no process of it is left.
 
-    ``stop`` ends it from another thread. An exception here, such as Ctrl-C, ends it too.
+    ``written`` are the folders whose size is held to ``limits.disk_mb``. ``stop`` ends it from another thread. An exception here, such as Ctrl-C, ends it too.
     """
     if stop is not None and stop.is_set():
         return Ended(limit="interrupted")
     with ExitStack() as files:
         try:
-            for path in (stdout, stderr):
-                path.write_bytes(b"")
             # Appending: the child may open the same file again, or both may be one file.
-            out = files.enter_context(open(stdout, "ab"))
-            err = files.enter_context(open(stderr, "ab"))
+            out = files.enter_context(_output(stdout))
+            err = out if stderr == stdout else files.enter_context(_output(stderr))
             source = files.enter_context(open(stdin or os.devnull, "rb"))
         except OSError as error:
             raise LabError(f"cannot open {error.filename}: {error.strerror}") from error
@@ -65,7 +66,7 @@ def run(
         try:
             env = {**env, MARKER: marker}
             child = spawn(command, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
-            watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs)
+            watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs, written=written)
             limit = _attend(child, watch, stop)
             seconds = time.monotonic() - began
             watch.stop()
@@ -94,6 +95,19 @@ def run(
         seconds=seconds,
         peak_mb=watch.peak_mb,
     )
+
+
+def _output(path: Path) -> BinaryIO:
+    """A new file to append to, whatever an earlier program has put in its place."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            remove(path)
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o644), "ab")
 
 
 def spawn(

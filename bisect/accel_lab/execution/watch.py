@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
@@ -32,7 +33,7 @@ UNKILLABLE_S = 10.0
 FREEZE_S = 2.0
 FORGET_S = 1.0
 THREADS = 16_384  # threads take pids too; far above any honest program, below what hurts the machine
-_HARD = ("processes", "memory", "output")  # to ask politely would only let these grow
+_HARD = ("processes", "memory", "output", "disk")  # to ask politely would only let these grow
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
@@ -43,7 +44,8 @@ class Watch:
     ``passed`` is the first limit that was passed, ``pause`` the seconds until the next ``poll`` is
     due, ``peak_mb`` the highest sum of resident memory seen.
 
-    ``variable`` is the one that holds the marker; ``known`` are further processes of the run.
+    ``variable`` is the one that holds the marker; ``known`` are further processes of the run; ``written`` are
+    the folders that it may fill.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Watch:
         outputs: Sequence[Path | int],
         variable: str = proctable.MARKER,
         known: Collection[tuple[int, int]] = (),
+        written: Sequence[Path] = (),
     ) -> None:
         self.marker = marker
         self._variable = variable
@@ -64,6 +67,7 @@ class Watch:
         self._pid = pid
         self._limits = limits
         self._outputs = tuple(outputs)
+        self._disk = DiskUsage(written, limits.disk_mb)
         self._began = time.monotonic()
         self._last: dict[str, float] = {}
         self._last_poll = self._began
@@ -178,6 +182,7 @@ class Watch:
             "processes": float(limits.processes),
             "memory": float(limits.memory_mb),
             "output": float(limits.output_mb),
+            "disk": float(limits.disk_mb),
             "timeout": limits.timeout_s,
         }
         self._step = min(self._step * 1.5, SLOW_S)
@@ -207,6 +212,7 @@ class Watch:
             "processes": float("inf") if many_threads else float(len(members) + self._zombies),
             "memory": memory,
             "output": self.output_mb(),
+            "disk": self._disk.look(),
             "timeout": now - self._began,
         }
 
@@ -299,7 +305,8 @@ class Watch:
         pause = QUICK_S / 5
         while members := self.members():
             used = self._measure(members, self._began)
-            caps = (self._limits.processes, self._limits.memory_mb, self._limits.output_mb)
+            limits = self._limits
+            caps = (limits.processes, limits.memory_mb, limits.output_mb, limits.disk_mb)
             over = [name for name, cap in zip(_HARD, caps, strict=True) if used[name] > cap]
             if over:
                 self.passed = self.passed or over[0]
