@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
@@ -111,7 +111,10 @@ class LocalLab:
 
     @staticmethod
     def _tail(outcome: Outcome, name: str) -> str:
-        return (ChildFiles(outcome.folder).tail(name, TAIL_BYTES) if outcome.folder else None) or ""
+        try:
+            return (ChildFiles(outcome.folder).tail(name, TAIL_BYTES) if outcome.folder else None) or ""
+        except Refused:
+            return ""
 
     # -- recorded values -----------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ import pytest
 
 import accel_lab
 import fakes_interpreter
-from accel_lab.core.errors import LabError
-from accel_lab.execution import guardian, leftovers, proctable
+from accel_lab.execution import proctable
 from accel_lab.execution.run_lock import NAME
 
 pytestmark = pytest.mark.skipif(not proctable.HAVE_PROC, reason="looks for leftovers in /proc")

@@ -47,7 +47,8 @@ def run(
 ) -> Ended:
     """Run a command to its end, or to its limits. When this returns, no process of it is left.
 
-    ``written`` are the folders whose size is held to ``limits.disk_mb``. ``stop`` ends it from another thread. An exception here, such as Ctrl-C, ends it too.
+    ``written`` are the folders whose size is held to ``limits.disk_mb``. ``stop`` ends it from another
+    thread. An exception here, such as Ctrl-C, ends it too.
     """
     if stop is not None and stop.is_set():
         return Ended(limit="interrupted")

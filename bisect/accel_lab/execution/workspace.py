@@ -43,7 +43,7 @@ class Place:
     cache: Path
     temporary: Path
     view: View
-    made: tuple[int, int]
+    made: tuple[int, int, int]
 
     @property
     def stdout(self) -> Path:
