@@ -36,8 +36,18 @@ REFUSED, OK = Status.REFUSED, Status.OK
 REGION = {"id": 0, "name": "f", "backend": "inductor"}
 RAISED = {"type": "ValueError", "message": "m", "frames": [{"file": "a.py", "line": 1, "function": "f"}]}
 TENSOR = {
-    "event": "call", "region": 0, "name": "f", "call": 0, "phase": "output", "path": "out",
-    "kind": "tensor", "dtype": "float32", "shape": [2], "stride": [1], "nbytes": 8, "offset": 0,
+    "event": "call",
+    "region": 0,
+    "name": "f",
+    "call": 0,
+    "phase": "output",
+    "path": "out",
+    "kind": "tensor",
+    "dtype": "float32",
+    "shape": [2],
+    "stride": [1],
+    "nbytes": 8,
+    "offset": 0,
     "stats": {"min": 0.0, "max": 1.0, "mean": 0.5},
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
-from accel_lab.core.errors import UsageError
+from accel_lab.core.errors import DiskFull, UsageError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
@@ -160,10 +163,25 @@ def work(
 
     The folder's lock is held until all is written.
     """
-    with held(folder) as mine:
+    with resumable(folder, command), held(folder) as mine:
         if mine.ended:
             sys.stderr.write(f"ended {mine.ended} processes that a lab which was killed had left\n")
         return _work(given, request, folder, command=command, tables=tables)
+
+
+@contextmanager
+def resumable(folder: Path, command: str) -> Iterator[None]:
+    """A full disk ends a run in one line that says how to go on."""
+    try:
+        yield
+    except (OSError, DiskFull) as error:
+        if isinstance(error, OSError):
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            error = DiskFull(f"the disk is full ({error.filename or folder})")
+        raise DiskFull(
+            f"{error}: free some space, then go on with: accel-lab {command} --resume {folder}"
+        ) from None
 
 
 def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:

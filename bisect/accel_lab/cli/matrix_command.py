@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from accel_lab.cli.environment_options import environment_options
-from accel_lab.cli.job import Given, read_line
+from accel_lab.cli.job import Given, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
@@ -76,7 +76,7 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
         asked = request.versions
         kept = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
-    with held(folder):
+    with resumable(folder, "matrix"), held(folder):
         return _run(given, request, asked, folder, _rungs(rungs), accelerators)
 
 

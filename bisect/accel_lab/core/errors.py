@@ -9,6 +9,10 @@ class LabError(Exception):
     exit_code = 3
 
 
+class DiskFull(LabError):
+    """There is no room on the disk (exit code 3); what was answered is kept, and the run can be resumed."""
+
+
 class UsageError(LabError):
     """The caller asked for something that makes no sense: a missing file, a wrong option (exit code 2)."""
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ class Journal:
         self._write({"event": "ended", "key": key, "outcome": outcome.to_json()})
 
     def close(self) -> None:
-        self._stream.close()
+        with suppress(OSError):  # a full disk has been told of when it was written to
+            self._stream.close()
 
     def _write(self, row: dict[str, Any]) -> None:
         with self._lock:

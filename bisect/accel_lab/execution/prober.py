@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.child_files import ChildFiles, Refused
-from accel_lab.core.errors import LabError
+from accel_lab.core.errors import DiskFull, LabError
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
@@ -33,6 +33,8 @@ from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 TAIL_BYTES = 64 * 1024
+#: A run needs some for its own files, in bytes.
+LEAST_ROOM = 4 << 20
 #: What such a run left is read by nobody, and may be large.
 _DISCARDED = (Status.REFUSED, Status.DISK)
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
@@ -92,17 +94,29 @@ class Prober:
             return known
         if self._stop.is_set():
             raise Interrupted("interrupted")
+        self._expect_room()
         self._listener("start", probe, None)
         self.journal.started(probe.key, probe.label)
         outcome = self._run(probe)
         if self._stop.is_set():
             raise Interrupted("interrupted")
+        if outcome.status is not Status.OK:
+            self._expect_room()  # else the end of the program is the disk's doing, not its own
         self.journal.ended(probe.key, outcome)
         with self._lock:
             self.asked += 1
             self.seconds += outcome.seconds
         self._listener("end", probe, outcome)
         return outcome
+
+    def _expect_room(self) -> None:
+        """Raise :class:`DiskFull` where the run's disk is full, for a program fails by that in any way."""
+        try:
+            there = os.statvfs(self.workspace.root)
+        except (AttributeError, OSError):
+            return
+        if there.f_blocks and there.f_bavail * there.f_frsize < LEAST_ROOM:
+            raise DiskFull(f"the disk of {self.workspace.root} is full")
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
@@ -254,8 +268,7 @@ class Prober:
         place.view.tell_outside(place.folder)
         outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
         if outcome.status is Status.DISK:
-            most = f"{probe.limits.disk_mb / 1024:.3g} GB"
-            note = f"it wrote more than {most} to its folder: --max-disk allows more"
+            note = f"wrote more than {_size(probe.limits.disk_mb)}; --max-disk allows more"
             outcome = replace(outcome, notes=(*outcome.notes, note))
         if outcome.status in _DISCARDED and not outcome.facts:
             discard(place.folder, ("stdout.txt", "stderr.txt"))
@@ -364,6 +377,10 @@ def aside_folder(root: Path, name: str) -> Path:
     folder = root / "asides" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _size(mb: float) -> str:
+    return f"{mb / 1024:g} GB" if mb >= 1024 else f"{mb:g} MB"
 
 
 def _pretty(outcome: Outcome) -> str:
