@@ -18,6 +18,8 @@ from docker.types import Mount
 NOBODY = 61_337
 COPY_BYTES = 64 << 20
 COPY_ENTRIES = 2_000
+#: Of a folder that holds nothing but mount points.
+HOME_BYTES = 1 << 20
 # Folders that are never shown whole, however short the path to the script is.
 _WIDE = frozenset(
     {
@@ -83,12 +85,31 @@ def shown(paths: Sequence[Path]) -> list[Path]:
     return [place for place in kept if not any(other in place.parents for other in kept)]
 
 
+def homes_of(places: Sequence[Path]) -> list[Path]:
+    """The homes that lie on the way to these places.
+
+    The image may have such a folder and close it to the user inside (``/root`` is root's alone), who then could
+    not come to what is mounted below. So an open, empty folder is put in its place.
+    """
+    found: dict[Path, None] = {}
+    for place in places:
+        for outer in place.parents:
+            if outer not in places and (
+                outer in (Path("/root"), Path.home()) or outer.parent == Path("/home")
+            ):
+                if outer.parent != outer and outer != Path(tempfile.gettempdir()):
+                    found[outer] = None
+    return [home for home in found if not any(other in home.parents for other in found)]
+
+
 class Views:
     """Read-only mounts, with copies of what another user may not read where the container is another user."""
 
-    def __init__(self, folder: Path, user: User) -> None:
+    def __init__(self, folder: Path, user: User, python: str = "") -> None:
+        """``python`` is the image's interpreter: what it lies in is never hidden."""
         self._folder = folder
         self._user = user
+        self._python = Path(python)
         self._copies: dict[Path, Path] = {}
 
     def mounts(self, read: Sequence[Path], write: Path) -> list[Mount]:
@@ -105,7 +126,12 @@ class Views:
             Mount(target=str(place), source=str(source), type="bind", read_only=True)
             for place, source in sources.items()
         ]
-        return [*read_only, Mount(target=str(write), source=str(write), type="bind")]
+        homes = [
+            Mount(target=str(home), source=None, type="tmpfs", tmpfs_size=HOME_BYTES, tmpfs_mode=0o755)
+            for home in homes_of([*sources, write])
+            if home not in self._python.parents
+        ]
+        return [*homes, *read_only, Mount(target=str(write), source=str(write), type="bind")]
 
     def _source(self, place: Path) -> Path:
         if not self._user.owns or all(_is_open(path) for path in _first(place)):

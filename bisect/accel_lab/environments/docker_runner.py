@@ -79,7 +79,7 @@ class DockerRunner:
         self._cpus = min(cpus or float("inf"), float(about.get("NCPU") or os.cpu_count() or 1))
         self.user: User = user_for(self._security)
         # Of its own, because several runners may work in one workspace.
-        self._views = Views(keep / uuid.uuid4().hex[:8], self.user)
+        self._views = Views(keep / uuid.uuid4().hex[:8], self.user, python)
 
     def __call__(
         self,
@@ -110,6 +110,7 @@ class DockerRunner:
                         "stdout": str(stdout),
                         "stderr": str(stderr),
                         "token": f"accel-lab-{uuid.uuid4().hex}",
+                        "held": True,
                     },
                     read=shown([*self._read, *([] if stdin is None else [stdin]), *_programs(command)]),
                     write=stdout.parent,
@@ -157,8 +158,11 @@ class DockerRunner:
                         labels=labels(marker, limits.timeout_s),
                     ),
                 )
+            lifeline: Any = None
             try:
                 with daemon_errors(f"cannot start a container of {self._image}"):
+                    # Its standard input: when this process is gone, however it went, the daemon closes it.
+                    lifeline = client.api.attach_socket(container.id, params={"stdin": 1, "stream": 1})
                     container.start()
                 watch = _Watch(client, container.id, limits, outputs, write)
                 with daemon_errors("a container was lost"):
@@ -168,6 +172,8 @@ class DockerRunner:
                     return self._answer(watch, str(plan["token"]), limit)
             finally:
                 _remove(container)
+                if lifeline is not None:
+                    lifeline.close()
         finally:
             client.close()
 
