@@ -4,7 +4,7 @@
 runs, ``doctor``, ``once JOB`` and ``serve``. A script sees the rung that it is run under in ``FAKE_RUNG``
 (empty in a plain run) and the way it was started in ``FAKE_WAY``: plain, cold or warm.
 
-Where ``FAKE_STOPS`` names a folder with a file of the name of a moment, the process stops there: see ``stop``.
+Where ``FAKE_STOPS`` names a folder with a file called like a moment, the process stops there: see ``stop``.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def main(words: list[str]) -> None:
 def stop(moment: str, program: str = "") -> None:
     """Where it is asked for, leave a daemon, say so in the file ``reached``, and sleep.
 
-    A program that is not the user's own is a candidate of a reduction. ``cleared`` in the file: the daemon has
-    nothing in its environment that says whose it is.
+    A program that is not the user's own is a candidate of a reduction. ``cleared`` in the file: nothing
+    in the daemon's environment says whose it is.
     """
     folder = Path(os.environ.get("FAKE_STOPS", "/nowhere"))
     if program and Path(program).parent != folder.parent / "work":

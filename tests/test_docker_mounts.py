@@ -59,9 +59,18 @@ def test_the_covering_folder_is_open_small_and_never_over_the_interpreter(
     monkeypatch.setattr(docker_mounts.tempfile, "gettempdir", lambda: "/elsewhere")
     write = folder / "run" / "probes" / "k"
     write.mkdir(parents=True)
-    mount = mounts(Views(folder / "keep", OURSELVES, "/usr/bin/python3"), [], write)[str(folder)]
-    assert (mount["Type"], mount["Source"]) == ("tmpfs", None)
-    assert mount["TmpfsOptions"] == {"SizeBytes": docker_mounts.HOME_BYTES, "Mode": 0o755}
+    before = os.umask(0o077)
+    try:
+        mount = mounts(Views(folder / "keep", OURSELVES, "/usr/bin/python3"), [], write)[str(folder)]
+    finally:
+        os.umask(before)
+    assert mount["Type"] == "bind"
+    assert mount["ReadOnly"]
+    source = Path(mount["Source"])
+    assert (source / "run" / "probes" / "k").is_dir()  # the mount points are there, and nothing else
+    assert sum(len(names) + len(files) for _, names, files in os.walk(source)) == 3
+    for place in (source, source / "run", source / "run" / "probes"):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o755
     inside = str(folder / ".local" / "bin" / "python3")
     assert str(folder) not in mounts(Views(folder / "keep", OURSELVES, inside), [], write)
 

@@ -1,9 +1,9 @@
 """The first program in a container, after init: it starts the command and says exactly how that ended.
 
 It is handed over as text (``python -I -S -c``), so it is one file, of the stdlib, for every Python of the
-line. Where the plan says that it is ``held``, it ends when its standard input is closed: the lab's end of it is
-gone then, and so is the lab. The container's own exit code cannot tell ``exit(139)`` from a segmentation fault, nor 127 from a
-missing program.
+line. The container's own exit code cannot tell ``exit(139)`` from a segmentation fault, nor 127 from a
+missing program. Where the plan says that it is ``held``, it ends when its standard input is closed: the lab's
+end of it is gone then, and so is the lab.
 """
 
 from __future__ import annotations

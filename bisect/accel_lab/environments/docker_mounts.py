@@ -18,8 +18,6 @@ from docker.types import Mount
 NOBODY = 61_337
 COPY_BYTES = 64 << 20
 COPY_ENTRIES = 2_000
-#: Of a folder that holds nothing but mount points.
-HOME_BYTES = 1 << 20
 # Folders that are never shown whole, however short the path to the script is.
 _WIDE = frozenset(
     {
@@ -88,17 +86,19 @@ def shown(paths: Sequence[Path]) -> list[Path]:
 def homes_of(places: Sequence[Path]) -> list[Path]:
     """The homes that lie on the way to these places.
 
-    The image may have such a folder and close it to the user inside (``/root`` is root's alone), who then could
-    not come to what is mounted below. So an open, empty folder is put in its place.
+    The image may have such a folder and close it to the user inside (``/root`` is root's alone), who then
+    could not come to what is mounted below. So an open folder without anything is put in its place.
     """
     found: dict[Path, None] = {}
     for place in places:
         for outer in place.parents:
-            if outer not in places and (
-                outer in (Path("/root"), Path.home()) or outer.parent == Path("/home")
+            if (
+                outer not in places
+                and (outer in (Path("/root"), Path.home()) or outer.parent == Path("/home"))
+                and outer.parent != outer
+                and outer != Path(tempfile.gettempdir())
             ):
-                if outer.parent != outer and outer != Path(tempfile.gettempdir()):
-                    found[outer] = None
+                found[outer] = None
     return [home for home in found if not any(other in home.parents for other in found)]
 
 
@@ -114,24 +114,30 @@ class Views:
 
     def mounts(self, read: Sequence[Path], write: Path) -> list[Mount]:
         """The mounts of one run: ``read`` only to look at, ``write`` its own."""
-        sources = {place: self._source(place) for place in read if place != write}
+        shown_too = [place for place in read if place != write]
+        sources = {**self._open_homes([*shown_too, write]), **{p: self._source(p) for p in shown_too}}
         for place in (*sources, write):
             for outer, source in sources.items():
                 # A mount point below a copy has to be there: nothing can be made in what is read-only.
                 if outer in place.parents and source != outer:
-                    self._make_point(source / place.relative_to(outer), place)
+                    self._make_point(source, place.relative_to(outer), place)
         if self._user.owns:
             give(write, self._user)
         read_only = [
             Mount(target=str(place), source=str(source), type="bind", read_only=True)
             for place, source in sources.items()
         ]
-        homes = [
-            Mount(target=str(home), source=None, type="tmpfs", tmpfs_size=HOME_BYTES, tmpfs_mode=0o755)
-            for home in homes_of([*sources, write])
-            if home not in self._python.parents
-        ]
-        return [*homes, *read_only, Mount(target=str(write), source=str(write), type="bind")]
+        return [*read_only, Mount(target=str(write), source=str(write), type="bind")]
+
+    def _open_homes(self, places: Sequence[Path]) -> dict[Path, Path]:
+        """Homes on the way to the places, and an open folder for each: a tmpfs takes the image's mode."""
+        found = {}
+        for home in homes_of(places):
+            if home not in self._python.parents:
+                found[home] = self._folder / "homes" / str(home).strip("/").replace("/", "-")
+                found[home].mkdir(parents=True, exist_ok=True)
+                found[home].chmod(0o755)
+        return found
 
     def _source(self, place: Path) -> Path:
         if not self._user.owns or all(_is_open(path) for path in _first(place)):
@@ -144,12 +150,18 @@ class Views:
         return self._copies[place]
 
     @staticmethod
-    def _make_point(point: Path, place: Path) -> None:
+    def _make_point(folder: Path, inner: Path, place: Path) -> None:
+        """A mount point below a folder, whose outer folders anybody may enter, whatever our umask is."""
+        at = folder
+        for part in inner.parts[:-1]:
+            at /= part
+            if not at.is_dir():
+                at.mkdir()
+                at.chmod(0o755)
         if place.is_file():
-            point.parent.mkdir(parents=True, exist_ok=True)
-            point.touch()
+            (folder / inner).touch()
         else:
-            point.mkdir(parents=True, exist_ok=True)
+            (folder / inner).mkdir(exist_ok=True)
 
 
 def _first(place: Path) -> Iterator[Path]:
