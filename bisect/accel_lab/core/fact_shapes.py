@@ -75,7 +75,7 @@ _APPLICATION = {
     "changed?": _FLAG,
     "graph?": (None, Table((None, bool, int, str))),
     **{f"{name}?": _TEXT for name in ("raised", "function", "at", "hook", "search", "node")},
-    **{f"{name}?": _TEXTS for name in ("nodes", "gone", "added")},
+    **{f"{name}?": (None, [(int, str)]) for name in ("nodes", "gone", "added")},
 }
 _STEP = {
     "kind": str,

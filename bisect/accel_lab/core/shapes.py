@@ -36,8 +36,13 @@ def misfit(value: Any, shape: Shape, place: str = "") -> str:
     if shape is object:
         return ""
     if isinstance(shape, tuple):
-        told = [misfit(value, one, place) for one in shape]
-        return "" if "" in told else _wrong(value, " or ".join(_name(one) for one in shape), place)
+        told = [(_name(one), misfit(value, one, place)) for one in shape]
+        if any(not wrong for _, wrong in told):
+            return ""
+        # A part of it may be wrong: that says more.
+        kind = {dict: "an object", list: "a list"}.get(type(value), "")
+        inner = [wrong for name, wrong in told if name == kind]
+        return inner[0] if inner else _wrong(value, " or ".join(name for name, _ in told), place)
     if isinstance(shape, list):
         if not isinstance(value, list):
             return _wrong(value, "a list", place)
@@ -86,6 +91,8 @@ def _name(shape: Shape) -> str:
         return "an object"
     if isinstance(shape, list):
         return "a list"
+    if shape is object:
+        return "anything"
     if isinstance(shape, Range):
         return "a whole number"
     return _NAMES.get(shape, "something else")
