@@ -21,7 +21,7 @@ from typing import Any
 
 TORCH = "2.99.0"
 #: Further processes live so long at most, should the code under test fail to end them.
-NAP = "import time; time.sleep(90)"
+NAP = "import time; time.sleep(300)"
 
 
 def made(folder: Path) -> Path:
@@ -45,7 +45,7 @@ def main(words: list[str]) -> None:
     elif len(words) > 1 and words[1] == "serve":
         serve()
     else:
-        stop("plain", words[0])
+        stop("check" if words[0] == os.environ.get("FAKE_CHECK") else "plain", words[0])
         os.environ.update(FAKE_WAY="plain", FAKE_RUNG="")
         os.execv(sys.executable, [sys.executable, "-S", *words])
 
@@ -57,7 +57,7 @@ def stop(moment: str, program: str = "") -> None:
     in the daemon's environment says whose it is.
     """
     folder = Path(os.environ.get("FAKE_STOPS", "/nowhere"))
-    if program and Path(program).parent != folder.parent / "work":
+    if moment != "check" and program and Path(program).parent != folder.parent / "work":
         moment = "reduction"
     wanted = folder / moment
     if not wanted.exists():
@@ -73,7 +73,7 @@ def stop(moment: str, program: str = "") -> None:
     os.wait()
     time.sleep(1.5 if bare else 0.05)  # until the lab has seen the daemon
     (folder / "reached").touch()
-    time.sleep(90)
+    time.sleep(300)
 
 
 def execute(job: dict[str, Any], way: str) -> int:

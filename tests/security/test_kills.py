@@ -18,7 +18,7 @@ from accel_lab.execution.run_lock import NAME
 
 pytestmark = pytest.mark.skipif(not proctable.HAVE_PROC, reason="looks for leftovers in /proc")
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
 #: In the order in which a run comes to them, so that one run can be killed at each and then finished.
 MOMENTS = ("plain", "cold kernel", "warm kernel", "warm loops", "reduction")
@@ -150,6 +150,28 @@ def test_a_daemon_that_cleared_its_environment_is_ended_too(lab: Lab, number: in
 def test_a_single_run_leaves_nothing(lab: Lab, number: int) -> None:
     words = ["run", "--python", str(lab.python), str(lab.script)]
     assert lab.kill(number, "cold kernel", *words) == expected(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_users_own_check_is_ended_too(lab: Lab, number: int) -> None:
+    check = f"{lab.python} check.py; exit 1"
+    (lab.script.parent / "check.py").touch()
+    words = [*lab.words, "--no-minimize", "--check", check, str(lab.script)]
+    lab.env["FAKE_CHECK"] = "check.py"
+    assert lab.kill(number, "check", *words) == expected(number), lab.said()
+
+
+@pytest.mark.torch
+def test_a_real_warm_server_and_its_forks_are_ended(lab: Lab, torch_python: str) -> None:
+    lab.script.write_text(
+        "import os, sys, time\nimport torch\n"
+        "parent = open(f'/proc/{os.getppid()}/cmdline').read()\n"
+        f"if 'serve' in parent:\n    open({str(lab.stops / 'reached')!r}, 'w').close()\n"
+        "    os.system('sleep 300')\n"
+        "torch.compile(lambda x: 1 / 0)(torch.ones(2))\n"
+    )
+    words = ["bisect", "-q", "--no-bundle", "--no-minimize", "--python", torch_python, str(lab.script)]
+    assert lab.kill(signal.SIGKILL, "anywhere", *words) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -10,7 +10,7 @@ from .child_files import MB, ChildFiles, Refused
 from .shapes import Range, Table, misfit
 
 EVENTS, TENSORS = "records.jsonl", "tensors.bin"
-EVENTS_BYTES = 256 * MB
+EVENTS_BYTES = 512 * MB
 #: The recorder keeps ``Limits.record_mb`` of values and float64 references, and samples beside them.
 TENSORS_BYTES = 1024 * MB
 _MOST_DIMENSIONS = 64

@@ -13,7 +13,13 @@ from typing import Any
 #: See the module's text. (A recursive alias would be no clearer.)
 Shape = Any
 
-_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", None: "null"}
+_NAMES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    None: "null",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ def misfit(value: Any, shape: Shape, place: str = "") -> str:
         if any(not wrong for _, wrong in told):
             return ""
         # A part of it may be wrong: that says more.
-        kind = {dict: "an object", list: "a list"}.get(type(value), "")
+        kind = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else ""
         inner = [wrong for name, wrong in told if name == kind]
         return inner[0] if inner else _wrong(value, " or ".join(name for name, _ in told), place)
     if isinstance(shape, list):
@@ -99,7 +105,7 @@ def _name(shape: Shape) -> str:
 
 
 def _wrong(value: Any, wanted: str, place: str) -> str:
-    kinds = {dict: "an object", list: "a list", **_NAMES}
+    kinds: dict[Any, str] = {dict: "an object", list: "a list", **_NAMES}
     got = "null" if value is None else kinds.get(type(value), type(value).__name__)
     return f"{place or 'it'} is {got}, not {wanted}"
 

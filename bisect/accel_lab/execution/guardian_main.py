@@ -28,7 +28,8 @@ def listen(stream: int, lab: int) -> tuple[str, set[tuple[int, int]]]:
     waited = _open_pid(lab)
     if waited >= 0:  # a fork of the lab may hold the pipe open
         poll.register(waited, select.POLLIN)
-    run, known, rest = "", {}, b""
+    run, rest = "", b""
+    known: dict[tuple[int, int], None] = {}
     while os.getppid() == lab:
         ready = {descriptor for descriptor, _ in poll.poll(None if waited >= 0 else _LOOK_S * 1000)}
         data = os.read(stream, 65536) if stream in ready else b""
