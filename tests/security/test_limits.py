@@ -15,7 +15,7 @@ from accel_lab.cli import main as cli
 from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.ended import Ended
 from accel_lab.core.probe import Limits
-from accel_lab.execution import prober, process
+from accel_lab.execution import process, workspace
 from accel_lab.execution.journal import Journal
 
 WRITER = """
@@ -102,8 +102,8 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_is_resumed(
     assert "the disk is full (journal.jsonl)" in line
     assert line.endswith(f"go on with: accel-lab bisect --resume {folder}")
     monkeypatch.setattr(Journal, "_write", write)
-    monkeypatch.setattr(prober, "LEAST_ROOM", 1 << 62)  # there is no room for a run, before it starts
+    monkeypatch.setattr(workspace, "LEAST_ROOM", 1 << 62)  # there is no room for a run, before it starts
     assert call("bisect", "-q", "--no-bundle", "--resume", str(folder)) == 3
     assert capsys.readouterr().err.count("\n") == 1
-    monkeypatch.setattr(prober, "LEAST_ROOM", 0)
+    monkeypatch.setattr(workspace, "LEAST_ROOM", 0)
     assert call("bisect", "-q", "--no-bundle", "--resume", str(folder)) in (1, 125)

@@ -19,12 +19,12 @@ _STATE = Table(str)
 _REGION = {
     "id": _COUNT,
     "name": str,
-    "backend?": _TEXT,
+    "backend?": (None, bool, int, str),
     "calls?": (None, _COUNT),
     "graphs?": (None, _COUNT),
     "rung?": _TEXT,
     "wraps?": _TEXT,
-    "fullgraph?": _FLAG,
+    "fullgraph?": (None, bool, int, str),
     "options?": (None, Table()),
 }
 _FRAME = {"file": str, "line": (None, Range(-1)), "function": str}
@@ -116,7 +116,7 @@ FACTS: dict[str, Shape] = {
         None,
         {"kernels?": [{"op": str, "keys": [str], "kernel": str, "different": [Table()]}], "removed?": object},
     ),
-    "measures": (None, Table((None, int, float, Table()))),
+    "measures": (None, Table((None, float, Table(), [object]))),
     "mock": (
         None,
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ from accel_lab.core import recorded
 from accel_lab.core.child_files import ChildFiles, Refused, believed
 from accel_lab.core.fact_shapes import FACTS, RESULT
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
+from accel_lab.core.probe import Probe
 
 from . import sanitizer
+from .admission import discard
 from .process import Ended
+from .workspace import Place, Workspace
 
 _LAST_ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))(?:: (?P<message>.*))?$"
@@ -41,6 +45,8 @@ CRASH = "crash.txt"
 #: The fact that holds what that file says.
 CRASHED = "crashed"
 
+#: What such a run left is read by nobody, and may be large.
+_DISCARDED = (Status.REFUSED, Status.DISK)
 _LIMITS = {
     "timeout": Status.TIMEOUT,
     "memory": Status.MEMORY,
@@ -56,6 +62,26 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
         return _collect(ChildFiles(folder), ended, warm=warm, bare=bare)
     except Refused as error:
         return refused(folder, ended, error, warm=warm)
+
+
+def collected(workspace: Workspace, place: Place, ended: Ended, probe: Probe, *, warm: bool) -> Outcome:
+    """The Outcome of a run that has just ended; what it left is made safe to read first."""
+    try:
+        workspace.admit(place)
+    except Refused as error:
+        return refused(place.folder, ended, error, warm=warm)
+    place.view.tell_outside(place.folder)
+    outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+    if outcome.status is Status.DISK:
+        note = f"wrote more than {_size(probe.limits.disk_mb)}; --max-disk allows more"
+        outcome = replace(outcome, notes=(*outcome.notes, note))
+    if outcome.status in _DISCARDED and not outcome.facts:
+        discard(place.folder, ("stdout.txt", "stderr.txt"))
+    return outcome
+
+
+def _size(mb: float) -> str:
+    return f"{mb / 1024:g} GB" if mb >= 1024 else f"{mb:g} MB"
 
 
 def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:

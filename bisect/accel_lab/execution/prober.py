@@ -18,14 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused
-from accel_lab.core.errors import DiskFull, LabError
+from accel_lab.core.child_files import ChildFiles
+from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
 from . import process, sanitizer
-from .admission import discard
-from .collect import CRASHED, collect, refused
+from .collect import CRASHED, collected
 from .journal import Journal, write_atomic
 from .surroundings import enter_command
 from .warm import WarmServer
@@ -33,10 +32,6 @@ from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 TAIL_BYTES = 64 * 1024
-#: A run needs some for its own files, in bytes.
-LEAST_ROOM = 4 << 20
-#: What such a run left is read by nobody, and may be large.
-_DISCARDED = (Status.REFUSED, Status.DISK)
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
 
 
@@ -94,29 +89,20 @@ class Prober:
             return known
         if self._stop.is_set():
             raise Interrupted("interrupted")
-        self._expect_room()
+        self.workspace.expect_room()
         self._listener("start", probe, None)
         self.journal.started(probe.key, probe.label)
         outcome = self._run(probe)
         if self._stop.is_set():
             raise Interrupted("interrupted")
         if outcome.status is not Status.OK:
-            self._expect_room()  # else the end of the program is the disk's doing, not its own
+            self.workspace.expect_room()  # else the end of the program is the disk's doing, not its own
         self.journal.ended(probe.key, outcome)
         with self._lock:
             self.asked += 1
             self.seconds += outcome.seconds
         self._listener("end", probe, outcome)
         return outcome
-
-    def _expect_room(self) -> None:
-        """Raise :class:`DiskFull` where the run's disk is full, for a program fails by that in any way."""
-        try:
-            there = os.statvfs(self.workspace.root)
-        except (AttributeError, OSError):
-            return
-        if there.f_blocks and there.f_bavail * there.f_frsize < LEAST_ROOM:
-            raise DiskFull(f"the disk of {self.workspace.root} is full")
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
@@ -239,14 +225,14 @@ class Prober:
         place = self.workspace.place(probe)
         warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
-            ended, warm = self._end(probe, place, warm)
-            outcome = self._collected(probe, place, ended, warm)
+            ended, warm = self._heard(probe, place, warm)
+            outcome = collected(self.workspace, place, ended, probe, warm=warm)
             if warm and outcome.facts.get(CRASHED):  # not the program's doing: asked again
                 crash = str(outcome.facts[CRASHED])
                 self.workspace.tidy(place)
                 place = self.workspace.place(probe)
-                ended, warm = self._end(probe, place, False)
-                outcome = self._collected(probe, place, ended, warm)
+                ended, warm = self._heard(probe, place, False)
+                outcome = collected(self.workspace, place, ended, probe, warm=warm)
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
@@ -257,22 +243,12 @@ class Prober:
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
         return outcome
 
-    def _collected(self, probe: Probe, place: Place, ended: process.Ended, warm: bool) -> Outcome:
-        """The outcome of what a run left, which is made safe to read first."""
+    def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
+        """How the run ended and whether it was warm; raises :class:`Interrupted` where we ended it."""
+        ended, warm = self._end(probe, place, warm)
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")
-        try:
-            self.workspace.admit(place)
-        except Refused as error:
-            return refused(place.folder, ended, error, warm=warm)
-        place.view.tell_outside(place.folder)
-        outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
-        if outcome.status is Status.DISK:
-            note = f"wrote more than {_size(probe.limits.disk_mb)}; --max-disk allows more"
-            outcome = replace(outcome, notes=(*outcome.notes, note))
-        if outcome.status in _DISCARDED and not outcome.facts:
-            discard(place.folder, ("stdout.txt", "stderr.txt"))
-        return outcome
+        return ended, warm
 
     def _seen_outside(self) -> list[str]:
         """What the user must be told of how the folders are shown, each line once."""
@@ -377,10 +353,6 @@ def aside_folder(root: Path, name: str) -> Path:
     folder = root / "asides" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _size(mb: float) -> str:
-    return f"{mb / 1024:g} GB" if mb >= 1024 else f"{mb:g} MB"
 
 
 def _pretty(outcome: Outcome) -> str:

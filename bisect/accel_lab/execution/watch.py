@@ -79,7 +79,7 @@ class Watch:
         parent = proctable.read(root.parent) if root else None
         if parent is not None:
             self._foreign |= {parent.session, parent.group}
-        self._protected = _self_and_ancestors()
+        self._protected = proctable.self_and_ancestors()
         self._known: set[tuple[int, int]] = {*known, *([self._root] if self._root else [])}
         self._opened: dict[int, float] = {}  # session or group -> when a member was last seen in it
         self._strangers: set[int] = set()
@@ -128,7 +128,7 @@ class Watch:
         """The living processes of the run. A quick look passes over pids that were strangers lately."""
         now = time.monotonic()
         if not HAVE_PROC:
-            return [_bare(self._pid)] if _group_lives(self._pid) else []
+            return [proctable.bare(self._pid)] if proctable.group_lives(self._pid) else []
         if thorough or now >= self._forget_at:
             self._strangers = set(self._protected)
             self._forget_at = now + FORGET_S
@@ -205,7 +205,7 @@ class Watch:
         self.peak_mb = max(self.peak_mb, memory)
         if memory > self._limits.memory_mb and max(p.rss_mb for p in members) <= self._limits.memory_mb:
             # Pages shared since a fork count in each RSS; no run may be stopped for memory it has not.
-            memory = sum(_own_mb(p) for p in members)
+            memory = sum(proctable.own_mb(p) for p in members)
         many_threads = sum(p.threads for p in members) > THREADS
         return {
             # A zombie whose parent does not care for it keeps its pid, so it counts.
@@ -332,42 +332,3 @@ def _active() -> list[Watch]:
     """The watches of this program that have not seen their run to its end."""
     with REGISTER.lock:  # another thread may add one
         return [watch for watch in _watches if not watch._done]
-
-
-def _self_and_ancestors() -> set[int]:
-    """Processes that no watch may ever signal, whatever their environment says."""
-    found: set[int] = set()
-    pid = os.getpid()
-    while pid > 0 and pid not in found:
-        found.add(pid)
-        process = proctable.read(pid)
-        pid = process.parent if process else 0
-    return found
-
-
-def _bare(pid: int) -> Process:
-    """A stand-in where the process table cannot be read: the pid is all there is to know."""
-    return Process(pid=pid, state="R", parent=0, group=pid, session=pid, threads=1, start=0, rss_mb=0.0)
-
-
-def _own_mb(process: Process) -> float:
-    """The memory of a process without what others hold of it; all that is resident where that is not told.
-
-    One that has ended since the table was read holds nothing: its pages may still be counted in those that
-    it shared them with.
-    """
-    share = proctable.proportional_mb(process.pid)
-    if share is not None:
-        return share
-    now = proctable.read(process.pid)
-    return process.rss_mb if now is not None and now.key == process.key and now.alive else 0.0
-
-
-def _group_lives(pid: int) -> bool:
-    REGISTER.poll(pid)
-    try:
-        if pid > 0:  # 0 would be our own group
-            os.killpg(pid, 0)
-    except OSError:
-        return False
-    return pid > 0

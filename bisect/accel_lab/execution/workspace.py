@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import accel_lab
 from accel_lab.core.child_files import Refused
+from accel_lab.core.errors import DiskFull
 from accel_lab.core.probe import Probe
 
 from .admission import admit, discard, identity
@@ -27,6 +29,8 @@ from .surroundings import Surroundings, View
 SCRATCH = ("view", "cwd", "cache")
 
 
+#: A run needs some for its own files, in bytes.
+LEAST_ROOM = 4 << 20
 #: What a child can bring about with names and rights.
 _CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
@@ -113,6 +117,15 @@ class Workspace:
                 raise  # the disk's doing, not the child's
             discard(place.folder, ("stdout.txt", "stderr.txt"))
             raise Refused(str(error)) from None
+
+    def expect_room(self) -> None:
+        """Raise :class:`DiskFull` where the run's disk is full, for a program fails by that in any way."""
+        try:
+            there = os.statvfs(self.root)
+        except (AttributeError, OSError):
+            return
+        if there.f_blocks and there.f_bavail * there.f_frsize < LEAST_ROOM:
+            raise DiskFull(f"the disk of {self.root} is full")
 
     def tidy(self, place: Place, keep: bool = False) -> None:
         """Remove what only the run itself needed; the records and artifacts stay."""
