@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import Unanswered
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
@@ -106,7 +107,10 @@ class LocalLab:
                 stderr=folder / "check.err.txt",
                 limits=Limits(timeout_s=60.0),
                 marker=f"check-{uuid.uuid4().hex}",
+                stop=self._prober.stopping,
             )
+            if ended.limit == "interrupted":
+                raise Interrupted("interrupted")
             code = 125 if ended.exit_code is None else ended.exit_code
             write_atomic(folder / _CHECKED, json.dumps({"code": code}))
             self._checked[outcome.folder] = code
@@ -118,10 +122,9 @@ class LocalLab:
     @staticmethod
     def _tail(outcome: Outcome, name: str) -> str:
         try:
-            data = (Path(outcome.folder) / name).read_bytes()
-        except OSError:
+            return (ChildFiles(outcome.folder).tail(name, TAIL_BYTES) if outcome.folder else None) or ""
+        except Refused:
             return ""
-        return data[-TAIL_BYTES:].decode("utf-8", "replace")
 
     # -- recorded values -----------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class LocalLab:
             return False, f"{compiler}: {error}"
         if ended.exit_code == 0 and library.exists():
             return True, compiler
-        said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+        said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
         return False, f"{compiler} ended with {ended.exit_code}" + (
             f": {shorten(said[-1], 200)}" if said else ""
         )

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
@@ -23,6 +24,7 @@ from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.notebooks import said_of
 from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, read_program
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab
 from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
@@ -100,6 +102,10 @@ class Session:
 
     def run(self) -> Findings:
         """The findings; on an interruption those so far, with ``verdict`` left inconclusive."""
+        with held(self.folder):
+            return self._run()
+
+    def _run(self) -> Findings:
         started = time.monotonic()
         request = self.request
         if not self.replay:
@@ -347,12 +353,14 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
         for number, exhibit in enumerate(culprit.exhibits):
             if exhibit.kind != "kernel_script":
                 continue
-            source = Path(os.path.realpath(exhibit.text))
-            if Path(os.path.realpath(folder)) not in source.parents:
+            left = Path(os.path.realpath(exhibit.text))
+            if Path(os.path.realpath(folder)) not in left.parents:
                 continue  # a run's folder may come from somebody else: nothing outside it is read
             try:
-                text = source.read_text(encoding="utf-8", errors="replace")
-            except OSError:
+                text = ChildFiles(left.parent).text(left.name)
+            except Refused:
+                continue
+            if text is None:
                 continue
             write_atomic(folder / "kernel.py", text)
             shown = replace(exhibit, text=command_line("python", folder / "kernel.py") + "\n")

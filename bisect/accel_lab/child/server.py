@@ -13,6 +13,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 from typing import Any, Dict
 
@@ -170,6 +171,7 @@ def _in_child(job: Any) -> Any:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], hard))
     os.environ.update(job["env"])
+    tempfile.tempdir = None  # it may have looked at TMPDIR already
     if job.get("view"):
         from .view import enter
 

@@ -2,7 +2,7 @@
 
 ``python view.py PLAN COMMAND...`` enters the views and becomes the command; without a command it only tries.
 The plan: ``folders`` are shown as views, ``real`` stays as it is wherever it lies, ``upper`` is where what is
-written goes (an empty folder; in memory if ``memory``), ``cwd`` is entered at the end.
+written goes (an empty folder; in memory if ``memory``, of ``most_mb`` then), ``cwd`` is entered at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def enter(plan: Any) -> None:
     _mount(libc, "none", "/", "", _REC | _PRIVATE)
     upper = plan["upper"]
     if plan["memory"]:
-        _mount(libc, "tmpfs", upper, "tmpfs", 0, "mode=0700")
+        size = ",size=%dm" % plan["most_mb"] if plan.get("most_mb") else ""
+        _mount(libc, "tmpfs", upper, "tmpfs", 0, "mode=0700" + size)
     for number, folder in enumerate(plan["folders"]):
         _view(libc, folder, os.path.join(upper, str(number)), plan["real"], confined)
     os.chdir(plan["cwd"])

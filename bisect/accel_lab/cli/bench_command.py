@@ -18,6 +18,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.isolated import Isolated
 from accel_lab.execution.journal import write_atomic
+from accel_lab.execution.run_lock import held
 from accel_lab.request import new_folder, state_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
@@ -128,6 +129,11 @@ def command(
 def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
     """Measure, write the files, print the result; the exit code."""
     folder = _new_folder(wanted.out)
+    with held(folder):
+        return _work(wanted, folder, as_json=as_json, quiet=quiet)
+
+
+def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
     build = inspect_build(wanted.python, folder)
     shutil.rmtree(folder / "lib", ignore_errors=True)  # what looked at the interpreter is not needed again
     worker = Isolated(

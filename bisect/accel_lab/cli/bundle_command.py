@@ -10,6 +10,7 @@ from accel_lab.cli.finish import write_files
 from accel_lab.cli.options import Number
 from accel_lab.cli.report_command import find_run, only_read
 from accel_lab.cli.streams import print_json
+from accel_lab.execution.run_lock import held
 from accel_lab.reporting.bundle import LIMIT_BYTES, write_bundle
 
 
@@ -26,7 +27,7 @@ def command(run: str, output: str | None, limit_mb: float, as_json: bool) -> int
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
     folder = find_run(run)
     path = Path(output) if output else folder / "bundle.zip"
-    with only_read(folder) as findings:
+    with held(folder), only_read(folder) as findings:
         write_files(findings, folder, bundle=False)
         made = write_bundle(findings, folder, path, limit_bytes=int(limit_mb * 1e6))
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Sequence
@@ -17,18 +16,35 @@ from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.settings import config_option, read_settings
 from accel_lab.cli.streams import print_json
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
+from accel_lab.core.shapes import Range, Table
 from accel_lab.core.stages import Rung
 from accel_lab.execution import process
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 
 SCHEMA = "accel-lab/check/1"
 #: Errors of the child that say that the user asked for something that there is not.
 _USAGE = ("SettingError", "AdapterError")
 _CODE = 40
+_TEXT = (None, str)
+#: The shape of what the child writes.
+_FOUND = {
+    "constraints": [str],
+    "graphs": Range(0),
+    "not_lowered": [str],
+    "violations": [
+        {
+            **dict.fromkeys(("severity", "constraint", "op", "message", "change"), str),
+            **dict.fromkeys(("source", "code", "graph", "node"), _TEXT),
+        }
+    ],
+    "repros": Table(_TEXT),
+}
 _MARKS = {"error": "✗", "warning": "!"}
 
 
@@ -88,7 +104,8 @@ def command(
     ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
-    repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
+    with held(workspace.root):
+        repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
     ended = signature_of(outcome)
     answer = {
         "schema": SCHEMA,
@@ -124,10 +141,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
         raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
     if outcome.status is Status.REFUSED:
         raise LabError("; ".join(outcome.notes))
-    try:
-        found: dict[str, Any] = json.loads((Path(outcome.folder) / "check.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {}
+    found: dict[str, Any] = ChildFiles(outcome.folder).json("check.json", _FOUND) or {}
     if not found.get("graphs"):
         ended = signature_of(outcome)
         if ended:
@@ -196,7 +210,8 @@ def _where(row: dict[str, Any]) -> str:
 def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Repro:
     """Run a repro in a process of its own: does it violate the same constraint?"""
     path = said.removeprefix("repro: ")
-    if path == said:
+    # What the child says may be run as long as it is the child's own file.
+    if path == said or not Path(path).resolve().is_relative_to(workspace.root.resolve()):
         return Repro(constraint=constraint, path=None, verdict=said or "none was made")
     place = Path(path).with_suffix("")
     for sub in ("cwd", "cache"):
@@ -217,7 +232,7 @@ def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Rep
         limits=Limits(timeout_s=300.0),
         marker=f"repro-{uuid.uuid4().hex}",
     )
-    printed = (place / "stdout.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    printed = (ChildFiles(place).text("stdout.txt") or "").splitlines()
     if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
         return Repro(constraint=constraint, path=path, verdict="run again, it violates the same constraint")
     how = ended.limit or f"exit code {ended.exit_code}"

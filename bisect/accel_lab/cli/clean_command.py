@@ -13,6 +13,7 @@ import click
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.cli.runs_command import KINDS, all_runs
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.execution.run_lock import InUse, held, holder
 from accel_lab.execution.run_marker import objection
 from accel_lab.request import state_folder
 
@@ -40,10 +41,16 @@ def command(runs: tuple[str, ...], older_than: float | None, everything: bool, d
             sys.stderr.write(f"kept {folder}: {why}\n")
         else:
             folders.append(folder)
-    for folder in dict.fromkeys(folders):
-        if not dry_run:
-            _remove(folder)
-        click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
+    named = len(runs)
+    for place, folder in enumerate(dict.fromkeys(folders)):
+        try:
+            _remove(folder, dry_run)
+        except InUse as error:
+            if place < named:
+                raise
+            sys.stderr.write(f"kept {folder}: {error}\n")
+        else:
+            click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
     return 0
 
 
@@ -59,10 +66,18 @@ def _folder(name: str) -> Path:
     return folder
 
 
-def _remove(folder: Path) -> None:
-    """Raises :class:`LabError` where something of it is left."""
+def _remove(folder: Path, dry_run: bool) -> None:
+    """Remove a run, with the processes that a killed lab left.
+
+    Raises :class:`InUse` where a lab is at work in it, :class:`LabError` where something of it is left.
+    """
+    if dry_run:
+        if line := holder(folder):
+            raise InUse(line)
+        return
     try:
-        shutil.rmtree(folder)
+        with held(folder):
+            shutil.rmtree(folder)
     except OSError as error:
         raise LabError(
             f"{folder} was not removed as a whole: {error.strerror}: {error.filename or ''}"

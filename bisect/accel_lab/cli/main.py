@@ -13,6 +13,7 @@ from accel_lab import __version__
 from accel_lab.cli import mistakes
 from accel_lab.cli.streams import close_quietly, guarded_streams
 from accel_lab.core.errors import LabError
+from accel_lab.execution.interruptible import INTERRUPTED, StopSignals
 
 #: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -66,8 +67,9 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Errors of the lab are one line on standard error and an exit code (DESIGN section 10)."""
+    stopped = StopSignals().heed()
     with guarded_streams():
-        sys.exit(_run(argv))
+        sys.exit(stopped.exit_code(_run(argv)))
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -83,7 +85,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return _told(str(error), error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         close_quietly()
         return 128 + signal.SIGPIPE

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from accel_lab.cli.environment_options import environment_options
-from accel_lab.cli.job import Given, read_line
+from accel_lab.cli.job import Given, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
@@ -24,6 +24,7 @@ from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 from accel_lab.execution.programs import must_run_cold
+from accel_lab.execution.run_lock import held
 from accel_lab.request import Request, opened
 from accel_lab.versions.bench import Setting
 from accel_lab.versions.grid import GridRun, columns_of
@@ -76,7 +77,8 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
         asked = request.versions
         kept = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
-    return _run(given, request, asked, folder, _rungs(rungs), accelerators)
+    with resumable(folder, "matrix"), held(folder):
+        return _run(given, request, asked, folder, _rungs(rungs), accelerators)
 
 
 def _rungs(named: str | None) -> list[Rung]:

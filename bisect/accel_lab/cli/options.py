@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +72,13 @@ def program_options(command: F) -> F:
                 default=16384,
                 show_default=True,
                 help="MB for one run.",
+            ),
+            click.option(
+                "--max-disk",
+                type=click.IntRange(min=16),
+                default=Limits.disk_mb,
+                show_default=True,
+                help="MB that one run may write, all files together.",
             ),
             click.option(
                 "--stdin",
@@ -176,9 +184,10 @@ def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | Non
     return words[0], words[1:]
 
 
-def limits_from(timeout: float, memory: int) -> Limits:
+def limits_from(timeout: float, memory: int, max_disk: int | None = None) -> Limits:
     """The limits of one run."""
-    return Limits(timeout_s=timeout, memory_mb=memory)
+    limits = Limits(timeout_s=timeout, memory_mb=memory)
+    return limits if max_disk is None else replace(limits, disk_mb=max_disk)
 
 
 def find_python(python: str | None) -> str:

@@ -16,6 +16,7 @@ from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.text import command_line
 from accel_lab.execution import process
+from accel_lab.execution.run_lock import held
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
 
@@ -106,7 +107,7 @@ def only_read(folder: Path) -> Iterator[Findings]:
 def command(run: str, as_json: bool) -> int:
     """Write the report of RUN (a folder, or a name from `accel-lab list`) again and show it."""
     folder = find_run(run)
-    with only_read(folder) as findings:
+    with held(folder), only_read(folder) as findings:
         write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
     show(findings, as_json=as_json)
     return 0

@@ -11,7 +11,7 @@ class Ended:
     """How a process ended.
 
     ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
-    timeout, memory, output, processes or interrupted; then there is neither exit code nor signal.
+    timeout, memory, output, processes, disk or interrupted; then there is neither exit code nor signal.
     Output beyond the limit counts as ``output`` also if the process was done before we looked, so
     that the answer does not depend on who was faster.
     """

@@ -52,6 +52,8 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
             frames=frames,
             said=_tests_said(tests, messages) if tests else shorten(_joined(map(legible, messages)), 400),
         )
+    if outcome.status is Status.DISK:
+        return Signature(kind="disk", said=next((note for note in outcome.notes if "--max-disk" in note), ""))
     return Signature(kind=outcome.status.value, frames=frames)
 
 

@@ -37,7 +37,10 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one run may use; what goes beyond is stopped and becomes an Outcome."""
+    """What one run may use; what goes beyond is stopped and becomes an Outcome.
+
+    ``file_mb`` is for one file, ``disk_mb`` for all that it writes to its own folders.
+    """
 
     timeout_s: float = 300.0
     memory_mb: int = 16_384
@@ -45,6 +48,7 @@ class Limits:
     file_mb: int = 8_192
     processes: int = 512
     record_mb: int = 256
+    disk_mb: int = 8_192
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)

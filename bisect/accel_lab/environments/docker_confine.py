@@ -73,8 +73,9 @@ def creation(
         # The log holds one line of ours; a run's own output goes to its files.
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         "labels": dict(labels),
-        "detach": True,
-        "stdin_open": False,
+        # Not detached, or the daemon would keep its standard input open when the lab is gone.
+        "detach": False,
+        "stdin_open": True,
         "tty": False,
     }
     if any("name=userns" in option for option in security):

@@ -18,18 +18,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
 from . import process, sanitizer
-from .collect import CRASH, collect
+from .collect import CRASHED, collected
 from .journal import Journal, write_atomic
 from .surroundings import enter_command
 from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
+TAIL_BYTES = 64 * 1024
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
 
 
@@ -99,11 +101,14 @@ class Prober:
             raise Unanswered(f"the run's journal has no answer to: {probe.label}")
         if self._stop.is_set():
             raise Interrupted("interrupted")
+        self.workspace.expect_room()
         self._listener("start", probe, None)
         self.journal.started(probe.key, probe.label)
         outcome = self._run(probe)
         if self._stop.is_set():
             raise Interrupted("interrupted")
+        if outcome.status is not Status.OK:
+            self.workspace.expect_room()  # else the end of the program is the disk's doing, not its own
         self.journal.ended(probe.key, outcome)
         with self._lock:
             self.asked += 1
@@ -164,6 +169,11 @@ class Prober:
             server.close()
 
     @property
+    def stopping(self) -> threading.Event:
+        """Set once it was told to stop: what is run beside the probes ends with it."""
+        return self._stop
+
+    @property
     def is_warm(self) -> bool:
         """Whether probes are answered by the warm server."""
         return self._wants_server and not self._cold_only
@@ -196,9 +206,9 @@ class Prober:
             name, [self.python, str(self.workspace.library), *words], timeout_s=timeout_s
         )
         if ended.exit_code != 0:
-            said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+            said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
             raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
-        return (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+        return ChildFiles(folder).text("out.txt") or ""
 
     def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
         """Run any command where the probes run; how it ended, and the folder with its ``out.txt`` and
@@ -237,16 +247,14 @@ class Prober:
         place = self.workspace.place(probe)
         warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
-            ended, warm = self._end(probe, place, warm)
-            if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
-                crash = (place.folder / CRASH).read_text(encoding="utf-8", errors="replace")
+            ended, warm = self._heard(probe, place, warm)
+            outcome = collected(self.workspace, place, ended, probe, warm=warm)
+            if warm and outcome.facts.get(CRASHED):  # not the program's doing: asked again
+                crash = str(outcome.facts[CRASHED])
                 self.workspace.tidy(place)
                 place = self.workspace.place(probe)
-                ended, warm = self._end(probe, place, False)
-            if ended.limit == "interrupted":
-                raise Interrupted("interrupted")
-            place.view.tell_outside(place.folder)
-            outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+                ended, warm = self._heard(probe, place, False)
+                outcome = collected(self.workspace, place, ended, probe, warm=warm)
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
@@ -256,6 +264,13 @@ class Prober:
             self.workspace.tidy(place, keep=self._keep)
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
         return outcome
+
+    def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
+        """How the run ended and whether it was warm; raises :class:`Interrupted` where we ended it."""
+        ended, warm = self._end(probe, place, warm)
+        if ended.limit == "interrupted":
+            raise Interrupted("interrupted")
+        return ended, warm
 
     def _seen_outside(self) -> list[str]:
         """What the user must be told of how the folders are shown, each line once."""
@@ -292,6 +307,7 @@ class Prober:
                     limits=probe.limits,
                     marker=marker,
                     stop=self._stop,
+                    written=place.written,
                 )
                 return ended, True
             except LabError:
@@ -306,7 +322,7 @@ class Prober:
             if self._sanitizer is None:
                 words = sanitizer.compiler_words(self.environment)
                 ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
-                said = (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+                said = ChildFiles(folder).text("out.txt") or ""
                 self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
             return self._sanitizer
 
@@ -333,6 +349,7 @@ class Prober:
             marker=marker,
             stdin=self._stdin,
             stop=self._stop,
+            written=place.written,
         )
 
     def _job(self, probe: Probe, place: Place) -> dict[str, Any]:

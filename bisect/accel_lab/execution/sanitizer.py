@@ -6,11 +6,14 @@ preloaded, along with the C++ library whose functions it wraps. Tried with g++ 1
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from accel_lab.core.child_files import ChildFiles, Refused
 
 #: Where its reports go, in the probe's folder; it adds the number of the process.
 REPORT = "sanitizer"
@@ -73,15 +76,11 @@ def heap_checks(base: Mapping[str, str]) -> dict[str, str]:
     return {"MALLOC_CHECK_": "3", "LD_PRELOAD": ":".join(filter(None, preload))}
 
 
-def read_report(folder: Path) -> dict[str, Any] | None:
+def read_report(files: ChildFiles) -> dict[str, Any] | None:
     """The first error that was reported in a probe's folder: see :func:`parse`."""
-    for path in sorted(folder.glob(f"{REPORT}.*")):
-        try:
-            with open(path, "rb") as stream:
-                text = stream.read(MAX_REPORT_BYTES).decode("utf-8", "replace")
-        except OSError:
-            continue
-        found = parse(text, lambda source: _source(folder, source))
+    for name in files.names(f"{REPORT}.*"):
+        text = files.head(name, MAX_REPORT_BYTES) or ""
+        found = parse(text, lambda source: _source(files, source))
         if found is not None:
             return found
     return None
@@ -119,13 +118,13 @@ def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | 
     return {**found, "function": next(own, "")[:200]}
 
 
-def _source(folder: Path, path: str) -> str | None:
+def _source(files: ChildFiles, path: str) -> str | None:
     """The text of a file in the probe's own folder; a report may name any other one."""
-    try:
-        place = Path(path).resolve()
-        if not place.is_relative_to(folder.resolve()) or place.suffix != ".cpp":
-            return None
-        with open(place, "rb") as stream:
-            return stream.read(MAX_SOURCE_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return None
+    for folder in (str(files.folder), os.path.realpath(files.folder)):
+        name = path.removeprefix(f"{folder}/")
+        if name != path and name.endswith(".cpp"):
+            try:
+                return files.head(name, MAX_SOURCE_BYTES)
+            except Refused:
+                return None
+    return None

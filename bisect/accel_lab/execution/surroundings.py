@@ -101,7 +101,8 @@ class Surroundings:
             upper = folder / "view"
             upper.mkdir()
             cwd = self.user_cwd if self.user_cwd.is_dir() else _empty(folder)
-            return View(cwd=cwd, plan=self._plan(folders, upper, folder, cwd))
+            plan = {**self._plan(folders, upper, folder, cwd), "most_mb": probe.limits.disk_mb}
+            return View(cwd=cwd, plan=plan)
         if kind == LINKS or not folders:
             target = folder / "cwd"
             Copy(source=self.user_cwd, target=target, apart=self.root, deep=False).make()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Culprit, Exhibit
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
@@ -27,6 +28,7 @@ JUDGED_FROM_OUTSIDE = ("check", "regex", "values")
 #: A hang ends by itself after this time, in seconds, with the stack of every thread and exit code 1.
 HANG_S = 60
 MAX_DIFF_LINES = 160
+MAX_ARTIFACT_BYTES = 16 << 20
 #: How many of the last passing candidates are compared with the result.
 NEIGHBOURS = 300
 
@@ -234,9 +236,9 @@ def code_diff(passing: Outcome, failing: Outcome, kinds: Sequence[str]) -> tuple
 
 
 def _artifacts(outcome: Outcome, kind: str) -> str:
-    folder = Path(outcome.folder) / "artifacts"
-    files = sorted(folder.glob(f"{kind}_*")) if outcome.folder and folder.is_dir() else []
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files[:4]]
+    files = ChildFiles(outcome.folder)
+    names = files.names(f"artifacts/{kind}_*") if outcome.folder else []
+    texts = [files.head(name, MAX_ARTIFACT_BYTES) or "" for name in names[:4]]
     # Where the script lies says nothing, and differs between the two.
     return "\n".join(line for text in texts for line in text.splitlines() if "# File: " not in line)
 

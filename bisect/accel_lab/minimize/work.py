@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import Refused
 from accel_lab.core.findings import Exhibit, Findings
 from accel_lab.core.judge import unwrap
 from accel_lab.core.outcome import Outcome
@@ -177,6 +178,8 @@ class Minimizer:
             reduced = graphs.reduce(problem, plan)
         except OutOfBudget:
             reduced = "the time was over before a graph was seen to fail"
+        except Refused as error:
+            reduced = f"what was captured was not read: {error}"
         finally:
             problem.close()
         self.result.candidates += problem.asked

@@ -73,7 +73,7 @@ def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -
     if repro.end is None:
         return changed  # it is judged by its status, as a hang is
     how, number = repro.end
-    if kind == "memory" or (kind in ("timeout", "output", "processes") and how == "signal"):
+    if kind == "memory" or (kind in ("timeout", "output", "processes", "disk") and how == "signal"):
         return changed  # the lab or the system ended it
     if how == "signal":
         signals = {"signal": number, "signals": _signals(signature, number)}

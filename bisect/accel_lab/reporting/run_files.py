@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.findings import Findings, Step
 
 #: Artifacts by what they show; graphs come in the order in which the compiler makes them.
@@ -54,17 +55,17 @@ def cut(text: str, limit: int) -> str:
 
 def read_text(path: Path, limit: int) -> Text:
     """The file's text, the middle left out when it is larger than ``limit`` bytes; missing reads as empty."""
+    files = ChildFiles(path.parent)
     try:
-        if path.is_symlink() or not path.is_file():
+        size = files.size(path.name)
+        if size is None:
             return Text(text="", size=0)
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            if size <= limit:
-                return Text(text=file.read().decode("utf-8", "replace"), size=size)
-            head = file.read(limit * 2 // 3)
-            file.seek(size - (limit - len(head)))
-            tail = file.read(limit - len(head))
-    except OSError:
+        if size <= limit:
+            return Text(text=files.head(path.name, limit) or "", size=size)
+        head = files.part(path.name, 0, limit * 2 // 3, most=limit) or b""
+        rest = limit - len(head)
+        tail = files.part(path.name, size - rest, rest, most=limit) or b""
+    except (Refused, OSError):
         return Text(text="", size=0)
     left_out = size - len(head) - len(tail)
     middle = f"\n[... {left_out:,} bytes left out ...]\n"

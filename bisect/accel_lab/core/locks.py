@@ -1,4 +1,4 @@
-"""Locks between threads and processes: shared while an environment is used, exclusive to change it."""
+"""Locks between threads and processes: shared while a thing is used, exclusive to change it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lock:
         """Take the lock, or change its kind; False if others hold it all the time that we wait."""
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         deadline = time.monotonic() + wait_s
         while True:
@@ -41,6 +41,14 @@ class Lock:
                 self.release()
                 return False
             time.sleep(_PAUSE_S)
+
+    def is_current(self) -> bool:
+        """Whether the file that is locked still has the lock's name: who removed it may have had the lock."""
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            return False
+        return self._file is not None and os.path.samestat(there, os.fstat(self._file))
 
     def release(self) -> None:
         file, self._file = self._file, None
