@@ -16,7 +16,9 @@ _RAISED_BY_BACKEND = re.compile(r"^backend='[^']*' raised:\s*\n?", re.S)
 _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
 #: Signals that an access to the wrong memory ends in. An abort counts only if the allocator made it.
 _MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
-_PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
+_PYTEST_FAILURE = re.compile(
+    r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M
+)
 #: So many failing tests are named.
 _TESTS = 3
 

@@ -27,7 +27,7 @@ _ACCIDENTAL = _compiled(
     (
         (r"\x1b\[[0-9;]*m", ""),
         (r"0x[0-9a-fA-F]+", "<addr>"),
-        (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]+)+/([\w.+-]+)", r"<path>/\1"),
+        (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]{1,255}){1,64}/([\w.+-]+)", r"<path>/\1"),
         (r"\b[a-z0-9]{40,60}\b", "<hash>"),
         (r"\bc[a-z0-9]{50,52}\b", "<hash>"),
     )
@@ -51,9 +51,13 @@ _RULES = _ACCIDENTAL + _NUMBERS + _SPACE
 
 #: Advice that torch appends to messages; it changes with the release and with the settings.
 _ADVICE = re.compile(
-    r"\s*(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
+    r"(?<!\s)\s*(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
     r"|For more details about this graph break|To suppress this warning|from user code:|While executing )",
 )
+
+
+#: No more of a message is looked at: what is kept of it is much shorter.
+_LONGEST = 50_000
 
 
 def normalise(message: str) -> str:
@@ -67,6 +71,7 @@ def legible(message: str) -> str:
 
 
 def _tidied(message: str, rules: _Rules) -> str:
+    message = message[:_LONGEST]
     cut = _ADVICE.search(message)
     if cut is not None and cut.start() > 0:
         message = message[: cut.start()]

@@ -19,9 +19,7 @@ from .admission import discard
 from .process import Ended
 from .workspace import Place, Workspace
 
-_LAST_ERROR = re.compile(
-    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))(?:: (?P<message>.*))?$"
-)
+_LAST_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 
@@ -30,8 +28,8 @@ _HEAP_CHECK = re.compile(
     r"(?:[cm]alloc|realloc|free|malloc_consolidate|m(?:unmap|remap)_chunk|tcache_thread_shutdown)\(\): "
     r"[a-z][^\n]*|corrupted size vs\. prev_size[^\n]*|corrupted double-linked list[^\n]*"
     r"|double free or corruption[^\n]*|invalid fastbin entry[^\n]*|break adjusted to free malloc space"
-    r"|(?:malloc|tpp|pthread_\w+)\.c:\d+: \w+: Assertion [^\n]*"
-    r"|Fatal glibc error: (?:malloc|tpp\.c|pthread_\w+\.c)[^\n]*"
+    r"|(?:malloc|tpp|pthread_\w{1,60})\.c:\d+: \w+: Assertion [^\n]*"
+    r"|Fatal glibc error: (?:malloc|tpp\.c|pthread_\w{1,60}\.c)[^\n]*"
     r"|The futex facility returned an unexpected error code"
     r"|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*[^\n]*"
 )

@@ -33,9 +33,8 @@ _WHERE = '"$@" --version && "$@" -print-file-name=libasan.so && "$@" -print-file
 _ERROR = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[\w-]+)")
 _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
 _FAULT = re.compile(r"The signal is caused by a (READ|WRITE) memory access")
-_FRAME = re.compile(
-    r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>.+?)(?: (?P<file>/\S+?):(?P<line>\d+)(?::\d+)?| \(.*\))?$"
-)
+_FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (?P<rest>.+)$")
+_PLACE = re.compile(r"(?P<file>/[^\s:]+):(?P<line>\d+)(?::\d+)?")
 _BLOCK = re.compile(
     r"is located (\d+ bytes (?:to the right of|to the left of|inside of|after|before) \d+-byte region)"
 )
@@ -108,14 +107,23 @@ def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | 
         "function": "",
         "text": "",
     }
-    frames = [match for line in stack.splitlines() if (match := _FRAME.match(line))]
-    for frame in frames:
-        text = source(frame["file"]) if frame["file"] else None
+    frames = [_frame(match["rest"]) for line in stack.splitlines() if (match := _FRAME.match(line))]
+    for _, file, line in frames:
+        text = source(file) if file else None
         if text is not None:
-            name = frame["file"].rsplit("/", 1)[-1]
-            return {**found, "file": name, "line": int(frame["line"]), "text": text}
-    own = (f["function"] for f in frames if "__interceptor" not in f["function"])
+            return {**found, "file": file.rsplit("/", 1)[-1], "line": line, "text": text}
+    own = (function for function, _, _ in frames if "__interceptor" not in function)
     return {**found, "function": next(own, "")[:200]}
+
+
+def _frame(text: str) -> tuple[str, str, int]:
+    """Function, file and line of what stands behind an address; of a library without lines only the first."""
+    head, _, last = text.rpartition(" ")
+    place = _PLACE.fullmatch(last) if head else None
+    if place is not None:
+        return head, place["file"], int(place["line"][:9])
+    head, bracket, _ = text.partition(" (")
+    return (head if bracket and text.endswith(")") else text), "", 0
 
 
 def _source(files: ChildFiles, path: str) -> str | None:

@@ -26,7 +26,7 @@ class Artifact:
     @property
     def kind(self) -> str:
         """The name without its number and suffix: ``post_grad_0.py`` is a ``post_grad``."""
-        return re.sub(r"_?\d+$", "", self.name.rsplit("/", 1)[-1].split(".", 1)[0])
+        return re.sub(r"_?(?<!\d)\d+$", "", self.name.rsplit("/", 1)[-1].split(".", 1)[0])
 
     @property
     def is_graph(self) -> bool:
