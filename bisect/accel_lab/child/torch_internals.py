@@ -29,6 +29,19 @@ class LoweringReached(BaseException):
         self.gm = gm
 
 
+def leave_uncompiled(codes: Sequence[Any]) -> None:
+    """Let Dynamo run these code objects as they are, wherever they are called from.
+
+    ``skip_code`` of ``torch/csrc/dynamo/eval_frame.c``; a release without it has Dynamo look at them in vain.
+    """
+    try:
+        from torch._C._dynamo.eval_frame import skip_code
+    except ImportError:
+        return
+    for code in codes:
+        skip_code(code)
+
+
 def lookup_backend(name: str) -> Any:
     """The backend registered under a name (``torch/_dynamo/backends/registry.py``)."""
     from torch._dynamo.backends.registry import lookup_backend as lookup

@@ -35,6 +35,10 @@ _TAIL_BYTES = 64 * 1024
 
 # Where the warm server says that a run ended by a mistake of the lab, not by the program.
 CRASH = "crash.txt"
+# The files that the program opened, one a line (``child.opened``).
+OPENED = "opened.txt"
+_OPENED_BYTES = 8 << 20
+_OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath")
 
 _LIMITS = {
     "timeout": Status.TIMEOUT,
@@ -54,6 +58,8 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
             left = _read_json(folder / f"{file}.json")
             if left is not None:
                 facts[name] = left
+    if opened := _opened(folder / OPENED):
+        facts["opened"] = opened
     raised = Raised.from_json(result["raised"]) if result.get("raised") else None
     status = _status(ended, raised, bare)
     if facts.get("lab_error"):
@@ -109,6 +115,28 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def _opened(path: Path) -> dict[str, Any]:
+    """What the run opened, by kind, in the order of its first use; empty where that was not noted."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return {}
+        with path.open("rb") as stream:
+            lines = stream.read(_OPENED_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    found: dict[str, Any] = {kind: [] for kind in _OPENED_KINDS}
+    for line in lines:
+        try:
+            kind, name = json.loads(line)
+        except (ValueError, TypeError):
+            continue  # the torn last line of a run that was killed
+        if kind == "cwd" and isinstance(name, str):
+            found["cwd"] = name
+        elif kind in _OPENED_KINDS and isinstance(name, str):
+            found[kind].append(name)
+    return {kind: names for kind, names in found.items() if names}
 
 
 def heap_check(stderr: str) -> str:

@@ -328,6 +328,7 @@ class Prober:
             "stderr": str(place.stderr),
             "record_bytes": probe.limits.record_mb << 20,
             "file_bytes": probe.limits.file_mb << 20,
+            "opened": probe.cold and "measure" not in dict(probe.switches),
         }
 
 

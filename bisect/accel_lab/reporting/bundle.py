@@ -17,17 +17,18 @@ from accel_lab.core.findings import Findings, Step
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, words
-from .expected import expectation, message_rules
+from .expected import expectation, message_rules, shown_by
 from .issue import issue_markdown
+from .limits import LIMIT_BYTES, shown_name
 from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
+from .project import Apart, project_of
+from .readme import Contents, readme
 from .redact import Redactor
 from .schema import json_text, plain
-from .sources import Data, repro_sources, rerun_files
+from .sources import ORIGINAL, Data, repro_sources, rerun_files
 
 SCHEMA = "accel-lab/bundle/1"
-#: What GitHub takes as an attachment, a little less.
-LIMIT_BYTES = 25_000_000
 MANIFEST = "MANIFEST.json"
 
 _LOGS = ("stderr.txt", "stdout.txt")
@@ -36,16 +37,34 @@ _ARTIFACT_LIMIT = 4_000_000
 _TOKENISE_LIMIT = 300_000
 #: The percentage of the limit that the data files of one reduced script may take.
 _DATA_SHARE = 60
+#: So many files that were left out are named in the manifest.
+_NAMED = 1_000
 #: The earliest moment that a zip can name: a bundle carries no clock.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # Ranks: what is dropped first has the highest.
-_REQUIRED, _REPORT, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG = range(8)
+_REQUIRED, _REPORT, _NEEDED, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG, _BESIDE = range(10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What is run again. ``smallest``: the smallest verified repro, else the program itself.
+
+    ``whole``: with all of the project's folder that is small, not only what a run opened.
+    """
+
+    smallest: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class BundleReport:
-    """What was written: the path, the size, the files, what was dropped, and how much was redacted."""
+    """What was written: the path, the size, the files, what was dropped, and how much was redacted.
+
+    ``digest`` is of all that a run again depends on. ``missing`` files of it did not fit: bundle's name and
+    where they lie here. ``apart`` are files that the program read elsewhere. ``reduced``: what is run again
+    is a reduced script.
+    """
 
     path: Path
     size: int
@@ -54,6 +73,11 @@ class BundleReport:
     dropped: tuple[Dropped, ...]
     redactions: int
     warnings: tuple[str, ...]
+    digest: str = ""
+    missing: tuple[tuple[str, Path], ...] = ()
+    apart: tuple[Apart, ...] = ()
+    reduced: bool = False
+    watched: bool = False
 
 
 def write_bundle(
@@ -64,12 +88,15 @@ def write_bundle(
     script_text: str | None = None,
     redactor: Redactor | None = None,
     limit_bytes: int = LIMIT_BYTES,
+    choice: Choice = Choice(),  # noqa: B008 - frozen
+    checked: str = "",
 ) -> BundleReport:
     """Writes the bundle, whole or not at all.
 
     ``script_text`` takes the place of the script on disk, for a run whose script has changed since.
+    ``checked`` says what came of running it again; it stands in the bundle's README.
     """
-    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
+    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text, choice, checked)
     data, files, dropped = maker.make(limit_bytes)
     draft = path.with_name(path.name + ".part")
     draft.write_bytes(data)
@@ -82,6 +109,11 @@ def write_bundle(
         dropped=tuple(dropped),
         redactions=sum(row["count"] for row in maker.redactor.ledger()),
         warnings=tuple(maker.warnings + maker.redactor.warnings),
+        digest=maker.digest,
+        missing=tuple(maker.missing),
+        apart=tuple(maker.project.apart),
+        reduced=maker.reduced,
+        watched=maker.project.watched,
     )
 
 
@@ -89,35 +121,100 @@ class _Maker:
     """Collects, redacts, chooses and zips."""
 
     def __init__(
-        self, findings: Findings, run_dir: Path, redactor: Redactor, script_text: str | None
+        self,
+        findings: Findings,
+        run_dir: Path,
+        redactor: Redactor,
+        script_text: str | None,
+        choice: Choice,
+        checked: str,
     ) -> None:
         self.findings = findings
         self.run_dir = run_dir
         self.redactor = redactor
         self.script_text = script_text
+        self.choice = choice
+        self.checked = checked
+        self.project = project_of(findings, run_dir, whole=choice.whole)
         self.left_out: list[Dropped] = []
         self.warnings: list[str] = []
         self.entries: dict[str, Entry] = {}
-        self.folded: set[str] = {"ledger.json", MANIFEST.casefold()}
+        self.folded: set[str] = {"ledger.json", MANIFEST.casefold(), "readme.md"}
+        self.expected: dict[str, Any] = {}
+        self.missing: list[tuple[str, Path]] = []
+        self.digest = ""
+        self.reduced = False
 
     def make(self, limit: int) -> tuple[bytes, list[str], list[Dropped]]:
         """The zip's bytes, the names in it, and what is not in it."""
         self._collect(limit)
-        ledger = Entry(name="LEDGER.json", data=json_text({"replaced": self.redactor.ledger()}).encode())
-        entries = [*self.entries.values(), ledger]
-        # The manifest names every file, kept or not: room for a row each is set aside.
-        rows = len(entries) + len(self.left_out)
-        names = sum(len(e.name.encode()) for e in entries) + sum(len(d.name) for d in self.left_out)
-        reserve = 2_000 + 260 * rows + 2 * names
+        last = [self._expected([]), self._readme([]), self._ledger()]
+        entries = [*self.entries.values(), *last]
+        # The manifest names every file, kept or not, and what is run again names its own: room for a row each
+        # is set aside.
+        rows = 2 * len(entries) + min(len(self.left_out), _NAMED)
+        names = sum(len(e.name.encode(errors="replace")) for e in entries)
+        reserve = 4_000 + 260 * rows + 3 * names
         kept, dropped = choose(entries, limit - reserve)
         dropped = sorted([*self.left_out, *dropped], key=lambda d: d.name)
+        kept = self._told(kept, dropped, last)
         manifest = self._manifest(kept, dropped)
         files = [*kept, Packed(entry=manifest, size=0, stored=False)]
         return _zip(files), sorted(p.entry.name for p in files), dropped
 
+    def _told(self, kept: list[Packed], dropped: list[Dropped], last: list[Entry]) -> list[Packed]:
+        """The entries with those that tell of the others made anew, now that it is known what is in."""
+        names = {entry.name for entry in last}
+        kept = [packed for packed in kept if packed.entry.name not in names]
+        here = {packed.entry.name for packed in kept}
+        gone = [row for row in self.expected["run"]["files"] if row[0] not in here]
+        places = {ORIGINAL + self.redactor.text(m.name, "MANIFEST.json"): m.path for m in self.project.members}
+        self.missing = [(name, places[name]) for name, _ in gone if name in places]
+        again = [self._expected(gone), self._readme(dropped), self._ledger()]
+        self.digest = self._digest([p.entry for p in kept] + again[:1])
+        return [*kept, *(Packed(entry=entry, size=0, stored=False) for entry in again)]
+
+    def _digest(self, entries: list[Entry]) -> str:
+        """The hash of all that a run again depends on."""
+        sources = {name for name, _ in self.expected["run"]["files"]}
+        sources |= {"expected.json", "rerun.py", self.expected["run"]["stdin"]}
+        digest = hashlib.sha256()
+        for entry in sorted(entries, key=lambda e: e.name):
+            if entry.name in sources:
+                digest.update(f"{entry.name}\0{len(entry.data)}\0".encode() + entry.data)
+        return digest.hexdigest()
+
+    def _expected(self, gone: list[list[str]]) -> Entry:
+        sizes = {ORIGINAL + m.name: m.size for m in self.project.members}
+        missing = [{"path": name, "size": sizes.get(name, 0)} for name, _ in gone]
+        data = {**self.expected, "missing": missing, **message_rules()}
+        return Entry(name="expected.json", data=json_text(data).encode())
+
+    def _ledger(self) -> Entry:
+        return Entry(name="LEDGER.json", data=json_text({"replaced": self.redactor.ledger()}).encode())
+
+    def _readme(self, dropped: list[Dropped]) -> Entry:
+        contents = Contents(
+            project=self.project,
+            expected=self.expected,
+            reduced=self.reduced,
+            dropped=dropped,
+            missing=[name for name, _ in self.missing],
+            checked=self.checked,
+        )
+        return Entry(name="README.md", data=self.redactor.text(readme(contents), "README.md").encode())
+
     def _collect(self, limit: int) -> None:
         """Every file that the bundle could have, redacted."""
-        sources = repro_sources(self.findings, self.run_dir, self.script_text, limit * _DATA_SHARE // 100)
+        sources = repro_sources(
+            self.findings,
+            self.run_dir,
+            self.project,
+            script_text=self.script_text,
+            room=limit * _DATA_SHARE // 100,
+            smallest=self.choice.smallest,
+        )
+        self.reduced = sources.run_again is not None
         found = moved(self.findings, sources.names)
         self.left_out += sources.left_out
         self.warnings += sources.warnings
@@ -130,11 +227,11 @@ class _Maker:
             for log in _LOGS:
                 self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
         for name, text in sources.files.items():
-            self._add(name, self.redactor.any(text, name))
+            self._add(self.redactor.text(name, "MANIFEST.json"), self.redactor.any(text, name))
         for file in sources.data:
             self._add_data(file)
-        expected = self.redactor.value(expectation(found, sources.run_again), "expected.json")
-        self._add("expected.json", json_text({**expected, **message_rules()}))
+        expected = expectation(found, sources.run_again, args=sources.args, printed=self._printed())
+        self.expected = self.redactor.value({**expected, "run": sources.run}, "expected.json")
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)
@@ -149,6 +246,13 @@ class _Maker:
         html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
         self._add("report.html", html, rank=_REPORT)
         self._steps()
+
+    def _printed(self) -> str:
+        """The end of what the failing run printed."""
+        step = shown_by(self.findings)
+        if step is None:
+            return ""
+        return run_files.log_of(step, self.run_dir, "stdout.txt", _LOG_LIMIT).text
 
     def _redact_issue(self, text: str, file: str) -> str:
         return (
@@ -206,7 +310,9 @@ class _Maker:
                 self.redactor.text(shown, f"{folder}/{log}"),
                 rank=_CULPRIT_LOG if near else _LOG,
             )
-        outcome = plain({**step.outcome.to_json(), "folder": folder})
+        # What was opened is the user's own affair: what is packed of it is named in the manifest.
+        facts = {key: value for key, value in step.outcome.facts.items() if key != "opened"}
+        outcome = plain({**step.outcome.to_json(), "folder": folder, "facts": facts})
         self._add(
             f"{folder}/outcome.json",
             json_text(self.redactor.value(outcome, f"{folder}/outcome.json")),
@@ -214,14 +320,19 @@ class _Maker:
         )
 
     def _add_data(self, file: Data) -> None:
-        """A file that a reduced script reads: a text redacted as any other, anything else as it is."""
+        """A file that is run or read: a text redacted as any other, anything else as it is."""
         name = self.redactor.text(file.name, "MANIFEST.json")
         try:
             text = file.data.decode("utf-8") if b"\0" not in file.data else None
         except UnicodeDecodeError:
             text = None
-        data = file.data if text is None else self.redactor.any(text, name).encode()
-        self._add_bytes(name, data, rank=_REQUIRED if file.needed else _CULPRIT)
+        redact = self.redactor.any if len(file.data) <= _TOKENISE_LIMIT else self.redactor.text
+        data = file.data if text is None else redact(text, name).encode()
+        if file.needed:
+            rank = _REQUIRED
+        else:
+            rank = {"": _CULPRIT, "listed": _FAILING, "beside": _BESIDE}.get(file.why, _NEEDED)
+        self._add_bytes(name, data, rank=rank)
 
     def _was_cut(self, name: str, size: int) -> None:
         self.left_out.append(Dropped(name=name, size=size, reason="the middle was cut out"))
@@ -238,7 +349,7 @@ class _Maker:
         self.entries[name] = Entry(name=name, data=data, rank=rank)
 
     def _manifest(self, kept: list[Packed], dropped: list[Dropped]) -> Entry:
-        content = {
+        content: dict[str, Any] = {
             "schema": SCHEMA,
             "accel_lab": __version__,
             "findings": "report.json",
@@ -250,8 +361,14 @@ class _Maker:
                 }
                 for p in kept
             ],
-            "dropped": [{"path": d.name, "size": d.size, "reason": d.reason} for d in dropped],
+            "dropped": [
+                {"path": shown_name(d.name), "size": d.size, "reason": d.reason} for d in dropped[:_NAMED]
+            ],
         }
+        if len(dropped) > _NAMED:
+            more, size = dropped[_NAMED:], sum(d.size for d in dropped[_NAMED:])
+            rest = {"path": f"{len(more):,} more files", "size": size, "reason": "left out as well"}
+            content["dropped"] = [*content["dropped"], rest]
         return Entry(name=MANIFEST, data=json_text(content).encode())
 
 
