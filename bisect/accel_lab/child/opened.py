@@ -58,9 +58,9 @@ class Opened:
     def start(self) -> None:
         """Hear from now on; an audit hook cannot be taken out again."""
         self._note("cwd", os.getcwd())
-        for path in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-            if path:
-                self._note("pythonpath", os.path.abspath(path))
+        for path in sys.path[1:]:  # PYTHONPATH, and what a package that is being worked on has added
+            if os.path.isdir(path) and not self._is_ours(os.path.abspath(path) + "/"):
+                self._note("pythonpath", path)
         sys.addaudithook(self.hear)
 
     def codes(self) -> List[Any]:

@@ -44,6 +44,7 @@ class Given:
     cold: bool
     keep: bool
     bundle: bool
+    verify: bool
     resume: str | None
     package: str | None
     jobs: int
@@ -154,6 +155,6 @@ def work(
                 sys.stderr.write(f"the smallest program so far: {best}\n")
         return 130
     progress.done()
-    write_files(findings, folder, bundle=given.bundle)
+    write_files(findings, folder, bundle=given.bundle, verify=given.verify)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)
