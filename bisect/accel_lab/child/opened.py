@@ -1,9 +1,9 @@
-"""Notes which files a program opens, imports, lists and hands to other programs, as Python's audit events say.
+"""Notes which files a program opens, imports, lists and hands to other programs, by Python's audit events.
 
-One JSON line is appended to ``opened.txt`` the first time that a file is met: ``["read", path]``, ``written``,
-``listed`` (a folder), ``handed`` (a word of another program's command line). It is written at once, so a
-program that crashes has told all that it opened until then. Code that opens files without Python is not heard;
-what it has mapped into memory is read off the process at the end.
+One JSON line is appended to ``opened.txt`` the first time that a file is met: ``["read", path]``, or
+``written``, ``listed`` (a folder), ``handed`` (a word of another program's command line). It is written at
+once, so a program that crashes has told all that it opened until then. Code that opens files without Python is
+not heard; what it has mapped into memory is read off the process at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ LOG = "opened.txt"
 #: More files than this are not told; a log that says so is cut.
 MOST = 20_000
 #: Nothing that a project keeps lies here, unless the script does.
-_SYSTEM = tuple("/%s/" % name for name in "bin dev etc lib lib32 lib64 proc run sbin sys usr".split())
+_SYSTEM = (
+    *("/bin/", "/dev/", "/etc/", "/lib/", "/lib32/", "/lib64/"),
+    *("/proc/", "/run/", "/sbin/", "/sys/", "/usr/"),
+)
 _MAPS = "/proc/self/maps"
 _IMPORT_SYSTEM = "<frozen importlib"
 
@@ -152,7 +155,6 @@ class Opened:
             os.write(descriptor, json.dumps([kind, path]).encode() + b"\n")
         finally:
             os.close(descriptor)
-
 
     def _is_ours(self, path: str) -> bool:
         own = path.startswith(self._folder) and not path.startswith(self._shown)

@@ -42,6 +42,15 @@ def leave_uncompiled(codes: Sequence[Any]) -> None:
         skip_code(code)
 
 
+def cpp_compiler() -> str:
+    """The C++ compiler that Inductor would call (``torch/_inductor/cpp_builder.py``; before it ``codecache``)."""
+    try:
+        from torch._inductor.cpp_builder import get_cpp_compiler
+    except ImportError:
+        from torch._inductor.codecache import cpp_compiler as get_cpp_compiler
+    return str(get_cpp_compiler())
+
+
 def lookup_backend(name: str) -> Any:
     """The backend registered under a name (``torch/_dynamo/backends/registry.py``)."""
     from torch._dynamo.backends.registry import lookup_backend as lookup

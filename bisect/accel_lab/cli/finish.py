@@ -48,10 +48,14 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool, verify: bool 
 
 def elsewhere(made: BundleReport) -> list[str]:
     """What a reader of the bundle has to put in place, and what the program read outside of its folder."""
-    lines = [f"too big for the bundle; a reader has to put it at {name}: {path}" for name, path in made.missing]
+    lines = [
+        f"too big for the bundle; a reader has to put it at {name}: {path}" for name, path in made.missing
+    ]
     apart = [f"{one.path} ({one.reason})" for one in made.apart[:3]]
     more = f" and {len(made.apart) - 3} more" if len(made.apart) > 3 else ""
-    return lines + ([f"the script reads what is not in the bundle: {', '.join(apart)}{more}"] if apart else [])
+    return lines + (
+        [f"the script reads what is not in the bundle: {', '.join(apart)}{more}"] if apart else []
+    )
 
 
 def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:

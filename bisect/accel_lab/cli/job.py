@@ -141,7 +141,14 @@ def work(
 ) -> int:
     """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code."""
     progress = Progress(quiet=given.quiet, program=request.program.path)
-    session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller, progress.release)
+    session = Session(
+        replace(request, keep=given.keep),
+        folder,
+        progress,
+        progress.smaller,
+        progress.release,
+        collect=given.bundle,
+    )
     try:
         findings = session.run()
     except Interrupted:

@@ -84,9 +84,7 @@ def ship(
                 break
     assert first is not None
     choice, told = first
-    made = write_bundle(
-        findings, folder, path, limit_bytes=limit_bytes, choice=choice, checked=told.words
-    )
+    made = write_bundle(findings, folder, path, limit_bytes=limit_bytes, choice=choice, checked=told.words)
     if told.result != NOT_RUN:
         kept = {**told.to_json(), "digest": told.digest, "choice": vars(choice)}
         write_atomic(folder / _RECORD, json.dumps(kept, indent=1))
@@ -238,7 +236,9 @@ def _words(
         got = next((line for line in lines if line.startswith("MISMATCH: ")), "MISMATCH: ?")[10:]
         if flaky and rate is not None:
             chance = (1 - rate) ** tries
-            got = f"none of {tries} tries failed; at its rate of {rate:.0%} that is so in {chance:.0%} of cases"
+            got = (
+                f"none of {tries} tries failed; at its rate of {rate:.0%} that is so in {chance:.0%} of cases"
+            )
         return f"run again from a clean folder: NOT the same failure ({got[:300]}{more})"
     how = "same failure"
     if findings.verdict == "by_design":

@@ -33,6 +33,10 @@ Listener = Callable[[str, Probe, "Outcome | None"], None]
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
 
 
+#: The child's command that tells the environment.
+COLLECT = "collect_env"
+
+
 class Interrupted(LabError):
     """The user asked to stop (exit code 130); what was found so far is in the journal."""
 
@@ -204,6 +208,31 @@ class Prober:
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")
         return ended, folder
+
+    def collect_environment(self) -> dict[str, Any]:
+        """What torch's ``collect_env`` tells of the probed build, and its C++ compiler; empty if it fails.
+
+        The warm server tells it in a second, as it has imported torch.
+        """
+        try:
+            server = self._start_server() if self.is_warm else None
+            said = self._ask_server(server) if server is not None else self.aside(COLLECT, [COLLECT])
+            facts = json.loads(said)
+        except (LabError, OSError, ValueError):
+            if self._stop.is_set():
+                raise Interrupted("interrupted") from None
+            return {}
+        return {key: value for key, value in facts.items() if isinstance(value, str)}
+
+    def _ask_server(self, server: WarmServer) -> str:
+        folder = aside_folder(self.workspace.root, COLLECT)
+        out, err = folder / "out.txt", folder / "err.txt"
+        marker = f"{COLLECT}-{uuid.uuid4().hex}"
+        job = {"id": marker, "program": None, "folder": str(folder), "cwd": str(folder), "stdin": ""}
+        job |= {"stdout": str(out), "stderr": str(err), "env": {"ACCEL_LAB_PROBE": marker}}
+        limits = Limits(timeout_s=120.0)
+        server.run(job, outputs=(out, err), limits=limits, marker=marker, stop=self._stop)
+        return out.read_text(encoding="utf-8", errors="replace")
 
     # -- running -------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def write_bundle(
     script_text: str | None = None,
     redactor: Redactor | None = None,
     limit_bytes: int = LIMIT_BYTES,
-    choice: Choice = Choice(),  # noqa: B008 - frozen
+    choice: Choice = Choice(),
     checked: str = "",
 ) -> BundleReport:
     """Writes the bundle, whole or not at all.
@@ -168,7 +168,9 @@ class _Maker:
         kept = [packed for packed in kept if packed.entry.name not in names]
         here = {packed.entry.name for packed in kept}
         gone = [row for row in self.expected["run"]["files"] if row[0] not in here]
-        places = {ORIGINAL + self.redactor.text(m.name, "MANIFEST.json"): m.path for m in self.project.members}
+        places = {
+            ORIGINAL + self.redactor.text(m.name, "MANIFEST.json"): m.path for m in self.project.members
+        }
         self.missing = [(name, places[name]) for name, _ in gone if name in places]
         again = [self._expected(gone), self._readme(dropped), self._ledger()]
         self.digest = self._digest([p.entry for p in kept] + again[:1])

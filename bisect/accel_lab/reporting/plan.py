@@ -51,7 +51,9 @@ def pack(entry: Entry) -> Packed:
     deflated = len(machine.compress(entry.data)) + len(machine.flush())
     stored = deflated >= len(entry.data) or len(entry.data) > STORE_RATIO * deflated
     size = len(entry.data) if stored else deflated
-    return Packed(entry=entry, size=size + _HEADERS + 2 * len(entry.name.encode(errors="replace")), stored=stored)
+    return Packed(
+        entry=entry, size=size + _HEADERS + 2 * len(entry.name.encode(errors="replace")), stored=stored
+    )
 
 
 def choose(entries: Iterable[Entry], limit: int) -> tuple[list[Packed], list[Dropped]]:

@@ -30,7 +30,18 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", ".git", ".
 _SECRET = frozenset(
     {
         *(".netrc", "_netrc", ".env", ".pypirc", ".npmrc", ".git-credentials", "credentials", ".pgpass"),
-        *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"),
+        *(
+            "id_rsa",
+            "id_dsa",
+            "id_ecdsa",
+            "id_ed25519",
+            ".ssh",
+            ".gnupg",
+            ".aws",
+            ".azure",
+            ".kube",
+            ".docker",
+        ),
     }
 )
 _SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
@@ -102,7 +113,9 @@ def _opened(findings: Findings) -> dict[str, Any]:
 class _Maker:
     """Finds the folders first, then the files in them."""
 
-    def __init__(self, program: Program, opened: dict[str, Any], request: dict[str, Any], run_dir: Path) -> None:
+    def __init__(
+        self, program: Program, opened: dict[str, Any], request: dict[str, Any], run_dir: Path
+    ) -> None:
         self.program = program
         self.run_dir = run_dir.resolve()
         self.opened = {key: _texts(value) for key, value in opened.items() if key != "cwd"}
@@ -355,4 +368,6 @@ def _is_file(path: Path) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    return [one for one in value if isinstance(one, str) and "\0" not in one] if isinstance(value, list) else []
+    return (
+        [one for one in value if isinstance(one, str) and "\0" not in one] if isinstance(value, list) else []
+    )

@@ -53,7 +53,10 @@ def readme(contents: Contents) -> str:
     parts += ["## What is in it", _listed(_contents(contents))]
     gone = [one for one in contents.dropped if one.name not in contents.missing]
     if gone:
-        parts += ["## Left out", _listed(f"{code(one.name)} ({one.size:,} bytes): {one.reason}" for one in gone)]
+        parts += [
+            "## Left out",
+            _listed(f"{code(one.name)} ({one.size:,} bytes): {one.reason}" for one in gone),
+        ]
     return "\n\n".join(parts) + "\n"
 
 

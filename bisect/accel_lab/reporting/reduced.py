@@ -6,6 +6,7 @@ The dictionary comes from a run that may have been cut off, so every part of it 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class Reduced:
 
     def command(self, path: str) -> str:
         """How to run it where it lies at ``path``."""
-        return " ".join(["python", path, *self.args])
+        return shlex.join(["python", path, *self.args])
 
     @property
     def sizes(self) -> str:

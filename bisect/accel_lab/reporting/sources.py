@@ -14,7 +14,7 @@ from accel_lab.core.findings import Findings
 from . import reduced
 from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES, name_problem, shown_name
 from .plan import Dropped, Entry, pack
-from .project import Project
+from .project import Project, is_secret
 from .reduced import Reduced
 
 #: Names at the top of the bundle that a module of the user's must not take.
@@ -52,7 +52,7 @@ fi
 exec "$python" "$(dirname "$0")/rerun.py" "$@"
 """
 
-_LAUNCH = '''"""Runs the program in {folder} as it was run; rerun.py does so in a copy, and judges how it ends."""
+_LAUNCH = '''"""Runs the program in {folder} as it was run; rerun.py does so in a copy, and judges its end."""
 import os
 import subprocess
 import sys
@@ -92,8 +92,8 @@ class Sources:
     """Texts by their name in the bundle.
 
     ``run_again`` is the reduced script that is repro.py, if one is; ``names`` are the bundle's names of
-    the reduced scripts by the path that the run wrote. ``run`` says what rerun.py runs: ``files`` are pairs of
-    a file of the bundle and its place in the folder of the run.
+    the reduced scripts by the path that the run wrote. ``run`` says what rerun.py runs: ``files`` are pairs
+    of a file of the bundle and its place in the folder of the run.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -208,9 +208,7 @@ def _portable(text: str, findings: Findings) -> str:
     return text.replace(f"; sys.path[0] = {str(Path(origin).resolve().parent)!r}", "", 1)
 
 
-def _add_reduced(
-    found: Sources, findings: Findings, run_dir: Path, room: int, *, smallest: bool
-) -> None:
+def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int, *, smallest: bool) -> None:
     """The reduced scripts, each with the files that it reads, and the neighbour that passes."""
     both = (reduced.repro_of(findings, run_dir), reduced.other_of(findings, run_dir))
     for script in both:
@@ -250,6 +248,9 @@ def _data_of(
         size = path.stat().st_size
         if name_problem(prefix + name):
             problem = problem or "a file beside it has a name that a bundle cannot hold"
+            continue
+        if is_secret(Path(name)):
+            problem = problem or f"{name} beside it holds secrets, by its name"
             continue
         if needed and name.partition("/")[0].casefold() in _TAKEN:
             problem = problem or f"{name} beside it has the name of a file of the bundle's"
