@@ -2,8 +2,8 @@
 
 One JSON line is appended to ``opened.txt`` the first time that a file is met: ``["read", path]``, or
 ``written``, ``listed`` (a folder), ``handed`` (a word of another program's command line). It is written at
-once, so a program that crashes has told all that it opened until then. Code that opens files without Python is
-not heard; what it has mapped into memory is read off the process at the end.
+once, so a program that crashes has told all that it opened until then. Code that opens files without Python
+is not heard; what it has mapped into memory is read off the process at the end.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ class Opened:
         self._handed(_words(args[0]), None)
 
     def _handed(self, words: Any, cwd: Any) -> None:
-        for word in words:
-            if not isinstance(word, (str, bytes, os.PathLike)) or not os.fspath(word):
-                continue
-            path = os.path.join(os.fsdecode(cwd) if cwd else os.getcwd(), os.fsdecode(word))
-            if os.path.isfile(path):
+        words = [os.fsdecode(word) for word in words if isinstance(word, (str, bytes, os.PathLike))]
+        inner = [part for line in words if " " in line for part in _words(line)]
+        for word in words + inner:
+            path = os.path.join(os.fsdecode(cwd) if cwd else os.getcwd(), word)
+            if word and os.path.isfile(path):
                 self._note("handed", path)
 
     def _note(self, kind: str, path: Any) -> None:

@@ -43,7 +43,7 @@ def leave_uncompiled(codes: Sequence[Any]) -> None:
 
 
 def cpp_compiler() -> str:
-    """The C++ compiler that Inductor would call (``torch/_inductor/cpp_builder.py``; before it ``codecache``)."""
+    """The C++ compiler that Inductor calls (``torch/_inductor/cpp_builder.py``; before it ``codecache``)."""
     try:
         from torch._inductor.cpp_builder import get_cpp_compiler
     except ImportError:

@@ -2,7 +2,7 @@
 
 ``python view.py PLAN COMMAND...`` enters the views and becomes the command; without a command it only tries.
 The plan: ``folders`` are shown as views, ``hidden`` ones (if any) as empty folders, ``real`` stays as it is
-wherever it lies, ``upper`` is where what is written goes (an empty folder; in memory if ``memory``), and ``cwd``
+wherever it lies, ``upper`` is where what is written goes (an empty folder; in memory if ``memory``), ``cwd``
 is entered at the end.
 """
 

@@ -29,7 +29,6 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool, verify: bool 
     findings.next_steps = next_steps(findings)
     findings.report = str(folder / "report.html")
     findings.bundle = str(folder / "bundle.zip") if bundle else None
-    write_html(findings, folder, folder / "report.html")
     if bundle:
         from accel_lab.cli.rehearse import ship
 
@@ -43,6 +42,7 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool, verify: bool 
             findings.warnings.append(f"no bundle was written: {error}")
     from accel_lab.reporting.schema import report_json
 
+    write_html(findings, folder, folder / "report.html")
     write_atomic(folder / "report.json", report_json(findings))
 
 

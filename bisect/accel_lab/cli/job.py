@@ -161,6 +161,8 @@ def work(
             if best:
                 sys.stderr.write(f"the smallest program so far: {best}\n")
         return 130
+    if given.bundle and given.verify and findings.verdict != "passes":
+        progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     progress.done()
     write_files(findings, folder, bundle=given.bundle, verify=given.verify)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)

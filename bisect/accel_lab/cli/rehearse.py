@@ -28,6 +28,7 @@ from accel_lab.reporting import reduced
 from accel_lab.reporting.bundle import BundleReport, Choice, write_bundle
 from accel_lab.reporting.limits import LIMIT_BYTES
 from accel_lab.reporting.project import is_broad, project_of
+from accel_lab.reporting.summary import next_steps, summarise
 from accel_lab.reporting.verify import extract_bundle, rerun_command
 
 MATCH, MISMATCH, NOT_RUN = "match", "mismatch", "not_run"
@@ -60,45 +61,58 @@ def ship(
 ) -> tuple[BundleReport, Rehearsal]:
     """Write the bundle of a run to ``path``: the first way of packing it that fails as recorded.
 
-    The smallest repro is tried, then the program with what it opened, then with all of its folder. Where none
+    The smallest repro is tried, then the program with what it opened, then with all of its folder. A repro
+    that does not fail as recorded is no repro: it is taken out of ``findings``, which say so. Where nothing
     fails so, the program is shipped and the words say what came of it. Without ``verify`` nothing is run, and
     an earlier word on the same files still holds.
     """
     why_not = _why_not(findings) if verify else "you did not ask for it"
+    before = (folder / _RECORD).exists()
     first: tuple[Choice, Rehearsal] | None = None
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
         draft = Path(name) / path.name
         for choice in _choices(findings, folder):
             made = write_bundle(findings, folder, draft, limit_bytes=limit_bytes, choice=choice)
             if why_not:
-                told = _earlier(folder, made.digest) or Rehearsal(
-                    result=NOT_RUN, words=f"not run again: {why_not}"
-                )
+                words = f"not run again: {why_not}"
+                told = _earlier(folder, made.digest) or Rehearsal(result=NOT_RUN, words=words)
             else:
                 told = rehearse(made, findings, folder)
-            # A reduced script that does not fail as recorded is no repro: it is never what is run again.
-            if first is None or (first[0].smallest and made.reduced is False):
+            if told.result == MISMATCH and made.reduced:
+                _take_out(findings, folder, told)
+                continue
+            first = first or (choice, told)
+            if told.result == MATCH:
                 first = (choice, told)
-            if told.result != MISMATCH:
-                first = (choice, told)
+            # Where nothing is run, another way of packing it may be the one that was run before.
+            if told.result == MATCH or (told.result == NOT_RUN and not (why_not and before)):
                 break
     assert first is not None
     choice, told = first
     made = write_bundle(findings, folder, path, limit_bytes=limit_bytes, choice=choice, checked=told.words)
     if told.result != NOT_RUN:
-        kept = {**told.to_json(), "digest": told.digest, "choice": vars(choice)}
-        write_atomic(folder / _RECORD, json.dumps(kept, indent=1))
+        write_atomic(folder / _RECORD, json.dumps({**told.to_json(), "digest": told.digest}, indent=1))
     return made, told
 
 
 def _choices(findings: Findings, folder: Path) -> Iterator[Choice]:
-    """The ways of packing it that differ, the smallest first."""
-    scripts = (reduced.repro_of(findings, folder), reduced.other_of(findings, folder))
-    if any(script is not None and script.verified and script.text.strip() for script in scripts):
-        yield Choice()
+    """The ways of packing it that differ, the smallest first; what was taken out is not asked again."""
+    for _ in range(2):
+        scripts = (reduced.repro_of(findings, folder), reduced.other_of(findings, folder))
+        if any(script is not None and script.verified and script.text.strip() for script in scripts):
+            yield Choice()
     yield Choice(smallest=False)
     if len(project_of(findings, folder, whole=True).members) > len(project_of(findings, folder).members):
         yield Choice(smallest=False, whole=True)
+
+
+def _take_out(findings: Findings, folder: Path, told: Rehearsal) -> None:
+    """Take the repro that did not fail as recorded out of the findings, and out of what they say."""
+    scripts = (reduced.repro_of(findings, folder), reduced.other_of(findings, folder))
+    gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
+    why = f"the reduced {gone.kind or 'script'} is not offered: {told.words}"
+    findings.repro = reduced.without(findings.repro or {}, gone.kind, why)
+    findings.summary, findings.next_steps = summarise(findings), next_steps(findings)
 
 
 def _why_not(findings: Findings) -> str:
@@ -233,7 +247,8 @@ def _words(
     rate = findings.failure_rate
     flaky = rate is not None and rate < 1
     if result == MISMATCH:
-        got = next((line for line in lines if line.startswith("MISMATCH: ")), "MISMATCH: ?")[10:]
+        place = next((n for n, line in enumerate(lines) if line.startswith("MISMATCH: ")), len(lines))
+        got = " ".join(" ".join(lines[place : place + 2]).partition(" It was recorded")[0][10:].split())
         if flaky and rate is not None:
             chance = (1 - rate) ** tries
             got = (

@@ -90,6 +90,8 @@ def _below(source: Path) -> Iterable[Path]:
     if source.is_file():
         yield source
         return
+    if _is_skipped(source):
+        return
     for folder, folders, names in os.walk(source):
         folders[:] = sorted(name for name in folders if not _is_skipped(Path(folder, name)))
         yield from (Path(folder, name) for name in sorted(names) if Path(folder, name).is_file())

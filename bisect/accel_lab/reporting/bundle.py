@@ -7,6 +7,7 @@ import io
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -367,10 +368,10 @@ class _Maker:
                 {"path": shown_name(d.name), "size": d.size, "reason": d.reason} for d in dropped[:_NAMED]
             ],
         }
-        if len(dropped) > _NAMED:
-            more, size = dropped[_NAMED:], sum(d.size for d in dropped[_NAMED:])
-            rest = {"path": f"{len(more):,} more files", "size": size, "reason": "left out as well"}
-            content["dropped"] = [*content["dropped"], rest]
+        rest = Counter(d.reason for d in dropped[_NAMED:])
+        content["dropped"] += [
+            {"path": f"{count:,} more files", "size": 0, "reason": reason} for reason, count in rest.items()
+        ]
         return Entry(name=MANIFEST, data=json_text(content).encode())
 
 
