@@ -38,6 +38,7 @@ from accel_lab.reporting import verify
 from accel_lab.reporting.bundle import BundleReport, write_bundle
 from accel_lab.reporting.expected import attempts_for, expectation
 from accel_lab.reporting.plan import Entry, choose, pack
+from accel_lab.reporting.project_copy import keep_project
 from accel_lab.reporting.redact import Redactor
 from accel_lab.reporting.reduced import Reduced, other_of, repro_of
 from accel_lab.reporting.schema import load_schema
@@ -66,6 +67,8 @@ def redactor() -> Redactor:
 
 
 def bundle(run: FakeRun, name: str = "bundle.zip", **options: Any) -> BundleReport:
+    if run.script.is_file():
+        keep_project(run.findings, run.run_dir)
     return write_bundle(run.findings, run.run_dir, run.root / name, redactor=redactor(), **options)
 
 

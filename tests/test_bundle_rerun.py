@@ -23,7 +23,8 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.bundle import BundleReport, write_bundle
 from accel_lab.reporting.plan import Entry, choose
-from accel_lab.reporting.project import Project, project_of
+from accel_lab.reporting.project import Project
+from accel_lab.reporting.project_copy import keep_project, project_of
 from accel_lab.reporting.redact import Redactor
 from accel_lab.reporting.verify import check_bundle, extract_bundle
 from fakes_run import FakeRun
@@ -82,16 +83,19 @@ class Recorded(FakeRun):
         (self.run_dir / "request.json").write_text(json.dumps(request), encoding="utf-8")
 
     def project(self, **options: Any) -> Project:
-        return project_of(self.findings, self.run_dir, **options)
+        return keep_project(self.findings, self.run_dir, **options)
 
     def bundle(self, **options: Any) -> BundleReport:
+        keep_project(self.findings, self.run_dir)
         redactor = Redactor(homes=["/home/alice"], users=["alice"], hosts=["box77"])
         return write_bundle(
             self.findings, self.run_dir, self.root / "bundle.zip", redactor=redactor, **options
         )
 
     def ship(self, **options: Any) -> tuple[BundleReport, rehearse.Rehearsal]:
-        return rehearse.ship(self.findings, self.run_dir, self.root / "bundle.zip", verify=True, **options)
+        return rehearse.ship(
+            self.findings, self.run_dir, self.root / "bundle.zip", verify=True, fresh=True, **options
+        )
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -481,7 +485,9 @@ def test_it_is_run_once_and_says_so(tmp_path: Path) -> None:
     again, kept = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
     assert (kept.result, again.sha256) == ("match", first)  # the same files: the word on them still holds
     (run.home / "conf/cfg.json").write_text('{"n": 8}')
-    _, changed = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    again, kept = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    assert (kept.result, again.sha256) == ("match", first)  # an earlier run is only read again
+    _, changed = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False, fresh=True)
     assert (changed.result, changed.words) == ("not_run", "not run again: you did not ask for it")
 
 
@@ -603,3 +609,40 @@ def test_a_hang_and_a_difference_by_design(tmp_path: Path, monkeypatch: pytest.M
     design = Recorded(tmp_path / "b", {"main.py": FAILS}, opened={"read": []})
     design.findings.verdict = "by_design"
     assert design.ship()[1].words == "run again from a clean folder: it differs in the same way, by design"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"file": None, "path": "/etc/passwd", "size": 3},
+        {"file": "../../../proj/private.txt"},
+        {"file": "link"},
+        {"name": "../../evil"},
+        {"file": 3},
+        {"size": "x", "file": None},
+    ],
+)
+def test_a_strangers_run_gets_no_file_of_the_reader(tmp_path: Path, change: dict[str, Any]) -> None:
+    files = {"main.py": FAILS, "a.txt": "kept", "private.txt": "the reader's own"}
+    run = Recorded(tmp_path, files, opened={"read": ["a.txt"]})
+    run.project()
+    table = json.loads((run.run_dir / "project.json").read_text(encoding="utf-8"))
+    (run.run_dir / "project" / "link").symlink_to(run.home / "private.txt")
+    for row in table["members"]:
+        if row["name"] == "a.txt":
+            row.update(change)
+    (run.run_dir / "project.json").write_text(json.dumps(table), encoding="utf-8")
+    made, _ = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    check_bundle(made.path)
+    with zipfile.ZipFile(made.path) as archive:
+        for name in archive.namelist():
+            data = archive.read(name)
+            assert b"the reader's own" not in data and b"root:" not in data, name
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 5_000, '{"script": 3}', '{"members": 1}'])
+def test_a_damaged_copy_leaves_the_script(tmp_path: Path, text: str) -> None:
+    run = Recorded(tmp_path, {"main.py": FAILS, "a.txt": ""}, opened={"read": ["a.txt"]})
+    run.project()
+    (run.run_dir / "project.json").write_text(text, encoding="utf-8")
+    assert names(project_of(run.findings, run.run_dir)) == {"main.py": "script"}

@@ -18,10 +18,13 @@ from accel_lab.reporting.bundle import BundleReport
 from accel_lab.reporting.summary import next_steps, summarise
 
 
-def write_files(findings: Findings, folder: Path, *, bundle: bool, verify: bool = False) -> None:
+def write_files(
+    findings: Findings, folder: Path, *, bundle: bool, verify: bool = False, fresh: bool = False
+) -> None:
     """``report.json``, ``report.html`` and, if wanted, ``bundle.zip`` in the run's folder.
 
-    ``verify``: the bundle is run again first, as its reader will, which costs a cold run.
+    ``verify``: the bundle is run again first, as its reader will, which costs a cold run. ``fresh``: the run
+    has just been made.
     """
     from accel_lab.reporting.page import write_html
 
@@ -33,7 +36,7 @@ def write_files(findings: Findings, folder: Path, *, bundle: bool, verify: bool 
         from accel_lab.cli.rehearse import ship
 
         try:
-            made, told = ship(findings, folder, folder / "bundle.zip", verify=verify)
+            made, told = ship(findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh)
             findings.bundle_check = told.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += [*elsewhere(made), *made.warnings]

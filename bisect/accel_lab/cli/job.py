@@ -164,6 +164,6 @@ def work(
     if given.bundle and given.verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     progress.done()
-    write_files(findings, folder, bundle=given.bundle, verify=given.verify)
+    write_files(findings, folder, bundle=given.bundle, verify=given.verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)

@@ -27,7 +27,8 @@ from accel_lab.execution.workspace import Workspace
 from accel_lab.reporting import reduced
 from accel_lab.reporting.bundle import BundleReport, Choice, write_bundle
 from accel_lab.reporting.limits import LIMIT_BYTES
-from accel_lab.reporting.project import is_broad, project_of
+from accel_lab.reporting.project import is_broad, look
+from accel_lab.reporting.project_copy import keep_project, project_of
 from accel_lab.reporting.summary import next_steps, summarise
 from accel_lab.reporting.verify import extract_bundle, rerun_command
 
@@ -57,21 +58,30 @@ class Rehearsal:
 
 
 def ship(
-    findings: Findings, folder: Path, path: Path, *, verify: bool, limit_bytes: int = LIMIT_BYTES
+    findings: Findings,
+    folder: Path,
+    path: Path,
+    *,
+    verify: bool,
+    fresh: bool = False,
+    limit_bytes: int = LIMIT_BYTES,
 ) -> tuple[BundleReport, Rehearsal]:
     """Write the bundle of a run to ``path``: the first way of packing it that fails as recorded.
 
     The smallest repro is tried, then the program with what it opened, then with all of its folder. A repro
     that does not fail as recorded is no repro: it is taken out of ``findings``, which say so. Where nothing
     fails so, the program is shipped and the words say what came of it. Without ``verify`` nothing is run, and
-    an earlier word on the same files still holds.
+    an earlier word on the same files still holds. ``fresh``: the run has just been made, so the program's
+    files are taken from where they lie; else from the copy in the run's folder.
     """
     why_not = _why_not(findings) if verify else "you did not ask for it"
+    if fresh:
+        keep_project(findings, folder)
     before = (folder / _RECORD).exists()
     first: tuple[Choice, Rehearsal] | None = None
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
         draft = Path(name) / path.name
-        for choice in _choices(findings, folder):
+        for choice in _choices(findings, folder, fresh=fresh):
             made = write_bundle(findings, folder, draft, limit_bytes=limit_bytes, choice=choice)
             if why_not:
                 words = f"not run again: {why_not}"
@@ -95,14 +105,17 @@ def ship(
     return made, told
 
 
-def _choices(findings: Findings, folder: Path) -> Iterator[Choice]:
+def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choice]:
     """The ways of packing it that differ, the smallest first; what was taken out is not asked again."""
     for _ in range(2):
         scripts = (reduced.repro_of(findings, folder), reduced.other_of(findings, folder))
         if any(script is not None and script.verified and script.text.strip() for script in scripts):
             yield Choice()
     yield Choice(smallest=False)
-    if len(project_of(findings, folder, whole=True).members) > len(project_of(findings, folder).members):
+    opened = len(project_of(findings, folder).members)
+    if fresh and len(look(findings, folder, whole=True).members) > opened:
+        keep_project(findings, folder, whole=True)
+    if len(project_of(findings, folder, whole=True).members) > opened:
         yield Choice(smallest=False, whole=True)
 
 
@@ -218,7 +231,7 @@ def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
     path = findings.program.origin or findings.program.path
     project = project_of(findings, run_dir)
     folders = [Path(path).parent] if path is not None else []
-    folders += [member.path.parent for member in project.members]
+    folders += [member.origin.parent for member in project.members if member.origin is not None]
     needed = [Path(python).resolve(), Path(tempfile.gettempdir()), Path(__file__).resolve()]
     found: list[Path] = []
     for folder in sorted({one.resolve() for one in folders}, key=lambda one: len(one.parts)):

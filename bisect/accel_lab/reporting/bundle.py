@@ -23,7 +23,8 @@ from .issue import issue_markdown
 from .limits import LIMIT_BYTES, shown_name
 from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
-from .project import Apart, project_of
+from .project import Apart
+from .project_copy import project_of
 from .readme import Contents, readme
 from .redact import Redactor
 from .schema import json_text, plain
@@ -170,7 +171,8 @@ class _Maker:
         here = {packed.entry.name for packed in kept}
         gone = [row for row in self.expected["run"]["files"] if row[0] not in here]
         places = {
-            ORIGINAL + self.redactor.text(m.name, "MANIFEST.json"): m.path for m in self.project.members
+            ORIGINAL + self.redactor.text(m.name, "MANIFEST.json"): m.origin or m.path
+            for m in self.project.members
         }
         self.missing = [(name, places[name]) for name, _ in gone if name in places]
         again = [self._expected(gone), self._readme(dropped), self._ledger()]

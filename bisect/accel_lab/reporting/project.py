@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,16 @@ class Member:
     """A file of the program's. ``name`` is its place below the project's folder.
 
     ``why`` is ``script``, ``read``, ``imported``, ``argument``, ``listed`` or ``beside`` (nothing opened it).
+    ``origin`` is where it lies in the user's folder, if ``path`` is a copy; ``here`` is False where none could
+    be made.
     """
 
     name: str
     path: Path
     why: str
     size: int = 0
+    origin: Path | None = None
+    here: bool = True
 
     @property
     def needed(self) -> bool:
@@ -97,8 +101,11 @@ class Project:
         return self.script is not None and len(self.members) <= 1 and not self.cwd and self.stdin is None
 
 
-def project_of(findings: Findings, run_dir: Path, *, whole: bool = False) -> Project:
-    """The project of a finished run; ``whole`` takes in what lies in its folder and nothing opened."""
+def look(findings: Findings, run_dir: Path, *, whole: bool = False) -> Project:
+    """The project of a run that has just been made; ``whole`` takes in what lies there and nothing opened.
+
+    A run's folder may be a stranger's, and this reads what it names: see :mod:`.project_copy` for a later look.
+    """
     return _Maker(findings.program, _opened(findings), run_files.request_of(run_dir), run_dir).make(whole)
 
 
@@ -293,12 +300,6 @@ class _Maker:
             more = Apart(path=f"{len(rows) - MAX_APART:,} more files", size=0, reason="outside the folder")
             rows = [*rows[:MAX_APART], more]
         return rows
-
-
-def only(project: Project, names: Iterable[str]) -> Project:
-    """The project without the members of other names."""
-    kept = set(names)
-    return replace(project, members=[member for member in project.members if member.name in kept])
 
 
 def is_secret(path: Path) -> bool:

@@ -153,7 +153,7 @@ def _add_project(found: Sources, findings: Findings, project: Project, script_te
         name = ORIGINAL + member.name
         left -= member.size
         problem = name_problem(name)
-        if problem or member.size > MAX_FILE_BYTES or left < 0:
+        if problem or not member.here or member.size > MAX_FILE_BYTES or left < 0:
             reason = f"a name that a bundle cannot hold: {problem}" if problem else "too big for a bundle"
             found.left_out.append(Dropped(name=shown_name(name), size=member.size, reason=reason))
         elif member.why == "script":
