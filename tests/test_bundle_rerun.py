@@ -646,3 +646,153 @@ def test_a_damaged_copy_leaves_the_script(tmp_path: Path, text: str) -> None:
     run.project()
     (run.run_dir / "project.json").write_text(text, encoding="utf-8")
     assert names(project_of(run.findings, run.run_dir)) == {"main.py": "script"}
+
+
+# -- with a real torch ---------------------------------------------------------------------------
+
+
+def bisected(root: Path, python: str, *words: str) -> dict[str, Any]:
+    """The findings of ``accel-lab bisect`` in ``root/proj``, its bundle run once before it is handed out."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "bisect"), "ACCEL_LAB_HOME": str(root / "home")}
+    command = [
+        sys.executable,
+        "-m",
+        "accel_lab",
+        "bisect",
+        "-q",
+        "--json",
+        "--no-minimize",
+        "--no-components",
+    ]
+    done = subprocess.run(
+        [*command, "--verify", "--python", python, *words],
+        cwd=root / "proj",
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode in (1, 125), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+TRAIN = """
+import argparse, pathlib, sys
+import torch
+from tiny import Config
+from tiny.engine import fit
+
+HERE = pathlib.Path(__file__).resolve().parent
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+config = Config.load(HERE / parser.parse_args().config)
+weights = torch.load(HERE / "weights.pt")
+table = torch.from_file("table.bin", size=2, dtype=torch.uint8)
+got = fit(config, float(sys.stdin.read()), weights)
+if got != 7 + int(table.sum()):
+    sys.exit(f"trained to {got}")
+"""
+CONFIG = """
+import json
+
+
+class Config:
+    def __init__(self, steps):
+        self.steps = steps
+
+    @classmethod
+    def load(cls, path):
+        return cls(**json.loads(path.read_text()))
+"""
+ENGINE = """
+import torch
+
+
+@torch.compile(backend="eager")
+def step(x):
+    return x + 1
+
+
+def fit(config, scale, x):
+    for _ in range(config.steps):
+        x = step(x)
+    return scale * float(x.sum())
+"""
+TINY: dict[str, str | bytes] = {
+    "train.py": TRAIN,
+    "tiny/__init__.py": "from .config import Config\n",
+    "tiny/config.py": CONFIG,
+    "tiny/engine.py": ENGINE,
+    "conf/cfg.json": '{"steps": 2}',
+    "in.txt": "2.5",
+    "table.bin": b"\1\2",
+    "private.txt": "never opened",
+}
+CHECKS = """
+import pytest, torch
+from ragged import fill
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_fill(n, expected):
+    assert fill(torch.zeros(n)) == expected[str(n)]
+"""
+CONFTEST = """
+import json, pathlib, pytest
+
+@pytest.fixture
+def expected():
+    return json.loads(pathlib.Path(__file__).with_name("expected.json").read_text())
+"""
+FILL = """
+import torch
+
+@torch.compile(backend="eager")
+def fill(x):
+    return (x + 1).sum().item()
+"""
+RAGGED: dict[str, str | bytes] = {
+    "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\ntestpaths = ["tests"]\n',
+    "tests/conftest.py": CONFTEST,
+    "tests/expected.json": '{"3": 3.0, "4": 5.0}',
+    "tests/test_fill.py": CHECKS,
+    "src/ragged/__init__.py": "from .ops import fill\n",
+    "src/ragged/ops.py": FILL,
+    "notes.txt": "never opened",
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("files", "words", "unread"),
+    [
+        (TINY, ("--stdin", "in.txt", "train.py", "--config", "conf/cfg.json"), "private.txt"),
+        (RAGGED, ("-m", "pytest", "-q"), "notes.txt"),
+    ],
+    ids=["a package with its data", "pytest"],
+)
+def test_the_bundle_of_a_project(
+    tmp_path: Path,
+    torch_python: str,
+    files: Mapping[str, str | bytes],
+    words: tuple[str, ...],
+    unread: str,
+) -> None:
+    write(tmp_path / "proj", files)
+    if files is TINY:
+        save = f"import torch; torch.save(torch.ones(2), {str(tmp_path / 'proj/weights.pt')!r})"
+        subprocess.run([torch_python, "-c", save], check=True, timeout=300)
+    found = bisected(tmp_path, torch_python, *words)
+    assert found["bundle_check"]["result"] == "match", found["bundle_check"]
+    assert not [line for line in found["warnings"] if "bundle" in line]
+    (tmp_path / "proj").rename(tmp_path / "away")
+    bundle = Path(shutil.copy(found["bundle"], tmp_path / "b.zip"))
+    shutil.rmtree(tmp_path / "home")
+    done = rerun(bundle, torch_python, tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"original/{unread}" not in check_bundle(bundle).report
+    assert not (tmp_path / "out/original" / unread).exists()
+    issue = (tmp_path / "out/ISSUE.md").read_text(encoding="utf-8")
+    versions = issue.partition("### Versions")[2]
+    assert "PyTorch version: " in versions and "Python platform: " in versions and "\ncxx: " in versions

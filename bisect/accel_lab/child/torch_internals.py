@@ -32,12 +32,15 @@ class LoweringReached(BaseException):
 def leave_uncompiled(codes: Sequence[Any]) -> None:
     """Let Dynamo run these code objects as they are, wherever they are called from.
 
-    ``skip_code`` of ``torch/csrc/dynamo/eval_frame.c``; a release without it has Dynamo look at them in vain.
+    ``skip_code`` of ``torch/_dynamo/eval_frame.py``; in older releases a function of its C part.
     """
     try:
-        from torch._C._dynamo.eval_frame import skip_code
+        from torch._dynamo.eval_frame import skip_code
     except ImportError:
-        return
+        try:
+            from torch._C._dynamo.eval_frame import skip_code
+        except ImportError:
+            return  # then Dynamo looks at them, finds no tensor, and leaves them alone
     for code in codes:
         skip_code(code)
 

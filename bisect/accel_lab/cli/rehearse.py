@@ -269,7 +269,9 @@ def _words(
             )
         return f"run again from a clean folder: NOT the same failure ({got[:300]}{more})"
     how = "same failure"
-    if findings.verdict == "by_design":
+    if findings.signature is None:
+        how = "it ends well, as recorded"
+    elif findings.verdict == "by_design":
         how = "it differs in the same way, by design"
     elif expected["status"] == "timeout":
         how = f"still running after {min(expected['timeout_s'], PATIENCE_S):.0f} s, as recorded"

@@ -52,8 +52,8 @@ class Member:
     """A file of the program's. ``name`` is its place below the project's folder.
 
     ``why`` is ``script``, ``read``, ``imported``, ``argument``, ``listed`` or ``beside`` (nothing opened it).
-    ``origin`` is where it lies in the user's folder, if ``path`` is a copy; ``here`` is False where none could
-    be made.
+    ``origin`` is where it lies in the user's folder, if ``path`` is a copy; ``here`` is False where none
+    could be made.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Project:
 def look(findings: Findings, run_dir: Path, *, whole: bool = False) -> Project:
     """The project of a run that has just been made; ``whole`` takes in what lies there and nothing opened.
 
-    A run's folder may be a stranger's, and this reads what it names: see :mod:`.project_copy` for a later look.
+    A run's folder may be a stranger's, and this reads what it names: later :mod:`.project_copy` looks.
     """
     return _Maker(findings.program, _opened(findings), run_files.request_of(run_dir), run_dir).make(whole)
 
