@@ -228,7 +228,13 @@ class Prober:
         folder = aside_folder(self.workspace.root, COLLECT)
         out, err = folder / "out.txt", folder / "err.txt"
         marker = f"{COLLECT}-{uuid.uuid4().hex}"
-        job = {"id": marker, "program": None, "folder": str(folder), "cwd": str(folder), "stdin": ""}
+        job: dict[str, Any] = {
+            "id": marker,
+            "program": None,
+            "folder": str(folder),
+            "cwd": str(folder),
+            "stdin": "",
+        }
         job |= {"stdout": str(out), "stderr": str(err), "env": {"ACCEL_LAB_PROBE": marker}}
         limits = Limits(timeout_s=120.0)
         server.run(job, outputs=(out, err), limits=limits, marker=marker, stop=self._stop)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.findings import Findings, Step
-from accel_lab.core.verdict import Verdict
+from accel_lab.core.findings import Findings
 
-from . import reduced, run_files, words
+from . import reduced, run_files
+from .entries import ARTIFACT_LIMIT, LOG_LIMIT, LOGS, REPORT, Entries
 from .expected import expectation, message_rules, shown_by
 from .issue import issue_markdown
 from .limits import LIMIT_BYTES, shown_name
@@ -28,24 +28,17 @@ from .project_copy import project_of
 from .readme import Contents, readme
 from .redact import Redactor
 from .schema import json_text, plain
-from .sources import ORIGINAL, Data, repro_sources, rerun_files
+from .sources import ORIGINAL, repro_sources, rerun_files
 
 SCHEMA = "accel-lab/bundle/1"
 MANIFEST = "MANIFEST.json"
 
-_LOGS = ("stderr.txt", "stdout.txt")
-_LOG_LIMIT = 400_000
-_ARTIFACT_LIMIT = 4_000_000
-_TOKENISE_LIMIT = 300_000
 #: The percentage of the limit that the data files of one reduced script may take.
 _DATA_SHARE = 60
 #: So many files that were left out are named in the manifest.
 _NAMED = 1_000
 #: The earliest moment that a zip can name: a bundle carries no clock.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-
-# Ranks: what is dropped first has the highest.
-_REQUIRED, _REPORT, _NEEDED, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG, _BESIDE = range(10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +112,7 @@ def write_bundle(
     )
 
 
-class _Maker:
+class _Maker(Entries):
     """Collects, redacts, chooses and zips."""
 
     def __init__(
@@ -131,17 +124,12 @@ class _Maker:
         choice: Choice,
         checked: str,
     ) -> None:
-        self.findings = findings
-        self.run_dir = run_dir
-        self.redactor = redactor
+        super().__init__(findings, run_dir, redactor)
         self.script_text = script_text
         self.choice = choice
         self.checked = checked
         self.project = project_of(findings, run_dir, whole=choice.whole)
-        self.left_out: list[Dropped] = []
         self.warnings: list[str] = []
-        self.entries: dict[str, Entry] = {}
-        self.folded: set[str] = {"ledger.json", MANIFEST.casefold(), "readme.md"}
         self.expected: dict[str, Any] = {}
         self.missing: list[tuple[str, Path]] = []
         self.digest = ""
@@ -228,9 +216,9 @@ class _Maker:
         self.redactor.learn(json.dumps(plain(found.to_json()), ensure_ascii=False))
         for _, step in self._rows():
             for artifact in run_files.artifacts_of(step, self.run_dir):
-                self.redactor.learn(run_files.read_text(artifact.path, _ARTIFACT_LIMIT).text)
-            for log in _LOGS:
-                self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
+                self.redactor.learn(run_files.read_text(artifact.path, ARTIFACT_LIMIT).text)
+            for log in LOGS:
+                self.redactor.learn(run_files.log_of(step, self.run_dir, log, LOG_LIMIT).text)
         for name, text in sources.files.items():
             self._add(self.redactor.text(name, "MANIFEST.json"), self.redactor.any(text, name))
         for file in sources.data:
@@ -249,7 +237,7 @@ class _Maker:
         issue = issue_markdown(found, self.run_dir, redact=self._redact_issue, bundle="bundle.zip")
         self._add("ISSUE.md", issue)
         html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
-        self._add("report.html", html, rank=_REPORT)
+        self._add("report.html", html, rank=REPORT)
         self._steps()
 
     def _printed(self) -> str:
@@ -257,101 +245,7 @@ class _Maker:
         step = shown_by(self.findings)
         if step is None:
             return ""
-        return run_files.log_of(step, self.run_dir, "stdout.txt", _LOG_LIMIT).text
-
-    def _redact_issue(self, text: str, file: str) -> str:
-        return (
-            self.redactor.python(text, "ISSUE.md")
-            if file.endswith(".py")
-            else self.redactor.text(text, "ISSUE.md")
-        )
-
-    def _redact_html(self, text: str, file: str) -> str:
-        if file.endswith(".py"):
-            return self.redactor.python(text, "report.html")
-        return self.redactor.text(text, "report.html")
-
-    def _steps(self) -> None:
-        """The artifacts and logs of every step, in folders by rung."""
-        bad, good = words.first_bad(self.findings), words.last_good(self.findings)
-        taken: dict[str, int] = {}
-        for name, step in self._rows():
-            base = "artifacts/" + _file_name(self.redactor.text(name, "MANIFEST.json"))
-            taken[base] = taken.get(base, 0) + 1
-            folder = base if taken[base] == 1 else f"{base}-{taken[base]}"
-            self._step(folder, step, near=step is bad or step is good)
-
-    def _rows(self) -> list[tuple[str, Step]]:
-        rows = [("baseline", step) for step in self.findings.baseline]
-        rows += [(step.rung.value, step) for step in self.findings.ladder]
-        return rows + [(f"switch-{step.switch}", step) for step in self.findings.ablation]
-
-    def _step(self, folder: str, step: Step, *, near: bool) -> None:
-        rank = _CULPRIT if near else _SWITCH if step.switch else _FAILING
-        if rank == _FAILING and step.verdict is Verdict.GOOD:
-            rank = _PASSING
-        for artifact in run_files.artifacts_of(step, self.run_dir):
-            label = self.redactor.text(artifact.name, "MANIFEST.json")
-            name = folder + "/" + "/".join(_file_name(part) for part in label.split("/"))
-            text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
-            if "\0" in text.text:
-                reason = "not a text, so nothing private can be taken out of it"
-                self.left_out.append(Dropped(name=name, size=text.size, reason=reason))
-                continue
-            if text.cut:
-                self._was_cut(name, text.size)
-            # A large one is not worth the slow way: nobody runs it.
-            redact = self.redactor.any if text.size <= _TOKENISE_LIMIT else self.redactor.text
-            self._add(name, redact(text.text, name), rank=rank)
-        for log in _LOGS:
-            text = run_files.log_of(step, self.run_dir, log, _LOG_LIMIT)
-            if not text.text:
-                continue
-            if text.cut:
-                self._was_cut(f"{folder}/{log}", text.size)
-            shown = run_files.clean(text.text)
-            self._add(
-                f"{folder}/{log}",
-                self.redactor.text(shown, f"{folder}/{log}"),
-                rank=_CULPRIT_LOG if near else _LOG,
-            )
-        # What was opened is the user's own affair: what is packed of it is named in the manifest.
-        facts = {key: value for key, value in step.outcome.facts.items() if key != "opened"}
-        outcome = plain({**step.outcome.to_json(), "folder": folder, "facts": facts})
-        self._add(
-            f"{folder}/outcome.json",
-            json_text(self.redactor.value(outcome, f"{folder}/outcome.json")),
-            rank=_FAILING,
-        )
-
-    def _add_data(self, file: Data) -> None:
-        """A file that is run or read: a text redacted as any other, anything else as it is."""
-        name = self.redactor.text(file.name, "MANIFEST.json")
-        try:
-            text = file.data.decode("utf-8") if b"\0" not in file.data else None
-        except UnicodeDecodeError:
-            text = None
-        redact = self.redactor.any if len(file.data) <= _TOKENISE_LIMIT else self.redactor.text
-        data = file.data if text is None else redact(text, name).encode()
-        if file.needed:
-            rank = _REQUIRED
-        else:
-            rank = {"": _CULPRIT, "listed": _FAILING, "beside": _BESIDE}.get(file.why, _NEEDED)
-        self._add_bytes(name, data, rank=rank)
-
-    def _was_cut(self, name: str, size: int) -> None:
-        self.left_out.append(Dropped(name=name, size=size, reason="the middle was cut out"))
-
-    def _add(self, name: str, text: str, *, rank: int = _REQUIRED) -> None:
-        self._add_bytes(name, text.encode("utf-8", "backslashreplace"), rank=rank)
-
-    def _add_bytes(self, name: str, data: bytes, *, rank: int) -> None:
-        if name.casefold() in self.folded:
-            reason = "another file has this name, but for upper and lower case"
-            self.left_out.append(Dropped(name=name, size=len(data), reason=reason))
-            return
-        self.folded.add(name.casefold())
-        self.entries[name] = Entry(name=name, data=data, rank=rank)
+        return run_files.log_of(step, self.run_dir, "stdout.txt", LOG_LIMIT).text
 
     def _manifest(self, kept: list[Packed], dropped: list[Dropped]) -> Entry:
         content: dict[str, Any] = {
@@ -404,12 +298,6 @@ def moved(findings: Findings, names: Mapping[str, str]) -> Findings:
         summary=said(findings.summary),
         next_steps=[said(line) for line in findings.next_steps],
     )
-
-
-def _file_name(text: str) -> str:
-    """A name that every file system takes."""
-    name = re.sub(r"[^A-Za-z0-9._+=-]+", "_", text).strip(".")[:100]
-    return name or "_"
 
 
 def _zip(files: list[Packed]) -> bytes:
