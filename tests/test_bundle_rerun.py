@@ -22,10 +22,12 @@ from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.bundle import BundleReport, write_bundle
+from accel_lab.reporting.issue import issue_markdown
 from accel_lab.reporting.plan import Entry, choose
 from accel_lab.reporting.project import Project
 from accel_lab.reporting.project_copy import keep_project, project_of
 from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.reduced import without
 from accel_lab.reporting.verify import check_bundle, extract_bundle
 from fakes_run import FakeRun
 
@@ -646,6 +648,40 @@ def test_a_damaged_copy_leaves_the_script(tmp_path: Path, text: str) -> None:
     run.project()
     (run.run_dir / "project.json").write_text(text, encoding="utf-8")
     assert names(project_of(run.findings, run.run_dir)) == {"main.py": "script"}
+
+
+def test_the_issue_tells_the_environment_as_torch_does(tmp_path: Path) -> None:
+    run = Recorded(tmp_path, {"main.py": FAILS}, opened={"read": []})
+    text = "PyTorch version: 2.14.1+cu130\nIs debug build: False\n\nOS: Debian\nVersions of libraries:\n"
+    run.findings.environment |= {
+        "collect_env": text + "[pip3] torch==2.14.1",
+        "cxx": "g++: g++ 12.2; OpenMP 4.5",
+    }
+    run.findings.environment["python"] = "3.11.7"
+    issue = issue_markdown(run.findings, run.run_dir)
+    versions = issue.partition("### Versions")[2]
+    assert versions.strip().startswith("```\nPyTorch version: 2.14.1+cu130\nIs debug build: False")
+    assert "[pip3] torch==2.14.1\n\ncxx: g++: g++ 12.2; OpenMP 4.5" in versions
+    assert "executable" not in versions
+
+
+def test_a_repro_is_taken_out_and_the_other_takes_its_place() -> None:
+    other = {"kind": "graph", "script": "g.py", "verified": True}
+    both = {
+        "kind": "script",
+        "script": "s.py",
+        "graph": "g.py",
+        "verified": True,
+        "other": other,
+        "notes": ["n"],
+    }
+    first = without(both, "script", "why")
+    assert (first["kind"], first["script"], first["graph"], first["other"]) == ("graph", "g.py", "g.py", None)
+    assert first["notes"] == ["n", "why"]
+    second = without(both, "graph", "why")
+    assert (second["kind"], second["script"], second["other"]) == ("script", "s.py", None)
+    none = without(first, "graph", "gone")
+    assert (none["script"], none["verified"], none["why_not"]) == (None, False, "gone")
 
 
 # -- with a real torch ---------------------------------------------------------------------------

@@ -26,23 +26,26 @@ def write_files(
     ``verify``: the bundle is run again first, as its reader will, which costs a cold run. ``fresh``: the run
     has just been made.
     """
-    from accel_lab.reporting.page import write_html
-
     findings.summary = summarise(findings)
     findings.next_steps = next_steps(findings)
     findings.report = str(folder / "report.html")
-    findings.bundle = str(folder / "bundle.zip") if bundle else None
+    findings.bundle = None
+    _write_reports(findings, folder)  # first: nothing is lost if the bundle's run is stopped
     if bundle:
         from accel_lab.cli.rehearse import ship
 
         try:
             made, told = ship(findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh)
-            findings.bundle_check = told.to_json()
+            findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), told.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += [*elsewhere(made), *made.warnings]
-        except LabError as error:
-            findings.bundle = None
+        except (LabError, OSError) as error:
             findings.warnings.append(f"no bundle was written: {error}")
+        _write_reports(findings, folder)
+
+
+def _write_reports(findings: Findings, folder: Path) -> None:
+    from accel_lab.reporting.page import write_html
     from accel_lab.reporting.schema import report_json
 
     write_html(findings, folder, folder / "report.html")

@@ -29,6 +29,7 @@ from accel_lab.reporting.bundle import BundleReport, Choice, write_bundle
 from accel_lab.reporting.limits import LIMIT_BYTES
 from accel_lab.reporting.project import is_broad, look
 from accel_lab.reporting.project_copy import keep_project, project_of
+from accel_lab.reporting.sources import ORIGINAL
 from accel_lab.reporting.summary import next_steps, summarise
 from accel_lab.reporting.verify import extract_bundle, rerun_command
 
@@ -191,8 +192,9 @@ def _run(place: Path, folder: Path, findings: Findings, run_dir: Path, *, hide: 
     env = {key: os.environ[key] for key in _KEPT if key in os.environ}
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     library = Workspace(place / "lab", folder).library
-    if "accel_lab" in (folder / "repro.py").read_text(encoding="utf-8", errors="replace"):
-        env["PYTHONPATH"] = str(library.parent)  # a script that asks for an accelerator of the lab's
+    sources = [folder / "repro.py", *(folder / ORIGINAL).rglob("*.py")]
+    if any("accel_lab" in path.read_text(encoding="utf-8", errors="replace") for path in sources):
+        env["PYTHONPATH"] = str(library.parent)  # a program that asks for an accelerator of the lab's
     work = place / "work"
     work.mkdir()
     command = rerun_command(folder, python)
