@@ -39,6 +39,8 @@ from accel_lab.versions.bench import Bench, Setting, Told, silent
 from accel_lab.versions.ground import Ground, keep_ground, kept_ground, on_bench
 from accel_lab.versions.line import ReleaseLine
 
+#: Where a run keeps what torch's ``collect_env`` told.
+COLLECTED = "collect_env.json"
 #: The accelerator that the lab brings along.
 MOCK = "mock"
 
@@ -84,12 +86,15 @@ class Session:
         reducing: Callable[[str, int, str], None] | None = None,
         told: Told = silent,
         replay: bool = False,
+        collect: bool = False,
     ) -> None:
         """``reducing(note, candidates asked, source)`` is told of every smaller program.
 
         ``told(event, release, words)`` hears what is done with the releases of a line. ``replay``: the folder
-        holds a finished run, whose answers are read again on the build that gave them.
+        holds a finished run, whose answers are read again on the build that gave them. ``collect``: also
+        tell the environment as an issue form wants it, where the script fails.
         """
+        self._collect = collect
         self.request = request
         self.folder = folder
         self._listener = listener
@@ -203,6 +208,9 @@ class Session:
         wanted = self.request.minimize_s > 0 and found.verdict == "fails"
         if wanted:
             self._minimize(ground, diagnosis, elsewhere)
+        if self._collect and found.verdict != "passes" and not (self.folder / COLLECTED).exists():
+            told = ground.prober.collect_environment()
+            write_atomic(self.folder / COLLECTED, json.dumps(told, indent=1))
 
     def _measure(self, line: ReleaseLine, metric: str, worse_by: float) -> None:
         """A number instead of a failure: there is no stage to be found, only releases."""
@@ -272,6 +280,7 @@ class Session:
             workers=self.request.workers,
             listener=self._reducing,
             package=self.request.package,
+            stdin=self.request.stdin.name if self.request.stdin is not None else "",
         )
         try:
             found.repro = minimizer.run().to_json()
@@ -289,6 +298,7 @@ class Session:
                 **ground.build.facts,
                 "warm": not ground.cold and ground.prober.is_warm,
                 "cold_because": ground.cold or None,
+                **_collected(self.folder),
             }
             found.seconds_probes = ground.prober.seconds
         if line is not None:
@@ -304,6 +314,17 @@ class Session:
         found.warnings += sorted(note for note in notes if note not in found.warnings)
         found.artifacts = str(self.folder)
         found.seconds_total = time.monotonic() - started
+
+
+def _collected(folder: Path) -> dict[str, str]:
+    """What the run was told of its environment; empty where it did not ask."""
+    try:
+        told = json.loads((folder / COLLECTED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    facts = told if isinstance(told, dict) else {}
+    names = {"cxx": "cxx", "text": "collect_env"}
+    return {names[key]: str(facts[key]) for key in names if facts.get(key)}
 
 
 def worth_following(findings: Findings) -> bool:

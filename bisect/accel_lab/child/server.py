@@ -177,6 +177,11 @@ def _in_child(job: Any) -> Any:
 
         enter(job["view"])
     os.chdir(job["cwd"])
+    if job["program"] is None:
+        from .collect_env import main
+
+        main()
+        return 0
     from .runner import execute
     from .shadowing import in_the_way
 

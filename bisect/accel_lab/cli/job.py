@@ -50,6 +50,7 @@ class Given:
     cold: bool
     keep: bool
     bundle: bool
+    verify: bool
     resume: str | None
     package: str | None
     jobs: int
@@ -210,7 +211,14 @@ def resumable(folder: Path, command: str) -> Iterator[None]:
 
 def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:
     progress = Progress(quiet=given.quiet, program=request.program.path)
-    session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller, progress.release)
+    session = Session(
+        replace(request, keep=given.keep),
+        folder,
+        progress,
+        progress.smaller,
+        progress.release,
+        collect=given.bundle,
+    )
     try:
         findings = session.run()
     except (Interrupted, KeyboardInterrupt):
@@ -224,7 +232,9 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
             if best:
                 sys.stderr.write(f"the smallest program so far: {best}\n")
         return 130
+    if given.bundle and given.verify and findings.verdict != "passes":
+        progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     progress.done()
-    write_files(findings, folder, bundle=given.bundle)
+    write_files(findings, folder, bundle=given.bundle, verify=given.verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)

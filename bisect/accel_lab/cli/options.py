@@ -113,6 +113,12 @@ def job_options(command: F) -> F:
             click.option("--keep", is_flag=True, help="Keep each probe's working directory and caches."),
             click.option("--bundle/--no-bundle", default=True, help="Write bundle.zip."),
             click.option(
+                "--verify/--no-verify",
+                default=True,
+                envvar="ACCEL_LAB_VERIFY",
+                help="Run the bundle once from a clean folder before it is handed out: one cold run.",
+            ),
+            click.option(
                 "--resume",
                 metavar="RUN",
                 type=click.Path(exists=True, file_okay=False),

@@ -67,6 +67,13 @@ class Progress:
             self._print(f"{mark} torch {version:10s} {_short(f'{said} {words}'.strip(), 90)}")
             self._show_running()
 
+    def say(self, words: str) -> None:
+        """One line of what is done now, beside the probes."""
+        if not self._quiet:
+            with self._lock:
+                self._clear()
+                self._print(words)
+
     def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:
         told, colour = _told(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")

@@ -60,7 +60,8 @@ class Probe:
 
     ``switches`` are the single settings changed on top of the rung, such as ``{"fusion": False}``;
     ``bare`` runs the program with no instrumentation at all, as the user would;
-    ``attempt`` tells repeats of the same question apart.
+    ``attempt`` tells repeats of the same question apart; ``cwd`` is where it starts, if not where
+    the user did.
     """
 
     program: Program
@@ -71,6 +72,7 @@ class Probe:
     bare: bool = False
     cold: bool = False
     attempt: int = 0
+    cwd: str = ""
 
     @property
     def key(self) -> str:
@@ -85,6 +87,7 @@ class Probe:
                 "bare": self.bare,
                 "cold": self.cold,
                 "attempt": self.attempt,
+                **({"cwd": self.cwd} if self.cwd else {}),
             },
             sort_keys=True,
             default=str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal as signals
 from dataclasses import replace
@@ -42,6 +43,10 @@ _STDERR_BYTES = 8 << 20
 CRASH = "crash.txt"
 #: The fact that holds what that file says.
 CRASHED = "crashed"
+# The files that the program opened, one a line (``child.opened``).
+OPENED = "opened.txt"
+_OPENED_BYTES = 8 << 20
+_OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath")
 
 #: What such a run left is read by nobody, and may be large.
 _DISCARDED = (Status.REFUSED, Status.DISK)
@@ -106,6 +111,8 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
             left = files.json(f"{file}.json", FACTS[name])
             if left is not None:
                 facts[name] = left
+    if opened := _opened(files):
+        facts["opened"] = opened
     recorded.check(files)
     with believed("result.json"):
         raised = Raised.from_json(result["raised"]) if result.get("raised") else None
@@ -157,6 +164,21 @@ def _status(ended: Ended, raised: Raised | None, bare: bool) -> Status:
     if raised is not None and raised.type != "SystemExit" and not bare:
         return Status.MEMORY if raised.type == "MemoryError" else Status.EXCEPTION
     return Status.EXIT
+
+
+def _opened(files: ChildFiles) -> dict[str, Any]:
+    """What the run opened, by kind, in the order of its first use; empty where that was not noted."""
+    found: dict[str, Any] = {kind: [] for kind in _OPENED_KINDS}
+    for line in (files.head(OPENED, _OPENED_BYTES) or "").splitlines():
+        try:
+            kind, name = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            continue  # the torn last line of a run that was killed
+        if kind == "cwd" and isinstance(name, str):
+            found["cwd"] = name
+        elif kind in _OPENED_KINDS and isinstance(name, str):
+            found[kind].append(name)
+    return {kind: names for kind, names in found.items() if names}
 
 
 def heap_check(stderr: str) -> str:

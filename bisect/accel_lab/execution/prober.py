@@ -37,6 +37,8 @@ Runner = Callable[..., process.Ended]  # with the arguments of process.run
 
 #: In the folder of what was run beside the probes.
 _ENDED = "ended.json"
+#: The child's command that tells the environment.
+COLLECT = "collect_env"
 
 
 class Interrupted(LabError):
@@ -237,6 +239,37 @@ class Prober:
         write_atomic(folder / _ENDED, json.dumps(ended.to_json()))
         return ended, folder
 
+    def collect_environment(self) -> dict[str, Any]:
+        """What torch's ``collect_env`` tells of the probed build, and its C++ compiler; empty if it fails.
+
+        The warm server tells it in a second, as it has imported torch.
+        """
+        try:
+            server = self._start_server() if self.is_warm else None
+            said = self._ask_server(server) if server is not None else self.aside(COLLECT, [COLLECT])
+            facts = json.loads(said)
+        except (LabError, OSError, ValueError):
+            if self._stop.is_set():
+                raise Interrupted("interrupted") from None
+            return {}
+        return {key: value for key, value in facts.items() if isinstance(value, str)}
+
+    def _ask_server(self, server: WarmServer) -> str:
+        folder = aside_folder(self.workspace.root, COLLECT)
+        out, err = folder / "out.txt", folder / "err.txt"
+        marker = f"{COLLECT}-{uuid.uuid4().hex}"
+        job: dict[str, Any] = {
+            "id": marker,
+            "program": None,
+            "folder": str(folder),
+            "cwd": str(folder),
+            "stdin": "",
+        }
+        job |= {"stdout": str(out), "stderr": str(err), "env": {"ACCEL_LAB_PROBE": marker}}
+        limits = Limits(timeout_s=120.0)
+        server.run(job, outputs=(out, err), limits=limits, marker=marker, stop=self._stop)
+        return ChildFiles(folder).text(out.name) or ""
+
     # -- running -------------------------------------------------------------------------------
 
     def _run(self, probe: Probe) -> Outcome:
@@ -367,6 +400,7 @@ class Prober:
             "stderr": str(place.stderr),
             "record_bytes": probe.limits.record_mb << 20,
             "file_bytes": probe.limits.file_mb << 20,
+            "opened": probe.cold and "measure" not in dict(probe.switches),
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ class _Parts:
         self.redact = redact
         self.bundle = bundle
         self.bad = words.first_bad(findings)
+        self.stdin = Path(str(run_files.request_of(run_dir).get("stdin") or "")).name
         found = reduced.repro_of(findings, run_dir)
         self.reduced = found if found is not None and found.text.strip() else None
         script = self.reduced.text if self.reduced is not None else run_files.script_text(findings)
@@ -160,12 +162,20 @@ class _Parts:
         return self._cell("; ".join(part for part in parts if part))
 
     def _repro(self, room: int) -> str:
-        program = self.findings.program
         if not self.script.strip():
-            target = [program.name] if program.path is not None else ["-m", program.module]
-            return f"Run as `{self._plain(command_line('python', *target, *program.args))}`."
-        lead = self._lead()
+            return f"Run: {code(self._plain(self._command()))}."
+        lead = f"{self._lead()} Run: {code(self._plain(self._command()))}."
         return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
+
+    def _command(self) -> str:
+        """How the script below is run, as a person would type it."""
+        program = self.findings.program
+        words = ["-m", program.module] if program.module else [program.name]
+        line = command_line("python", *words, *program.args)
+        if self.reduced is not None:
+            line = self.reduced.command("repro.py")
+        reads = self.stdin and (self.reduced is None or self.reduced.kind == "script")
+        return f"{line} < {shlex.quote(self.stdin)}" if reads else line
 
     def _lead(self) -> str:
         """What the script below is, and how far it was checked."""
@@ -230,7 +240,14 @@ class _Parts:
         return found.line if found is not None else ""
 
     def _versions(self) -> str:
-        lines = [f"{key}: {value}" for key, value in _flat(self.findings.environment)]
+        environment = dict(self.findings.environment)
+        collected = str(environment.pop("collect_env", "") or "")
+        if collected:  # what the form asks for; the rest is what it does not tell
+            kept = ("cxx", "variables", "accelerators", "warm", "cold_because", "provider")
+            rest = {key: environment[key] for key in kept if environment.get(key) not in (None, "", {}, [])}
+            rows = [f"{key}: {value}" for key, value in _flat(rest)]
+            return self._plain("\n".join([collected.strip(), "", *rows]))
+        lines = [f"{key}: {value}" for key, value in _flat(environment)]
         torch, python = words.build_of(self.findings)
         if "torch" not in self.findings.environment and torch:
             lines = [f"torch: {torch}", f"python: {python}", *lines]

@@ -87,7 +87,7 @@ class _View:
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
             "pair": (good.rung.value, bad.rung.value) if good and bad else None,
             "code": self._code(bad or (found.ladder[-1] if found.ladder else None)),
-            "environment": self._pairs(found.environment),
+            "environment": self._pairs({k: v for k, v in found.environment.items() if k != "collect_env"}),
             "again": self._again(good, bad),
             "version": __version__,
             "schema": found.to_json()["schema"],

@@ -86,6 +86,19 @@ def other_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
     return _reduced(other, findings, run_dir) if isinstance(other, Mapping) else None
 
 
+def without(repro: Mapping[str, Any], kind: str, why: str) -> dict[str, Any]:
+    """What the reduction left, less the script of one kind, and why that is left out."""
+    other = repro.get("other")
+    notes = [*(repro.get("notes") or ()), why]
+    if repro.get("kind") != kind:
+        return {**repro, "other": None, "notes": notes}
+    if isinstance(other, Mapping):
+        kept = {key: repro.get(key) for key in ("candidates", "seconds", "exhibits")}
+        graph = other.get("script") if other.get("kind") == "graph" else None
+        return {**kept, **other, "graph": graph, "other": None, "min_good": None, "notes": notes}
+    return {**repro, "script": None, "graph": None, "min_good": None, "verified": False, "why_not": why}
+
+
 def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, str] | None:
     """The path and the text of the nearest script that passes."""
     said = (findings.repro or {}).get("min_good")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.findings import Findings, Step
@@ -121,3 +123,12 @@ def script_text(findings: Findings, limit: int = 2_000_000) -> str:
     """The user's script as it lies on disk; empty for a module, or when it is gone."""
     path = findings.program.path
     return read_text(Path(path), limit).text if path else ""
+
+
+def request_of(run_dir: Path) -> dict[str, Any]:
+    """What the run was asked for, as ``request.json`` says; empty where it does not."""
+    try:
+        data = json.loads(read_text(run_dir / "request.json", 4_000_000).text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

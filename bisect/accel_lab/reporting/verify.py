@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import secrets
 import stat
 import tempfile
@@ -24,16 +23,18 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.variables import cut_environment
 
 from .bundle import MANIFEST, SCHEMA
-from .plan import SAFE_NAME
+from .limits import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_MANIFEST_BYTES,
+    MAX_RATIO,
+    MAX_TOTAL_BYTES,
+    RATIO_FLOOR_BYTES,
+    name_problem,
+    shown_name,
+)
 from .run_again import MATCH, Places, Runner, prepare, rerun, rerun_command
 
-MAX_FILES = 5_000
-MAX_TOTAL_BYTES = 400_000_000
-MAX_FILE_BYTES = 100_000_000
-MAX_MANIFEST_BYTES = 8_000_000
-#: Deflated texts come nowhere near this; below the floor a ratio says nothing.
-MAX_RATIO = 200
-_RATIO_FLOOR_BYTES = 100_000
 _CHUNK = 1 << 16
 #: Without these a bundle cannot be run again.
 REQUIRED = ("repro.py", "expected.json", "rerun.py", "rerun.sh", "report.json")
@@ -218,15 +219,10 @@ def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 def _check_entry(path: Path, info: zipfile.ZipInfo) -> None:
     name = info.orig_filename
-    shown = name.encode("unicode_escape").decode()[:120]
-    if "\\" in name:
-        raise UsageError(f"{path.name} is refused: backslash in the entry name {shown}")
-    if name.startswith("/") or re.match(r"[A-Za-z]:", name):
-        raise UsageError(f"{path.name} is refused: absolute entry name {shown}")
-    if any(part in ("..", ".", "") for part in name.split("/")):
-        raise UsageError(f"{path.name} is refused: the entry name {shown} leads elsewhere or to a folder")
-    if name != info.filename or not SAFE_NAME.match(name) or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
-        raise UsageError(f"{path.name} is refused: unsafe entry name {shown}")
+    shown = shown_name(name)[:120]
+    problem = name_problem(name) or ("" if name == info.filename else "unsafe entry name")
+    if problem:
+        raise UsageError(f"{path.name} is refused: {problem} ({shown})")
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise UsageError(f"{path.name} is refused: {shown} is a link or another special file")
@@ -236,7 +232,7 @@ def _check_entry(path: Path, info: zipfile.ZipInfo) -> None:
         raise UsageError(f"{path.name} is refused: {shown} is packed by an unexpected method")
     if info.file_size > MAX_FILE_BYTES:
         raise UsageError(f"{path.name} is refused: {shown} has more than {MAX_FILE_BYTES:,} bytes")
-    if info.file_size > max(_RATIO_FLOOR_BYTES, MAX_RATIO * info.compress_size):
+    if info.file_size > max(RATIO_FLOOR_BYTES, MAX_RATIO * info.compress_size):
         raise UsageError(f"{path.name} is refused: {shown} unpacks to {MAX_RATIO} times its size and more")
 
 
