@@ -372,6 +372,17 @@ def test_a_reader_that_went_away_is_no_failure() -> None:
     assert ended.returncode == 141 and ended.stderr == ""
 
 
+def test_git_bisect_is_not_misled_by_a_mistake(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("accel_lab.cli.bisect_command.opened", fails)
+    assert ask(capsys, "bisect", __file__)[0] == 3
+    code, _, err = ask(capsys, "bisect", "--exit-code", "git", __file__)
+    assert code == 125 and len(err) == 1 and "number" in err[0]
+    assert ask(capsys, "bisect", "--exit-code", "git", "missing.py")[0] == 2
+
+
 NUMBERS = ("nan", "inf", "-inf", "-1", "1e400", "99999999999999999999", "0x10", "", "1_0_0e9")
 
 
