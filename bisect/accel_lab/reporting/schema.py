@@ -25,8 +25,10 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, str):
         return encodable(str(value))
-    if isinstance(value, bool) or value is None or isinstance(value, int):
-        return value if type(value) in (bool, int, type(None)) else int(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)  # also of an enum
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, dict):
