@@ -24,6 +24,7 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.text import control, for_terminal, printable
 from accel_lab.execution import builds, prober, surroundings
+from accel_lab.execution.workspace import Workspace
 
 Capture = pytest.CaptureFixture[str]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5m\u202e\u200b\ufeff\u2028 \ud800 \udcff"
@@ -271,7 +272,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_the_live_lines_are_safe(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a script raises, what it is called, what a release says: only the lab's own controls are written."""
+    """What a script raises, what it is called, what a release says: only the lab's own controls work."""
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", streams.Guarded(terminal))
     monkeypatch.setenv("NO_COLOR", "1") if plain else monkeypatch.delenv("NO_COLOR", raising=False)
