@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from accel_lab.core.text import control, for_terminal, printable
 from accel_lab.execution import builds, prober, surroundings
 from accel_lab.execution.workspace import Workspace
 
+SOURCE = Path(streams.__file__).resolve().parents[2]
 Capture = pytest.CaptureFixture[str]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5m\u202e\u200b\ufeff\u2028 \ud800 \udcff"
 #: What must not reach a terminal.
@@ -316,3 +318,30 @@ def test_a_refused_run_is_the_labs_failure(
     assert lab(capsys, "run", "x.py")[0] == code
     found, out, _ = lab(capsys, "run", "--json", "x.py")
     assert found == code and json.loads(out)["status"] == status.value
+
+
+@pytest.mark.torch
+def test_a_real_script_whose_names_are_no_text(torch_python: str, tmp_path: Path) -> None:
+    """Folder, script, argument, environment, output and message: each has bytes that are no UTF-8."""
+    place = os.fsencode(tmp_path) + b"/d\xfe"
+    os.mkdir(place)
+    script = place + b"/s\xff.py"
+    with open(script, "w") as stream:
+        stream.write(
+            "import os, sys, torch\n"
+            "os.write(1, b'\\xff\\x1b[31m')\n"
+            "assert os.environb[b'LAB_BYTES'] == b'\\xfe' and os.fsencode(sys.argv[1]) == b'a\\xff'\n"
+            "raise ValueError('half \\ud800 and ' + sys.argv[1] + sys.argv[0])\n"
+        )
+    ended = subprocess.run(
+        [sys.executable, "-m", "accel_lab", "run", "--json", "--rung", "uncompiled"]
+        + ["--python", torch_python, "--out", str(tmp_path / "out"), script, b"a\xff"],
+        capture_output=True,
+        timeout=600,
+        cwd=place,
+        env={**os.environb, b"LAB_BYTES": b"\xfe", b"PYTHONPATH": os.fsencode(SOURCE)},
+    )
+    assert ended.returncode == 1, ended.stderr
+    told = json.loads(ended.stdout.decode("utf-8"))
+    assert told["raised"]["type"] == "ValueError"
+    assert told["raised"]["message"].startswith("half \\ud800 and a\\udcff")
