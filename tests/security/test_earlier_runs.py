@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,11 +18,16 @@ from typing import Any
 import pytest
 
 from accel_lab import session
-from accel_lab.cli import main
+from accel_lab.cli import job, main, run_command, streams
+from accel_lab.cli.progress import Progress
 from accel_lab.core.ended import Ended
+from accel_lab.core.outcome import Outcome, Raised, Status
+from accel_lab.core.probe import Probe, Program
 from accel_lab.core.text import control, for_terminal, printable
-from accel_lab.execution import builds, prober, process, surroundings
+from accel_lab.execution import builds, prober, surroundings
+from accel_lab.execution.workspace import Workspace
 
+SOURCE = Path(streams.__file__).resolve().parents[2]
 Capture = pytest.CaptureFixture[str]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5m\u202e\u200b\ufeff\u2028 \ud800 \udcff"
 #: What must not reach a terminal.
@@ -256,5 +263,85 @@ def test_errors_are_safe_to_print(words: tuple[str, ...], capsys: Capture) -> No
     assert code in (2, 3) and not out and err
 
 
-def test_no_process_was_forbidden_for_good() -> None:
-    assert process._forbidden == [] and sys.executable
+class Terminal(io.StringIO):
+    """A stream that says of itself that it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_live_lines_are_safe(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a script raises, what it is called, what a release says: only the lab's own controls work."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", streams.Guarded(terminal))
+    monkeypatch.setenv("NO_COLOR", "1") if plain else monkeypatch.delenv("NO_COLOR", raising=False)
+    progress = Progress(quiet=False)
+    probe = Probe(program=Program(path=f"/x{EVIL}.py"), switches=(("only", EVIL),))
+    raised = Raised(type="ValueError", message=EVIL)
+    progress("start", probe, None)
+    progress("end", probe, Outcome(status=Status.EXCEPTION, raised=raised))
+    progress.smaller(EVIL, 3, "x = 1\n")
+    progress.release("judged", EVIL, EVIL)
+    progress.done()
+    said = terminal.getvalue()
+    own = ("\r", "\x1b[2K", *(() if plain else ("\x1b[31m", "\x1b[0m")))
+    assert all(sequence in said for sequence in own)
+    for sequence in own:
+        said = said.replace(sequence, "")
+    assert not CONTROLS & set(said), ascii(said)
+
+
+def test_all_that_is_printed_passes_one_place() -> None:
+    """No command goes around the guarded streams: to the real ones, to their bytes, or to a descriptor."""
+    folder = Path(streams.__file__).parent
+    around = re.compile(r"__std(?:out|err)__|\.buffer\b|os\.write\(|open\([12],")
+    found = {path.name for path in folder.glob("*.py") if around.search(path.read_text("utf-8"))}
+    assert found <= {"streams.py"} and not re.search(r"\.write\(.*buffer", Path(streams.__file__).read_text())
+
+
+@pytest.mark.parametrize(("status", "code"), [(Status.REFUSED, 3), (Status.OK, 0), (Status.EXCEPTION, 1)])
+def test_a_refused_run_is_the_labs_failure(
+    status: Status, code: int, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = Raised(type="ValueError", message=EVIL) if status is Status.EXCEPTION else None
+    outcome = Outcome(status=status, raised=raised, notes=(f"the lab failed {EVIL}",), folder=str(tmp_path))
+    once = job.Once(
+        program=Program(path="x.py"),
+        build=facts("py", tmp_path),
+        workspace=Workspace(tmp_path, tmp_path),
+        outcome=outcome,
+    )
+    monkeypatch.setattr(run_command, "run_once", lambda **words: once)
+    assert lab(capsys, "run", "x.py")[0] == code
+    found, out, _ = lab(capsys, "run", "--json", "x.py")
+    assert found == code and json.loads(out)["status"] == status.value
+
+
+@pytest.mark.torch
+def test_a_real_script_whose_names_are_no_text(torch_python: str, tmp_path: Path) -> None:
+    """Folder, script, argument, environment, output and message: each has bytes that are no UTF-8."""
+    place = os.fsencode(tmp_path) + b"/d\xfe"
+    os.mkdir(place)
+    script = place + b"/s\xff.py"
+    with open(script, "w") as stream:
+        stream.write(
+            "import os, sys, torch\n"
+            "os.write(1, b'\\xff\\x1b[31m')\n"
+            "assert os.environb[b'LAB_BYTES'] == b'\\xfe' and os.fsencode(sys.argv[1]) == b'a\\xff'\n"
+            "raise ValueError('half \\ud800 and ' + sys.argv[1] + sys.argv[0])\n"
+        )
+    ended = subprocess.run(
+        [sys.executable, "-m", "accel_lab", "run", "--json", "--rung", "uncompiled"]
+        + ["--python", torch_python, "--out", str(tmp_path / "out"), script, b"a\xff"],
+        capture_output=True,
+        timeout=600,
+        cwd=place,
+        env={**os.environb, b"LAB_BYTES": b"\xfe", b"PYTHONPATH": os.fsencode(SOURCE)},
+    )
+    assert ended.returncode == 1, ended.stderr
+    told = json.loads(ended.stdout.decode("utf-8"))
+    assert told["raised"]["type"] == "ValueError"
+    assert told["raised"]["message"].startswith("half \\ud800 and a\\udcff")

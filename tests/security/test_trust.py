@@ -17,6 +17,7 @@ import pytest
 
 from accel_lab.cli import main, mistakes, verify_command
 from accel_lab.core.ended import Ended
+from accel_lab.core.environment import EnvironmentSpec, EnvironmentUnavailable
 from accel_lab.core.errors import Unanswered, UsageError
 from accel_lab.core.probe import Limits
 from accel_lab.core.variables import cut_environment
@@ -191,6 +192,71 @@ def test_a_bundles_code_gets_no_secrets(
     env = json.loads(seen.read_text())
     assert "planted" not in env.values() and env["TORCH_LOGS"] == "+dynamo"
     assert env["HOME"] != os.environ.get("HOME") and "PATH" in env
+
+
+class Containers:
+    """Stands in for the docker provider: what it runs is noted, and run here."""
+
+    def __init__(self, there: bool) -> None:
+        self.there, self.ran = there, []
+        self.notes: list[str] = []
+
+    def __call__(self, name: str, options: Any, *, run: Any) -> Containers:
+        assert name == "docker"
+        return self
+
+    def __enter__(self) -> Containers:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def spec(self, torch: str) -> EnvironmentSpec:
+        return EnvironmentSpec(provider="docker", torch=torch, image=f"accel-lab-torch:{torch}@sha256:0")
+
+    def make(self, spec: EnvironmentSpec) -> Any:
+        if not self.there:
+            raise EnvironmentUnavailable("no docker daemon answers")
+        return type("Made", (), {"python": sys.executable, "spec": spec})()
+
+    def runner(self, made: Any, workspace: Any, *, read: list[Path]) -> Any:
+        def run(command: list[str], **more: Any) -> Ended:
+            self.ran.append(command)
+            assert all(any(place in Path(word).parents for place in read) for word in command[1:])
+            assert more["stdout"].parent in (more["cwd"], *more["cwd"].parents)
+            return process.run(command, **more)
+
+        return run
+
+
+@pytest.mark.parametrize(
+    ("words", "there", "code", "contained"),
+    [
+        ((), True, 0, True),
+        ((), False, 0, False),
+        (("--provider", "docker"), True, 0, True),
+        (("--provider", "docker"), False, 3, False),
+        (("--image", "mine:{version}"), False, 3, False),
+        (("--provider", "local"), True, 0, False),
+        (("--python", sys.executable), True, 0, False),
+        (("--python", sys.executable, "--provider", "docker"), True, 2, False),
+    ],
+)
+def test_a_bundle_runs_in_a_container_where_there_is_one(
+    words: tuple[str, ...],
+    there: bool,
+    code: int,
+    contained: bool,
+    bundle: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    containers = Containers(there)
+    monkeypatch.setattr(verify_command, "provider", containers)
+    found, out, _ = ask(capsys, "verify", "--yes", "--json", *words, str(bundle))
+    assert (found, bool(containers.ran)) == (code, contained)
+    if code == 0:
+        assert ("container" in json.loads("\n".join(out))["where"]) is contained
 
 
 def test_only_named_variables_are_passed(tmp_path: Path) -> None:
@@ -370,6 +436,17 @@ def test_a_reader_that_went_away_is_no_failure() -> None:
     )
     os.close(writer)
     assert ended.returncode == 141 and ended.stderr == ""
+
+
+def test_git_bisect_is_not_misled_by_a_mistake(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("accel_lab.cli.bisect_command.opened", fails)
+    assert ask(capsys, "bisect", __file__)[0] == 3
+    code, _, err = ask(capsys, "bisect", "--exit-code", "git", __file__)
+    assert code == 125 and len(err) == 1 and "number" in err[0]
+    assert ask(capsys, "bisect", "--exit-code", "git", "missing.py")[0] == 2
 
 
 NUMBERS = ("nan", "inf", "-inf", "-1", "1e400", "99999999999999999999", "0x10", "", "1_0_0e9")

@@ -11,8 +11,7 @@ import click
 
 from accel_lab import __version__
 from accel_lab.cli import mistakes
-from accel_lab.cli.streams import close_quietly, guarded_streams
-from accel_lab.core.errors import LabError
+from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
 from accel_lab.execution.interruptible import INTERRUPTED, StopSignals
 
 #: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
@@ -81,23 +80,16 @@ def _run(argv: Sequence[str] | None) -> int:
     except click.ClickException as error:
         error.show(sys.stderr)
         return 2
-    except LabError as error:
-        return _told(str(error), error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
-    except BrokenPipeError:
+    except (ReaderGone, BrokenPipeError):
         close_quietly()
         return 128 + signal.SIGPIPE
-    except OSError as error:
-        return _told(f"{error.strerror or error}: {error.filename or ''}", 3)
     except Exception as error:
-        return _told(mistakes.keep(error), 3)
-
-
-def _told(text: str, code: int) -> int:
-    sys.stderr.write(f"accel-lab: {' '.join(text.split())}\n")
-    return code
+        line, code = mistakes.explained(error)
+        sys.stderr.write(f"accel-lab: {line}\n")
+        return code
 
 
 if __name__ == "__main__":

@@ -11,9 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
+from accel_lab.core.errors import LabError
 from accel_lab.core.text import printable, shorten
 
 _MESSAGE = 160
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """One line for an exception that ends a command, and the exit code (DESIGN section 10)."""
+    if isinstance(error, LabError):
+        text, code = str(error), error.exit_code
+    elif isinstance(error, OSError):
+        text, code = f"{error.strerror or error}: {error.filename or ''}", 3
+    else:
+        text, code = keep(error), 3
+    return " ".join(text.split()), code
 
 
 def keep(error: BaseException) -> str:

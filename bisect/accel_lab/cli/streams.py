@@ -19,6 +19,10 @@ from accel_lab.core.text import for_terminal
 from accel_lab.reporting.schema import plain
 
 
+class ReaderGone(Exception):
+    """Nobody reads what is written. It is no OSError: click makes exit code 1 of that one."""
+
+
 class Guarded:
     """A text stream whose writes pass :func:`accel_lab.core.text.for_terminal`.
 
@@ -31,8 +35,17 @@ class Guarded:
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"a text stream takes text, not {type(text).__name__}")
-        self._stream.write(_encodable(for_terminal(text), self._stream.encoding))
+        try:
+            self._stream.write(_encodable(for_terminal(text), self._stream.encoding))
+        except BrokenPipeError:
+            raise ReaderGone from None
         return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def writelines(self, lines: list[str]) -> None:
         for line in lines:
