@@ -13,7 +13,7 @@ import pytest
 
 import accel_lab
 import fakes_interpreter
-from accel_lab.execution import proctable
+from accel_lab.execution import guardian, proctable
 from accel_lab.execution.run_lock import NAME
 
 pytestmark = pytest.mark.skipif(not proctable.HAVE_PROC, reason="looks for leftovers in /proc")
@@ -200,3 +200,38 @@ def test_the_build_of_an_environment_leaves_nothing_and_is_made_by_the_next(lab:
     words = ["env", "build", "2.1.0", "--find-links", str(wheels), "--store", str(lab.folder / "store")]
     assert lab.kill(number, "venv", *words) == expected(number), lab.said()
     assert lab.start(*words).wait(PATIENCE_S) == 0, lab.said()
+
+
+@pytest.mark.parametrize("how", ["closed", "killed", "killed at once"])
+def test_a_guardian_knows_the_end_of_the_lab_in_any_way(tmp_path: Path, how: str) -> None:
+    """Also where a fork of the lab holds the pipe open, and where the lab is gone before it listens."""
+    marked = subprocess.Popen(
+        [sys.executable, "-S", "-c", fakes_interpreter.NAP],
+        env={guardian.RUN: "ab" * 16},
+        start_new_session=True,
+    )
+    code = (
+        "import os, subprocess, sys, time\n"
+        f"ours, theirs = os.pipe()\nmain = {str(Path(guardian.__file__).with_name('guardian_main.py'))!r}\n"
+        "child = subprocess.Popen([sys.executable, '-I', '-S', main], stdin=ours, start_new_session=True)\n"
+        f"os.close(ours)\nos.write(theirs, b'{'ab' * 16}\\n1 1\\nx y z\\n')\n"
+        "print(child.pid, flush=True)\n"
+        "if sys.argv[1] == 'closed':\n    os.close(theirs)\n    sys.exit(child.wait())\n"
+        "if os.fork() == 0:\n    time.sleep(100)\n    os._exit(0)\n"
+        "time.sleep(0 if sys.argv[1].endswith('once') else 1)\nos.kill(os.getpid(), 9)\n"
+    )
+    lab = subprocess.Popen([sys.executable, "-c", code, how], stdout=subprocess.PIPE, start_new_session=True)
+    assert lab.stdout is not None
+    try:
+        pid = int(lab.stdout.readline())
+        assert lab.wait(PATIENCE_S) == (0 if how == "closed" else -signal.SIGKILL)
+        assert marked.wait(PATIENCE_S) == -signal.SIGKILL
+        wait_for(lambda: (p := proctable.read(pid)) is None or not p.alive, lambda: "the guardian stays")
+    finally:
+        marked.kill()
+        marked.wait()
+        lab.stdout.close()
+        try:
+            os.killpg(lab.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

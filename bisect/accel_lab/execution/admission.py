@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
 
 from accel_lab.core.child_files import Refused, kind_of
@@ -40,7 +41,6 @@ def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str])
     if not same:
         _empty(folder)
         raise Refused("its folder was removed or replaced")
-    folder.chmod(stat.S_IRWXU | 0o055)
     odd: list[str] = []
     count, waiting = 0, [(folder, 0)]
     while waiting:
@@ -70,10 +70,12 @@ def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str])
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:
-    if os.lstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-        folder.chmod(stat.S_IRWXU)
+    """What lies in a folder, no more than needed, whatever rights were taken from it."""
+    mode = os.lstat(folder).st_mode
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
     with os.scandir(folder) as entries:
-        return list(entries)
+        return list(islice(entries, MOST + 1))
 
 
 def _named(path: str, folder: Path) -> str:
@@ -83,8 +85,8 @@ def _named(path: str, folder: Path) -> str:
 
 def discard(folder: Path, keep: Collection[str]) -> None:
     """Remove all that a run left but what is named and is a file: it was refused, and is read by nobody."""
-    folder.chmod(stat.S_IRWXU | 0o055)
-    for entry in list(os.scandir(folder)):
+    _listed(folder)  # for the rights
+    for entry in os.scandir(folder):
         if entry.name not in keep or not entry.is_file(follow_symlinks=False):
             if entry.is_dir(follow_symlinks=False):
                 remove(Path(entry.path))

@@ -30,10 +30,14 @@ def listen(stream: int, lab: int) -> tuple[str, set[tuple[int, int]]]:
         poll.register(waited, select.POLLIN)
     run, rest = "", b""
     known: dict[tuple[int, int], None] = {}
-    while os.getppid() == lab:
+    while True:
         ready = {descriptor for descriptor, _ in poll.poll(None if waited >= 0 else _LOOK_S * 1000)}
-        data = os.read(stream, 65536) if stream in ready else b""
-        if stream in ready and not data:
+        if stream not in ready:  # all that it said was read
+            if waited in ready or (waited < 0 and os.getppid() != lab):
+                break
+            continue
+        data = os.read(stream, 65536)
+        if not data:
             break
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
@@ -44,8 +48,6 @@ def listen(stream: int, lab: int) -> tuple[str, set[tuple[int, int]]]:
                 known[int(words[0]), int(words[1])] = None
         while len(known) > MOST:
             known.pop(next(iter(known)))
-        if waited in ready:
-            break
     return run, set(known)
 
 

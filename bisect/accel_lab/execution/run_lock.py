@@ -71,7 +71,9 @@ def held(folder: Path) -> Iterator[Held]:
             _ours[key] = (thread, mine)
     try:
         if lock is not None:
-            mine.ended = leftovers.end_run(str(_read(lock.path).get("run", "")))
+            before = str(_read(lock.path).get("run", ""))
+            if before != GUARDIAN.run:
+                mine.ended = leftovers.end_run(before)
             _write(lock.path)
         yield mine
     finally:
