@@ -856,7 +856,7 @@ def test_rerun_normalises_as_the_lab_does(tmp_path: Path) -> None:
         "",
     ]
     for message in messages:
-        assert script["normalise"](message, expected) == normalise(message)
+        assert script["normalise"](message, expected)[:400] == normalise(message)
     assert len(expected["rules"]) == len(signatures._RULES)
 
 

@@ -30,7 +30,7 @@ def redactor() -> Redactor:
     [
         ("/home/alice/x.py and /home/alice", "/home/user1/x.py and /home/user1"),
         ("/data/people/alice/f", "/home/user1/f"),
-        ("/data/people/alice2/f", "/data/people/alice2/f"),
+        ("/data/people/carol2/f /pile/alicent/f", "/data/people/user1/f /pile/alicent/f"),
         ("/root/.cache /rootfs /root", "/home/user1/.cache /rootfs /home/user1"),
         ("/net/home/bob/z file:///home/bob/x", "/net/home/user1/z file:///home/user1/x"),
         ("C:\\Users\\carol\\x.py", "C:\\Users\\user1\\x.py"),

@@ -334,8 +334,10 @@ def test_a_real_script_whose_names_are_no_text(torch_python: str, tmp_path: Path
             "raise ValueError('half \\ud800 and ' + sys.argv[1] + sys.argv[0])\n"
         )
     ended = subprocess.run(
-        [sys.executable, "-m", "accel_lab", "run", "--json", "--rung", "uncompiled"]
-        + ["--python", torch_python, "--out", str(tmp_path / "out"), script, b"a\xff"],
+        [
+            *(sys.executable, "-m", "accel_lab", "run", "--json", "--rung", "uncompiled"),
+            *("--python", torch_python, "--out", str(tmp_path / "out"), script, b"a\xff"),
+        ],
         capture_output=True,
         timeout=600,
         cwd=place,

@@ -1,18 +1,30 @@
-"""``accel-lab bundle``: write an earlier run's bundle again, for instance under another size limit."""
+"""``accel-lab bundle``: write an earlier run's bundle again, or look first at what may be private in it."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from accel_lab.cli.finish import elsewhere, write_files
+from accel_lab.cli.finish import elsewhere, say_left, sum_up, write_files
 from accel_lab.cli.options import Number
-from accel_lab.cli.rehearse import ship
+from accel_lab.cli.rehearse import Rehearsal, ship
 from accel_lab.cli.report_command import find_run, only_read
 from accel_lab.cli.streams import print_json
+from accel_lab.core.errors import UsageError
+from accel_lab.core.text import printable
 from accel_lab.execution.run_lock import held
+from accel_lab.reporting.bundle import BundleReport
 from accel_lab.reporting.limits import LIMIT_BYTES
+from accel_lab.reporting.review import Left, told
+
+#: A list of words is refused beyond this: it is another file than was meant.
+_MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
 
 
 @click.command(name="bundle")
@@ -28,25 +40,133 @@ from accel_lab.reporting.limits import LIMIT_BYTES
     is_flag=True,
     help="Run it once from a clean folder first, which runs the program of RUN: only for a run of your own.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def command(run: str, output: str | None, limit_mb: float, verify: bool, as_json: bool) -> int:
+@click.option(
+    "--review",
+    is_flag=True,
+    help="Show the words that look like names, machines or keys and would be left in it. It is written only "
+    "after a yes on the terminal, or with --redact-words.",
+)
+@click.option(
+    "--redact-words",
+    "words_file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Take these words out as well, wherever they stand in a text: one a line; - is standard input.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was written, and what was left, as JSON.")
+def command(
+    run: str,
+    output: str | None,
+    limit_mb: float,
+    verify: bool,
+    review: bool,
+    words_file: str | None,
+    as_json: bool,
+) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
+    words = _words_of(words_file) if words_file is not None else []
     folder = find_run(run)
     path = Path(output) if output else folder / "bundle.zip"
-    with held(folder):
+    limit = int(limit_mb * 1e6)
+    with held(folder), tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
+        # What is only looked at lies elsewhere until somebody has agreed.
+        place = Path(drafts, "bundle.zip") if review else path
         with only_read(folder) as findings:
+            sum_up(findings)
+            if not review:
+                write_files(findings, folder, bundle=False)
+        made, said = ship(findings, folder, place, verify=verify, limit_bytes=limit, words=words)
+        if review and not as_json:
+            _show_left(made.left)
+        written = not review or words_file is not None or (not as_json and _agreed(path))
+        if review and written:
             write_files(findings, folder, bundle=False)
-        made, told = ship(findings, folder, path, verify=verify, limit_bytes=int(limit_mb * 1e6))
+            _moved(place, path)
+    made = replace(made, path=path)
     if as_json:
-        dropped = [{"name": d.name, "why": d.reason} for d in made.dropped]
-        report = {"path": str(path), "bytes": made.size, "sha256": made.sha256, "dropped": dropped}
-        told_of = {"redactions": made.redactions, "warnings": [*elsewhere(made), *made.warnings]}
-        print_json({**report, **told_of, "check": told.to_json()})
-        return 0
-    click.echo(f"{path}  {made.size / 1e6:.2f} MB, {len(made.files)} files, {made.redactions} replacements")
-    click.echo(f"  {told.words}")
+        print_json(_as_json(made, said, written))
+    elif written:
+        _show_made(made, said)
+        if not review:
+            say_left(made, folder)
+    else:
+        click.echo(
+            "Nothing was written. Put the words to take out into a file, one a line, and go on with "
+            "--redact-words FILE; an empty file leaves all of them in."
+        )
+    return 0
+
+
+def _moved(draft: Path, path: Path) -> None:
+    """Puts a bundle in its place, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    shutil.copyfile(draft, part)
+    part.replace(path)
+
+
+def _words_of(file: str) -> list[str]:
+    """The words of a file, one a line; blank lines do not count."""
+    with click.open_file(file, "rb") as stream:
+        data = stream.read(_MOST_BYTES + 1)
+    words = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+    if len(data) > _MOST_BYTES or len(words) > _MOST_WORDS:
+        raise UsageError(f"{file} holds more than {_MOST_WORDS:,} words: one word a line is wanted")
+    for word in words:
+        if len(word) < 3:
+            raise UsageError(
+                f"{word!r} in {file} is too short: a word of less than 3 letters stands everywhere"
+            )
+    return words
+
+
+def _agreed(path: Path) -> bool:
+    """Whether a person says yes; nobody does where there is no terminal."""
+    return _on_terminal() and click.confirm(f"Write {path} as it is?", default=False)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _show_left(left: tuple[Left, ...]) -> None:
+    click.echo(told(len(left)).capitalize() + (":" if left else "."))
+    for row in left:
+        place = f"{row.file}:{row.line}" if row.line else f"{row.file} (its name)"
+        more = f" and {row.places - 1} more" if row.places > 1 else ""
+        click.echo(
+            f"  {row.kind:6s} {printable(row.word)}  {printable(place)}{more}: {printable(row.context)}"
+        )
+
+
+def _show_made(made: BundleReport, said: Rehearsal) -> None:
+    size, count = made.size / 1e6, len(made.files)
+    click.echo(f"{made.path}  {size:.2f} MB, {count} files, {made.redactions} replacements")
+    click.echo(f"  {said.words}")
     for d in made.dropped:
         click.echo(f"  left out: {d.name} ({d.reason})")
     for warning in [*elsewhere(made), *made.warnings]:
         click.echo(f"  note: {warning}")
-    return 0
+
+
+def _as_json(made: BundleReport, said: Rehearsal, written: bool) -> dict[str, Any]:
+    return {
+        "path": str(made.path),
+        "written": written,
+        "bytes": made.size,
+        "sha256": made.sha256,
+        "dropped": [{"name": d.name, "why": d.reason} for d in made.dropped],
+        "redactions": made.redactions,
+        "warnings": [*elsewhere(made), *made.warnings],
+        "check": said.to_json(),
+        "left": [
+            {
+                "file": row.file,
+                "line": row.line,
+                "word": row.word,
+                "kind": row.kind,
+                "places": row.places,
+                "context": row.context,
+            }
+            for row in made.left
+        ],
+    }

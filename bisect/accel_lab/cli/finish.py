@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +16,11 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
 from accel_lab.execution.journal import write_atomic
-from accel_lab.reporting.bundle import BundleReport
+from accel_lab.reporting.review import told
 from accel_lab.reporting.summary import next_steps, summarise
+
+if TYPE_CHECKING:
+    from accel_lab.reporting.bundle import BundleReport
 
 
 def write_files(
@@ -26,8 +31,7 @@ def write_files(
     ``verify``: the bundle is run again first, as its reader will, which costs a cold run. ``fresh``: the run
     has just been made.
     """
-    findings.summary = summarise(findings)
-    findings.next_steps = next_steps(findings)
+    sum_up(findings)
     findings.report = str(folder / "report.html")
     findings.bundle = None
     _write_reports(findings, folder)  # first: nothing is lost if the bundle's run is stopped
@@ -35,10 +39,11 @@ def write_files(
         from accel_lab.cli.rehearse import ship
 
         try:
-            made, told = ship(findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh)
-            findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), told.to_json()
+            made, said = ship(findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh)
+            findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), said.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += [*elsewhere(made), *made.warnings]
+            say_left(made, folder)
         except (LabError, OSError) as error:
             findings.warnings.append(f"no bundle was written: {error}")
         _write_reports(findings, folder)
@@ -62,6 +67,19 @@ def elsewhere(made: BundleReport) -> list[str]:
     return lines + (
         [f"the script reads what is not in the bundle: {', '.join(apart)}{more}"] if apart else []
     )
+
+
+def sum_up(findings: Findings) -> None:
+    """Puts what was found, and what to do next, into sentences."""
+    findings.summary = summarise(findings)
+    findings.next_steps = next_steps(findings)
+
+
+def say_left(made: BundleReport, folder: Path) -> None:
+    """One line on standard error: how many words that look private were left, and how to see them."""
+    count = len(made.left)
+    see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
+    click.echo(f"{told(count)} in the bundle{see}", err=True)
 
 
 def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
@@ -116,4 +134,4 @@ def exit_code(findings: Findings) -> int:
     return 1
 
 
-__all__ = ["exit_code", "show", "write_files"]
+__all__ = ["exit_code", "say_left", "show", "sum_up", "write_files"]

@@ -29,6 +29,7 @@ from accel_lab.reporting.bundle import BundleReport, Choice, write_bundle
 from accel_lab.reporting.limits import LIMIT_BYTES
 from accel_lab.reporting.project import is_broad, look
 from accel_lab.reporting.project_copy import keep_project, project_of
+from accel_lab.reporting.redact import Redactor
 from accel_lab.reporting.sources import ORIGINAL
 from accel_lab.reporting.summary import next_steps, summarise
 from accel_lab.reporting.verify import extract_bundle, rerun_command
@@ -66,15 +67,23 @@ def ship(
     verify: bool,
     fresh: bool = False,
     limit_bytes: int = LIMIT_BYTES,
+    words: Sequence[str] = (),
 ) -> tuple[BundleReport, Rehearsal]:
     """Write the bundle of a run to ``path``: the first way of packing it that fails as recorded.
 
     The smallest repro is tried, then the program with what it opened, then with all of its folder. A repro
     that does not fail as recorded is no repro: it is taken out of ``findings``, which say so. Where nothing
     fails so, the program is shipped and the words say what came of it. Without ``verify`` nothing is run, and
-    an earlier word on the same files still holds. ``fresh``: the run has just been made, so the program's
-    files are taken from where they lie; else from the copy in the run's folder.
+    an earlier word on the same files still holds. ``words`` are taken out of every text as well. ``fresh``:
+    the run has just been made, so the program's files are taken from where they lie; else from the copy in
+    the run's folder.
     """
+
+    def written(target: Path, choice: Choice, checked: str) -> BundleReport:
+        redactor = Redactor.for_this_machine(words)
+        options: dict[str, Any] = {"limit_bytes": limit_bytes, "choice": choice, "checked": checked}
+        return write_bundle(findings, folder, target, redactor=redactor, **options)
+
     why_not = _why_not(findings) if verify else "you did not ask for it"
     if fresh:
         keep_project(findings, folder)
@@ -83,10 +92,10 @@ def ship(
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
         draft = Path(name) / path.name
         for choice in _choices(findings, folder, fresh=fresh):
-            made = write_bundle(findings, folder, draft, limit_bytes=limit_bytes, choice=choice)
+            made = written(draft, choice, "")
             if why_not:
-                words = f"not run again: {why_not}"
-                told = _earlier(folder, made.digest) or Rehearsal(result=NOT_RUN, words=words)
+                unasked = Rehearsal(result=NOT_RUN, words=f"not run again: {why_not}")
+                told = _earlier(folder, made.digest) or unasked
             else:
                 told = rehearse(made, findings, folder)
             if told.result == MISMATCH and made.reduced:
@@ -100,7 +109,7 @@ def ship(
                 break
     assert first is not None
     choice, told = first
-    made = write_bundle(findings, folder, path, limit_bytes=limit_bytes, choice=choice, checked=told.words)
+    made = written(path, choice, told.words)
     if told.result != NOT_RUN:
         write_atomic(folder / _RECORD, json.dumps({**told.to_json(), "digest": told.digest}, indent=1))
     return made, told

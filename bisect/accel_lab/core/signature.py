@@ -1,9 +1,10 @@
 """Failure signatures: what makes two failures the same one.
 
-A signature is the exception's type, its message with everything accidental taken out (numbers,
-addresses, paths, generated names), and the innermost frames by function name. Two failures are the
-same when kind and type agree and the normalised messages agree; frames break ties only for
-exceptions and exits without a message: one fault surfaces through other frames on other rungs.
+A signature is the exception's type, its message with everything private (tokens, passwords, people, hosts)
+and everything accidental (numbers, addresses, paths, generated names) taken out, in this order, and the
+innermost frames by function name. Two failures are the same when kind and type agree and the normalised
+messages agree; frames break ties only for exceptions and exits without a message: one fault surfaces
+through other frames on other rungs.
 """
 
 from __future__ import annotations
@@ -58,23 +59,43 @@ _ADVICE = re.compile(
 
 #: No more of a message is looked at: what is kept of it is much shorter.
 _LONGEST = 50_000
+#: A message as it is compared, and as it is told, has so many characters at most.
+MOST = 400
 
 
-def normalise(message: str) -> str:
-    """The message without numbers, addresses, paths and generated names; at most 400 characters."""
-    return _tidied(message, _RULES)[:400]
+def normalise(message: str, *, masked: bool = False) -> str:
+    """The message without private parts, numbers, addresses, paths and generated names: 400 characters of it.
+
+    ``masked``: the private parts are already out of it.
+    """
+    return _tidied(message, _RULES, masked=masked)[:MOST]
 
 
 def legible(message: str) -> str:
-    """The message for a reader, numbers and names kept: one line of at most 400 characters."""
-    return shorten(_tidied(message, _ACCIDENTAL + _SPACE), 400)
+    """The message for a reader, private parts taken out, numbers kept: one line of at most 400 characters."""
+    return shorten(_tidied(message, _ACCIDENTAL + _SPACE), MOST)
 
 
-def _tidied(message: str, rules: _Rules) -> str:
+def _tidied(message: str, rules: _Rules, *, masked: bool = False) -> str:
+    """The one place where a message becomes a signature's: cut, masked, and only then rewritten.
+
+    A rule that takes numbers out would leave half of a token, which no rule knows any more.
+    """
+    from .private import mask  # some milliseconds that a command without a message does without
+
     message = message[:_LONGEST]
     cut = _ADVICE.search(message)
     if cut is not None and cut.start() > 0:
         message = message[: cut.start()]
+    return _rewritten(message if masked else mask(message), rules)
+
+
+def unnumbered(word: str) -> str:
+    """What the rules make of a word that is known to be private: how it looks in a normalised message."""
+    return _rewritten(word, _RULES)
+
+
+def _rewritten(message: str, rules: _Rules) -> str:
     for pattern, text in rules:
         message = pattern.sub(text, message)
     return message.strip()

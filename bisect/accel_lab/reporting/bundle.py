@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from accel_lab import __version__
 from accel_lab.core.findings import Findings
 
 from . import reduced, run_files
-from .entries import ARTIFACT_LIMIT, LOG_LIMIT, LOGS, REPORT, Entries
+from .entries import ARTIFACT_LIMIT, LOG_LIMIT, LOGS, REPORT, TOKENISE_LIMIT, Entries, decoded
 from .expected import expectation, message_rules, shown_by
 from .issue import issue_markdown
 from .limits import LIMIT_BYTES, shown_name
@@ -27,6 +26,7 @@ from .project import Apart
 from .project_copy import project_of
 from .readme import Contents, readme
 from .redact import Redactor
+from .review import Left, left_in
 from .schema import json_text, plain
 from .sources import ORIGINAL, repro_sources, rerun_files
 
@@ -73,6 +73,7 @@ class BundleReport:
     apart: tuple[Apart, ...] = ()
     reduced: bool = False
     watched: bool = False
+    left: tuple[Left, ...] = ()
 
 
 def write_bundle(
@@ -109,6 +110,7 @@ def write_bundle(
         apart=tuple(maker.project.apart),
         reduced=maker.reduced,
         watched=maker.project.watched,
+        left=tuple(maker.left(files)),
     )
 
 
@@ -197,6 +199,16 @@ class _Maker(Entries):
         )
         return Entry(name="README.md", data=self.redactor.text(readme(contents), "README.md").encode())
 
+    def left(self, files: Iterable[str]) -> list[Left]:
+        """What looks private and was left in the bundle's texts; the page shows the same texts once more."""
+        own = {"LEDGER.json", MANIFEST, "report.html", *(entry.name for entry in rerun_files())}
+        texts = {
+            name: self.entries[name].data.decode("utf-8", "replace")
+            for name in sorted(files, key=_nearness)
+            if name not in own and name in self.entries and b"\0" not in self.entries[name].data
+        }
+        return left_in(texts, self.redactor.names)
+
     def _collect(self, limit: int) -> None:
         """Every file that the bundle could have, redacted."""
         sources = repro_sources(
@@ -211,20 +223,27 @@ class _Maker(Entries):
         found = moved(self.findings, sources.names)
         self.left_out += sources.left_out
         self.warnings += sources.warnings
-        for text in sources.files.values():
-            self.redactor.learn(text)
-        self.redactor.learn(json.dumps(plain(found.to_json()), ensure_ascii=False))
+        for name, text in sources.files.items():
+            self.redactor.learn(text, name)
+        self.redactor.learn_value(plain(found.to_json()))
+        for file in sources.data:
+            self.redactor.learn(decoded(file.data) or "", file.name)
         for _, step in self._rows():
             for artifact in run_files.artifacts_of(step, self.run_dir):
-                self.redactor.learn(run_files.read_text(artifact.path, ARTIFACT_LIMIT).text)
+                found_text = run_files.read_text(artifact.path, ARTIFACT_LIMIT)
+                slow = found_text.size > TOKENISE_LIMIT
+                self.redactor.learn(found_text.text, "" if slow else artifact.name)
             for log in LOGS:
                 self.redactor.learn(run_files.log_of(step, self.run_dir, log, LOG_LIMIT).text)
         for name, text in sources.files.items():
             self._add(self.redactor.text(name, "MANIFEST.json"), self.redactor.any(text, name))
         for file in sources.data:
             self._add_data(file)
-        expected = expectation(found, sources.run_again, args=sources.args, printed=self._printed())
-        self.expected = self.redactor.value({**expected, "run": sources.run}, "expected.json")
+        publish = self.redactor.message
+        expected = expectation(found, sources.run_again, publish, args=sources.args, printed=self._printed())
+        shown = self.redactor.value({**expected, "run": sources.run}, "expected.json")
+        told = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
+        self.expected = {**shown, **told}
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)
@@ -269,6 +288,11 @@ class _Maker(Entries):
             {"path": f"{count:,} more files", "size": 0, "reason": reason} for reason, count in rest.items()
         ]
         return Entry(name=MANIFEST, data=json_text(content).encode())
+
+
+def _nearness(name: str) -> tuple[int, str]:
+    """What a person wrote comes before what was made of it."""
+    return 0 if name == "repro.py" else 2 if "/" not in name or name.startswith("artifacts/") else 1, name
 
 
 def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:

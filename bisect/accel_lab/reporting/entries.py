@@ -18,7 +18,7 @@ from .sources import Data
 LOGS = ("stderr.txt", "stdout.txt")
 LOG_LIMIT = 400_000
 ARTIFACT_LIMIT = 4_000_000
-_TOKENISE_LIMIT = 300_000
+TOKENISE_LIMIT = 300_000
 
 # Ranks: what is dropped first has the highest.
 _REQUIRED, REPORT, _NEEDED, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG, _BESIDE = range(10)
@@ -77,7 +77,7 @@ class Entries:
             if text.cut:
                 self._was_cut(name, text.size)
             # A large one is not worth the slow way: nobody runs it.
-            redact = self.redactor.any if text.size <= _TOKENISE_LIMIT else self.redactor.text
+            redact = self.redactor.any if text.size <= TOKENISE_LIMIT else self.redactor.text
             self._add(name, redact(text.text, name), rank=rank)
         for log in LOGS:
             text = run_files.log_of(step, self.run_dir, log, LOG_LIMIT)
@@ -103,11 +103,8 @@ class Entries:
     def _add_data(self, file: Data) -> None:
         """A file that is run or read: a text redacted as any other, anything else as it is."""
         name = self.redactor.text(file.name, "MANIFEST.json")
-        try:
-            text = file.data.decode("utf-8") if b"\0" not in file.data else None
-        except UnicodeDecodeError:
-            text = None
-        redact = self.redactor.any if len(file.data) <= _TOKENISE_LIMIT else self.redactor.text
+        text = decoded(file.data)
+        redact = self.redactor.any if len(file.data) <= TOKENISE_LIMIT else self.redactor.text
         data = file.data if text is None else redact(text, name).encode()
         if file.needed:
             rank = _REQUIRED
@@ -135,3 +132,11 @@ def _file_name(text: str) -> str:
     """A name that every file system takes."""
     name = re.sub(r"[^A-Za-z0-9._+=-]+", "_", text).strip(".")[:100]
     return name or "_"
+
+
+def decoded(data: bytes) -> str | None:
+    """The text that the bytes are; None if they are none."""
+    try:
+        return data.decode("utf-8") if b"\0" not in data else None
+    except UnicodeDecodeError:
+        return None

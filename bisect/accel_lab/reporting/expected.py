@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accel_lab.core import judge as judges
 from accel_lab.core import signature as signatures
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.private import HIDDEN
 from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 
@@ -22,11 +23,17 @@ _MAX_ATTEMPTS = 40
 
 
 def expectation(
-    findings: Findings, repro: Reduced | None = None, *, args: Sequence[str] | None = None, printed: str = ""
+    findings: Findings,
+    repro: Reduced | None = None,
+    publish: Callable[[str], str] = signatures.normalise,
+    *,
+    args: Sequence[str] | None = None,
+    printed: str = "",
 ) -> dict[str, Any]:
     """How the failing run ended; ``repro`` is the reduced script, if that is what is run again.
 
-    ``printed`` is what the failing run printed: the tests that failed are listed there.
+    ``publish`` makes of a message what may be shown and compared (see :meth:`Redactor.message`). ``printed``
+    is what the failing run printed: the tests that failed are listed there.
     """
     step = shown_by(findings)
     outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
@@ -46,7 +53,7 @@ def expectation(
         "signal": outcome.signal,
         "signals": _signals(signature, outcome.signal),
         "type": kind,
-        "message": signatures.normalise(message),
+        "message": publish(message),
         "failure": failure,
         "inner": "",
         "type_only": False,
@@ -62,7 +69,7 @@ def expectation(
     }
     if repro is None:
         return expected
-    changed = _of_reduced(repro, signature, outcome)
+    changed = _of_reduced(repro, signature, outcome, publish)
     return {**expected, "tests": [], **changed, **({} if args is None else {"args": list(args)})}
 
 
@@ -78,7 +85,9 @@ def _signals(signature: Signature | None, number: int | None) -> list[int]:
     return [] if number is None else [number]
 
 
-def _of_reduced(repro: Reduced, signature: Signature | None, outcome: Outcome) -> dict[str, Any]:
+def _of_reduced(
+    repro: Reduced, signature: Signature | None, outcome: Outcome, publish: Callable[[str], str]
+) -> dict[str, Any]:
     """What is different for a reduced script: how it ended when the lab ran it, as a user would.
 
     It raises the same exception inside of whatever wraps it. One whose numbers are wrong has a check
@@ -122,11 +131,15 @@ def _steering(findings: Findings) -> dict[str, str]:
 
 
 def message_rules() -> dict[str, Any]:
-    """What ``signature.normalise`` does to a message, as data: patterns, and what takes their place."""
+    """What ``signature.normalise`` does to a message, as data: patterns, and what takes their place.
+
+    A hole in the expected message is where something private stood: the re-run may say anything there.
+    """
     return {
         "advice": signatures._ADVICE.pattern,
         "rules": [[pattern.pattern, text] for pattern, text in signatures._RULES],
         "test": judges.PYTEST_FAILURE.pattern,
+        "hole": HIDDEN,
     }
 
 

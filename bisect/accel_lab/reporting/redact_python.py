@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import re
 import tokenize
-import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
-#: ``replace(text, before)`` gives the parts to change: (start, end, new text), in order.
-Replace = Callable[[str, str], list[tuple[int, int, str]]]
+from accel_lab.core.private import Span
+
+from .python_literals import Piece, Unit, literal_pieces
+
+#: ``find(text, before, shapes_only)`` gives the private parts of a text.
+Find = Callable[[str, str, bool], list[Span]]
+#: What takes the place of a private part.
+Name = Callable[[Span], str]
 Edit = tuple[int, int, str]
 
 _STARTS = {getattr(tokenize, name) for name in ("FSTRING_START", "TSTRING_START") if hasattr(tokenize, name)}
 _ENDS = {getattr(tokenize, name) for name in ("FSTRING_END", "TSTRING_END") if hasattr(tokenize, name)}
-_HEAD = re.compile(r"([A-Za-z]*)(\"\"\"|'''|\"|')")
-_ESCAPE = re.compile(
-    r"\\(?:\r?\n|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}\n]+\}|[0-7]{1,3}|.)", re.S
-)
-_SIMPLE = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-}
-
-#: One character of a literal's value with the part of the source that stands for it.
-Unit = tuple[str, int, int]
+_SILENT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT})
+_COMMENT = re.compile(r"#[#!:]{0,9}[ \t]{0,40}")
+#: What stands before the items of a list that Python makes one string of.
+_JOIN = re.compile(r"\.join\(\s{0,9}[\[(]\s{0,9}\Z")
+#: So much of a statement is looked at for the key of a literal.
+_BEFORE = 400
 
 
 def names_in(source: str) -> frozenset[str]:
@@ -44,20 +38,45 @@ def names_in(source: str) -> frozenset[str]:
         return frozenset()
 
 
-def edit_source(source: str, replace: Replace) -> str | None:
-    """The source with ``replace`` applied to comments and the values of strings; None if it is no Python.
+def edit_source(source: str, find: Find, name: Name) -> str | None:
+    """The source with its private parts replaced in comments and in strings; None if it is no Python.
 
     A string's value is searched, not its spelling: an escape such as ``\\n`` before an address is no
-    part of it, and ``C:\\\\Users`` is a path.
+    part of it, and ``C:\\\\Users`` is a path. Literals that Python joins are searched as one text, and so
+    are comments on neighbouring lines and the items of a list of strings.
     """
     try:
-        edits = list(_edits(source, replace))
+        groups = list(_groups(source))
     except (tokenize.TokenError, SyntaxError):
         return None
-    return apply(source, edits)
+    edits = _Edits()
+    for group in groups:
+        for run in group.runs:
+            edits.take(run.units, find(run.text, run.before, False), name)
+        if len(group.runs) > 1:
+            for glue in ("\n", "") if _JOIN.search(group.runs[0].before) else ("\n",):
+                units = _joined((run.units for run in group.runs), glue)
+                edits.take(units, find("".join(unit[0] for unit in units), "", True), name)
+    return apply(source, edits.rows)
 
 
-def apply(text: str, edits: list[Edit]) -> str:
+def pieces_in(source: str) -> list[str]:
+    """The texts of a source's literals, one by one where Python joins them; none if it is no Python."""
+    try:
+        runs = [run for group in _groups(source) for run in group.runs]
+    except (tokenize.TokenError, SyntaxError):
+        return []
+    found = []
+    for run in runs:
+        start = 0
+        for at in range(1, len(run.units) + 1):
+            if at == len(run.units) or run.units[at][1] != run.units[at - 1][2]:
+                found.append("".join(unit[0] for unit in run.units[start:at]))
+                start = at
+    return found
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
     """The text with every edit made; edits are in order and do not overlap."""
     parts, at = [], 0
     for start, end, new in edits:
@@ -66,170 +85,180 @@ def apply(text: str, edits: list[Edit]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _edits(source: str, replace: Replace) -> Iterator[Edit]:
-    lines = source.splitlines(keepends=True) if "\r" not in source else _lines(source)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
+@dataclass(kw_only=True)
+class _Run:
+    """Text that Python joins into one string, or neighbouring comments. Gaps are units without a place."""
 
-    def offset(place: tuple[int, int]) -> int:
-        return starts[min(place[0] - 1, len(starts) - 1)] + place[1]
+    units: list[Unit] = field(default_factory=list)
+    before: str = ""
 
+    @property
+    def text(self) -> str:
+        return "".join(unit[0] for unit in self.units)
+
+
+@dataclass(kw_only=True)
+class _Group:
+    """Runs that stand next to each other as the items of a list do."""
+
+    runs: list[_Run] = field(default_factory=list)
+
+
+_NOWHERE = -1
+
+
+def _joined(texts: Iterable[list[Unit]], glue: str) -> list[Unit]:
+    units: list[Unit] = []
+    for number, part in enumerate(texts):
+        if number and glue:
+            units.append((glue, _NOWHERE, _NOWHERE))
+        units += part
+    return units
+
+
+class _Edits:
+    """Replacements in a source, in order; what two rules found of one place is replaced once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Edit] = []
+
+    def take(self, units: list[Unit], spans: list[Span], name: Name) -> None:
+        """The placeholder goes where a span starts; its further pieces become empty."""
+        for span in spans:
+            new = name(span)
+            for start, end in _places(units[span.start : span.end]):
+                self._add(start, end, new)
+                new = ""
+
+    def _add(self, start: int, end: int, new: str) -> None:
+        low = bisect.bisect_left(self.rows, start, key=lambda row: row[1])
+        low += bool(low < len(self.rows) and self.rows[low][1] == start)
+        high = bisect.bisect_left(self.rows, end, key=lambda row: row[0])
+        met = self.rows[low:high]
+        if met:
+            start, end = min(start, met[0][0]), max(end, met[-1][1])
+            new = next((row[2] for row in met if row[2]), new)
+        self.rows[low : max(high, low)] = [(start, end, new)]
+
+
+def _places(units: list[Unit]) -> Iterator[tuple[int, int]]:
+    """The stretches of source that units stand for; one ends where another literal begins."""
+    start = end = _NOWHERE
+    for _, a, b in units:
+        if a == _NOWHERE:
+            continue
+        if start != _NOWHERE and a == end:
+            end = b
+            continue
+        if start != _NOWHERE:
+            yield start, end
+        start, end = a, b
+    if start != _NOWHERE:
+        yield start, end
+
+
+def _groups(source: str) -> Iterator[_Group]:
+    """All literals and comments of a source, those together that belong together."""
+    reader = _Reader(source)
     depth, opened = 0, 0
     for token in tokenize.generate_tokens(io.StringIO(source, newline="").readline):
         if token.type == tokenize.ERRORTOKEN and token.string.strip():
             raise SyntaxError(token.string)  # what newer tokenisers raise by themselves
         if token.type in _STARTS:
-            opened = offset(token.start) if depth == 0 else opened
+            opened = reader.offset(token.start) if depth == 0 else opened
             depth += 1
         elif token.type in _ENDS:
             depth -= 1
             if depth == 0:
-                yield from _literal(source, opened, offset(token.end), replace)
-        elif depth == 0 and token.type == tokenize.STRING:
-            yield from _literal(source, offset(token.start), offset(token.end), replace)
-        elif depth == 0 and token.type == tokenize.COMMENT:
-            start = offset(token.start)
-            for a, b, new in replace(token.string, ""):
-                yield start + a, start + b, new
+                reader.literal(opened, reader.offset(token.end))
+        elif depth == 0:
+            reader.token(token)
+    reader.close()
+    yield from reader.done
+
+
+class _Reader:
+    """Follows the tokens of a source and collects its groups."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.starts = [0]
+        for line in _lines(source):
+            self.starts.append(self.starts[-1] + len(line))
+        self.done: list[_Group] = []
+        self.group = _Group()
+        self.comments = _Run()
+        self.comment_line = -1
+        self.statement = 0
+        self.between = ""
+
+    def offset(self, place: tuple[int, int]) -> int:
+        return self.starts[min(place[0] - 1, len(self.starts) - 1)] + place[1]
+
+    def token(self, token: tokenize.TokenInfo) -> None:
+        if token.type == tokenize.STRING:
+            self.literal(self.offset(token.start), self.offset(token.end))
+        elif token.type == tokenize.COMMENT:
+            self.comment(token.string, self.offset(token.start), token.start[0])
+        elif token.type == tokenize.OP and token.string in ("+", ",", "(", ")"):
+            self.between += token.string
+        elif token.type not in _SILENT:
+            self.close_group()
+            if token.type == tokenize.NEWLINE:
+                self.statement = self.offset(token.end)
+
+    def literal(self, start: int, end: int) -> None:
+        """Takes in one literal, which goes on the one before it where Python joins them."""
+        for number, pieces in enumerate(literal_pieces(self.source, start, end)):
+            if number == 0 and self.group.runs and "," not in self.between:
+                run = self.group.runs[-1]
+            else:
+                run = _Run(before=self._before(pieces[0].start))
+                if number == 0:
+                    self.group.runs.append(run)
+                else:
+                    self.done.append(_Group(runs=[run]))
+            run.units += _units_of(pieces)
+        self.between = ""
+
+    def comment(self, text: str, start: int, line: int) -> None:
+        """Takes in one comment, which goes on the one of the line above."""
+        sign = _COMMENT.match(text)
+        skip = sign.end() if sign else 0
+        units = [(char, start + n, start + n + 1) for n, char in enumerate(text) if n >= skip]
+        if line != self.comment_line + 1:
+            self._close_comments()
+        gap: list[Unit] = [("\n", _NOWHERE, _NOWHERE)] if self.comments.units else []
+        self.comments.units += [*gap, *units]
+        self.comment_line = line
+
+    def close(self) -> None:
+        self.close_group()
+        self._close_comments()
+
+    def close_group(self) -> None:
+        if self.group.runs:
+            self.done.append(self.group)
+            self.group = _Group()
+        self.between = ""
+
+    def _close_comments(self) -> None:
+        if self.comments.units:
+            self.done.append(_Group(runs=[self.comments]))
+            self.comments = _Run()
+
+    def _before(self, start: int) -> str:
+        """The statement up to a literal, its end at most."""
+        return self.source[max(self.statement, start - _BEFORE) : start]
+
+
+def _units_of(pieces: list[Piece]) -> Iterator[Unit]:
+    for number, piece in enumerate(pieces):
+        if number and not piece.joined:
+            yield "\n", _NOWHERE, _NOWHERE
+        yield from piece.units
 
 
 def _lines(source: str) -> list[str]:
     """Lines as the tokeniser counts them: only a newline ends one."""
     return re.findall(r"[^\n]*\n|[^\n]+", source)
-
-
-def _literal(source: str, start: int, end: int, replace: Replace) -> Iterator[Edit]:
-    """The edits of one string literal between two offsets of the source."""
-    head = _HEAD.match(source, start, end)
-    if head is None:
-        return
-    prefix, quote = head.group(1).lower(), head.group(2)
-    body, stop = head.end(), end - len(quote)
-    before = source[source.rfind("\n", 0, start) + 1 : start]
-    pieces = _f_pieces(source, body, stop, "r" in prefix) if set(prefix) & set("ft") else [(body, stop, True)]
-    for a, b, is_text in pieces:
-        if is_text:
-            yield from _text_edits(source, a, b, prefix, before, replace)
-        else:
-            yield from _literal(source, a, b, replace)
-
-
-def _text_edits(
-    source: str, start: int, end: int, prefix: str, before: str, replace: Replace
-) -> Iterator[Edit]:
-    units = list(_units(source, start, end, prefix))
-    value = "".join(unit[0] for unit in units)
-    for a, b, new in replace(value, before):
-        yield units[a][1], units[b - 1][2], new
-
-
-def _units(source: str, start: int, end: int, prefix: str) -> Iterator[Unit]:
-    raw, is_bytes, formatted = "r" in prefix, "b" in prefix, bool(set(prefix) & set("ft"))
-    at = start
-    while at < end:
-        char = source[at]
-        if char == "\\" and not raw:
-            match = _ESCAPE.match(source, at, end)
-            text = match.group() if match else char
-            if is_bytes and text[1:2] in ("u", "U", "N"):
-                text = text[:2]
-            value = _unescape(text)
-            if value:
-                yield value, at, at + len(text)
-            at += len(text)
-        elif formatted and char in "{}" and source[at : at + 2] == char * 2:
-            yield char, at, at + 2
-            at += 2
-        else:
-            yield char, at, at + 1
-            at += 1
-
-
-def _unescape(text: str) -> str:
-    """The one character that an escape stands for; a continued line stands for none."""
-    body = text[1:]
-    if body[:1] in ("\n", "\r"):
-        return ""
-    if body[:1] in ("x", "u", "U") and len(body) > 1:
-        code = int(body[1:], 16)
-        return chr(code) if code <= 0x10FFFF else "?"
-    if body[:2] == "N{":
-        try:
-            return unicodedata.lookup(body[2:-1])[:1]
-        except KeyError:
-            return "?"
-    if body[:1].isdigit() and body[:1] in "01234567":
-        return chr(int(body, 8))
-    return _SIMPLE.get(body, "?")
-
-
-def _f_pieces(source: str, start: int, end: int, raw: bool) -> Iterator[tuple[int, int, bool]]:
-    """The parts of an f-string's body: literal text (True) and string literals inside expressions (False)."""
-    at = text_start = start
-    while at < end:
-        char = source[at]
-        if char == "\\" and not raw:
-            match = _ESCAPE.match(source, at, end)
-            at = match.end() if match else at + 1
-        elif char in "{}" and source[at : at + 2] == char * 2:
-            at += 2
-        elif char == "{":
-            if text_start < at:
-                yield text_start, at, True
-            at, inner = _expression(source, at + 1, end)
-            yield from inner
-            text_start = at
-        else:
-            at += 1
-    if text_start < end:
-        yield text_start, end, True
-
-
-def _expression(source: str, start: int, end: int) -> tuple[int, list[tuple[int, int, bool]]]:
-    """The offset after the closing brace, and the string literals that lie before it.
-
-    After a colon comes the format, in which a quote is an ordinary character: it is only skipped.
-    """
-    at, depth, in_format, found = start, 0, False, []
-    while at < end:
-        char = source[at]
-        head = None if in_format else _string_head(source, at, end)
-        if head is not None:
-            stop = _string_end(source, head, end)
-            found.append((at, stop, False))
-            at = stop
-            continue
-        if char in "([{":
-            depth += 1
-        elif char == "}" and depth == 0:
-            return at + 1, found
-        elif char in ")]}":
-            depth -= 1
-        elif char == ":" and depth == 0:
-            in_format = True
-        at += 1
-    return end, found
-
-
-def _string_head(source: str, at: int, end: int) -> re.Match[str] | None:
-    """A match if a string literal starts here, with its prefix."""
-    if at and (source[at - 1].isalnum() or source[at - 1] == "_"):
-        return None
-    return _HEAD.match(source, at, end)
-
-
-def _string_end(source: str, head: re.Match[str], end: int) -> int:
-    """The offset after the literal's closing quote."""
-    quote, at = head.group(2), head.end()
-    formatted = set(head.group(1).lower()) & set("ft")
-    while at < end:
-        if source.startswith(quote, at):
-            return at + len(quote)
-        if source[at] == "\\":
-            at += 2
-        elif formatted and source[at] == "{" and source[at : at + 2] != "{{":
-            at, _ = _expression(source, at + 1, end)
-        else:
-            at += 2 if formatted and source[at : at + 2] == "{{" else 1
-    return end
