@@ -107,9 +107,9 @@ def command(
                 minimize_s=0.0 if no_minimize else minimize_for,
             )
             if versions is not None:
-                line = read_line(versions, words, given, request)
+                asked = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
-                request = replace(request, versions=replace(line, companions=companions, metric=wanted))
+                request = replace(request, versions=replace(asked, companions=companions, metric=wanted))
             run = opened(request)
         return work(given, *run)
     except Exception as error:
