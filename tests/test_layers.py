@@ -90,7 +90,7 @@ CHILD_COPY = "accel_lab_child"
 TOP_LEVEL = frozenset(
     {
         *("Makefile", "Dockerfile", "README.md", "LICENSE", "pyproject.toml"),
-        *("bisect", "docker", "repros", "benchmarks", "tests"),
+        *("bisect", "docker", "docs", "repros", "benchmarks", "tests"),
     }
 )
 # Left by the tools and ignored by git; never part of a commit.
