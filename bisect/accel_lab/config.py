@@ -20,7 +20,13 @@ import platformdirs
 
 from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
-from accel_lab.core.settings_files import SettingsFile, folder_objection, open_settings, trusted_folder
+from accel_lab.core.settings_files import (
+    SettingsFile,
+    folder_objection,
+    home_folder,
+    open_settings,
+    trusted_folder,
+)
 from accel_lab.core.toml_text import read_toml
 
 FILE = "accel-lab.toml"
@@ -96,7 +102,7 @@ def search_folders(start: Path) -> list[Path]:
     lies in it can be told to be unread, and nothing above it is.
     """
     start = start.resolve()
-    home = Path.home().resolve()
+    home = home_folder()
     folders: list[Path] = []
     for folder in (start, *start.parents):
         folders.append(folder)

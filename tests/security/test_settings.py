@@ -430,6 +430,13 @@ def test_the_search_ends_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.
 
 
 @needs_tomllib
+def test_a_user_may_have_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / config.FILE).write_text(SOUND)
+    monkeypatch.setattr(settings_files.os.path, "expanduser", lambda path: path)
+    assert config.load(tmp_path).text("provider") == "uv"
+
+
+@needs_tomllib
 @pytest.mark.skipif(not ROOT, reason="only root can give a file away, as a stranger would have to")
 def test_a_strangers_repository_is_no_root(tmp_path: Path) -> None:
     inner = tmp_path / "above" / "mine"

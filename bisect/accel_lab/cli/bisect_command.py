@@ -115,6 +115,6 @@ def command(
     except Exception as error:
         if exit_style != "git" or isinstance(error, (click.ClickException, click.Abort, ReaderGone)):
             raise
-        line, code = mistakes.explained(error)
-        sys.stderr.write(f"accel-lab: {line}\n")
+        said, code = mistakes.explained(error)
+        sys.stderr.write(f"accel-lab: {said}\n")
         return 125 if code == 3 else code

@@ -71,6 +71,12 @@ def trusted_folder(folder: Path) -> bool:
         return False
 
 
+def home_folder() -> Path | None:
+    """The caller's home folder, links resolved; None for a user who has none."""
+    home = os.path.expanduser("~")
+    return None if home.startswith("~") else Path(os.path.realpath(home))
+
+
 def read_capped(path: Path, what: str = "a settings file") -> bytes:
     """The bytes of a small regular file. Raises OSError, or UsageError for another kind of file."""
     return _read(path, str(path), None, what)[0]

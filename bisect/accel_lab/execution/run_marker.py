@@ -11,6 +11,7 @@ from typing import Any
 
 from accel_lab import __version__
 from accel_lab.core.errors import LabError
+from accel_lab.core.settings_files import home_folder
 
 MARKER = "accel-lab-run.json"
 SCHEMA = "accel-lab/run/1"
@@ -49,7 +50,8 @@ def objection(folder: Path) -> str:
     real = Path(os.path.realpath(folder))
     if os.path.ismount(real):
         return "something is mounted there"
-    if any(real in (place, *place.parents) for place in (Path(os.getcwd()), Path.home().resolve())):
+    places = filter(None, (Path(os.getcwd()), home_folder()))
+    if any(real in (place, *place.parents) for place in places):
         return "you are in it, or your home folder is"
     if os.path.lexists(real / ".git"):
         return "it holds a repository"
