@@ -706,7 +706,7 @@ def bisected(root: Path, python: str, *words: str) -> dict[str, Any]:
         env=env,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
         check=False,
     )
     assert done.returncode in (1, 125), done.stderr
