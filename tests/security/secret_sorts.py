@@ -264,7 +264,7 @@ SAID: dict[str, Make] = {
     "user and password options": within("tool -u bot -p {} run", ALNUM, 12),
     "docker configuration": within("'auths': 'x.io' 'auth': '{}='", ALNUM, 24),
     "kube configuration": within("client-key-data: LS0tLS1CRUdJTi{}", ALNUM, 60),
-    "django": within("SECRET_KEY = django-insecure-{}", ALNUM, 30),
+    "django": within("secret_key = django-insecure-{}", ALNUM, 30),
     "service account key id": within("'private_key_id': '{}'", HEX, 40),
     "http proxy": within("http_proxy=http://u123:{}@proxy:3128", ALNUM, 12),
 }

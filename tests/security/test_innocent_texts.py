@@ -100,6 +100,7 @@ INNOCENT = [
     "y = x@w; z = a @ b: out; x@w.T:/2; (q@k):~mask; def f(x, w): return x@w",
     "the pass: fuse_attention; pass_name = 'joint_graph_pass_3'; passes=12",
     "--max-tokens 4096 --token-ids 1,2,3 --key-size 128 --no-auth --password-file /run/x",
+    "mkdir -p build2024x, pytest -p no:cacheprovider -p xdist2plugin, patch -p1, docker run -p port8080name image",
     "docker run -p 8080:80 -p 5432 image -u 1000:1000",
     "key = cache_key(graph); sort_keys=True; monkey=3; keyboard; author = 'somebody'; authority",
     "https://pytorch.org/docs/stable/torch.compiler.html?highlight=inductor#id-12345678901234567890",

@@ -74,6 +74,15 @@ KEYED = {
     "login": 'login = print\nlogin(key="{P}")\n',
     "command list": 'argv = ["docker", "login", "--password", "{P}", "x"]\n',
     "command string": 'cmd = "docker login -p {P} reg"\n',
+    "or": 'import os\nx = os.environ.get("DB_PASSWORD") or "{P}"\n',
+    "parentheses": 'password = (\n    "{P}"\n)\n',
+    "pw": 'pw = "{P}"\n',
+    "arguments of mysql": 'argv = ["mysql", "-u", "root", "-p{P}", "db"]\n',
+    "arguments of sshpass": 'argv = ["sshpass", "-p", "{P}", "ssh", "x"]\n',
+    "arguments of curl": 'argv = ["curl", "-u", "somebody:{P}", "https://x.org"]\n',
+    "any program": 'cmd = "tool -p {P} run"\n',
+    "pass option": 'cmd = "tool --pass {P} run"\n',
+    "URL in an f-string": 'u = 1\nx = f"postgres://{u}:{P}@db/x"\n',
     "pwd": 'x = "Server=a;UID=sa;PWD={P};"\n',
     "split": f'password = "{PASSWORD[:7]}" "{PASSWORD[7:]}"\n',
     "bytes": 'secret_key = b"{P}"\n',
@@ -152,7 +161,7 @@ def test_a_key_block(form: str) -> None:
     checked(BLOCKS[form], *LINES)
 
 
-def test_an_address_of_a_network_share() -> None:
+def test_homes_on_windows() -> None:
     source = (
         'x = "C:\\\\Users\\\\Maria Zimmer\\\\x.py"\ny = r"c:\\users\\maria\\x"\nz = "c:\\\\users\\\\maria"\n'
     )

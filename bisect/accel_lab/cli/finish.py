@@ -16,7 +16,6 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
 from accel_lab.execution.journal import write_atomic
-from accel_lab.reporting.review import told
 from accel_lab.reporting.summary import next_steps, summarise
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def sum_up(findings: Findings) -> None:
 
 def say_left(made: BundleReport, folder: Path) -> None:
     """One line on standard error: how many words that look private were left, and how to see them."""
+    from accel_lab.reporting.review import told
+
     count = len(made.left)
     see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
     click.echo(f"{told(count)} in the bundle{see}", err=True)

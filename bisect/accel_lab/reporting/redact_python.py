@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from accel_lab.core.private import Span
+from accel_lab.core.private import SECRET_KINDS, Span
 
 from .python_literals import Piece, Unit, literal_pieces
 
@@ -57,6 +57,10 @@ def edit_source(source: str, find: Find, name: Name) -> str | None:
             for glue in ("\n", "") if _JOIN.search(group.runs[0].before) else ("\n",):
                 units = _joined((run.units for run in group.runs), glue)
                 edits.take(units, find("".join(unit[0] for unit in units), "", True), name)
+            if any(run.text.startswith("-") for run in group.runs):  # the arguments of a command
+                units = _joined((run.units for run in group.runs), " ")
+                found = find("".join(unit[0] for unit in units), "", False)
+                edits.take(units, [span for span in found if span.kind in SECRET_KINDS], name)
     return apply(source, edits.rows)
 
 
@@ -105,6 +109,8 @@ class _Group:
 
 
 _NOWHERE = -1
+#: Stands for what an f-string's expression gives: no letter, no digit, no space.
+_VALUE = "\ue000"
 
 
 def _joined(texts: Iterable[list[Unit]], glue: str) -> list[Unit]:
@@ -125,8 +131,9 @@ class _Edits:
     def take(self, units: list[Unit], spans: list[Span], name: Name) -> None:
         """The placeholder goes where a span starts; its further pieces become empty."""
         for span in spans:
-            new = name(span)
-            for start, end in _places(units[span.start : span.end]):
+            places = list(_places(units[span.start : span.end]))
+            new = name(span) if places else ""
+            for start, end in places:
                 self._add(start, end, new)
                 new = ""
 
@@ -255,7 +262,7 @@ class _Reader:
 def _units_of(pieces: list[Piece]) -> Iterator[Unit]:
     for number, piece in enumerate(pieces):
         if number and not piece.joined:
-            yield "\n", _NOWHERE, _NOWHERE
+            yield _VALUE, _NOWHERE, _NOWHERE
         yield from piece.units
 
 

@@ -13,7 +13,7 @@ _WORDS = (
     r"|subscription[_-]?key|encryption[_-]?key|signing[_-]?key|license[_-]?key|token|credentials?|auth(?:orization)?"
     r"|bearer|cookie|session[_-]?id|csrf|(?:db|smtp|mysql|ftp|mail|admin|root|login|ssh|sudo|proxy|redis|pg)[_-]?pass"
     r"|client[_-]?key[_-]?data|fernet"
-    r"|(?<![A-Za-z])pass(?=[\"'\s:=])|webhook(?:[_-]?url)?|conn(?:ection)?[_-]?str(?:ing)?|dsn"
+    r"|(?<![A-Za-z])(?:pass|pw)(?=[\"'\s:=!])|webhook(?:[_-]?url)?|conn(?:ection)?[_-]?str(?:ing)?|dsn"
 )
 _TOLD = rf"(?:{_WORDS})(?:[_-]?(?:id|key|value|hex|b64))?"
 _KEY = rf"(?P<key>[A-Za-z0-9_.-]{{0,60}}?{_TOLD})"
@@ -31,7 +31,7 @@ _ASSIGNED = (
 #: What may stand before a literal that is a secret: ``token = "``, ``("password", "``, ``default="``.
 _BEFORE = re.compile(
     rf"{_NOT_IN_KEY}{_KEY}[\"']?[\])]?\s{{0,9}}(?::\s{{0,9}}[\w.|\[\] ]{{1,30}}(?=\s{{0,9}}=))?\s{{0,9}}"
-    r"(?P<sep>[=!]=|[=:,(]|=>)(?:[^=\n]{0,80}\bdefault\s{0,3}=)?\s{0,9}[A-Za-z]{0,2}[\"']{0,3}\Z",
+    r"(?P<sep>[=!]=|[=:,(]|=>|or(?=\s))(?:[^=\n]{0,80}\bdefault\s{0,3}=)?\s{0,9}\(?\s{0,9}[A-Za-z]{0,2}[\"']{0,3}\Z",
     re.I,
 )
 _LOGIN_CALL = re.compile(
@@ -46,7 +46,11 @@ _BENIGN_KEY = re.compile(
     re.I,
 )
 _IS_PASSWORD = re.compile(rf"{_PASSWORD}|pass\Z", re.I)
-_IS_PASS = re.compile(r"(?:\A|[^A-Za-z])pass\Z", re.I)
+_IS_PASS = re.compile(r"(?:\A|[^A-Za-z])(?:pass|pw)\Z", re.I)
+_OTHER_P = re.compile(
+    r"\b(?:mkdir|cp|patch|pytest|py\.test|ssh|scp|rsync|nmap|tar|run|ps|pkill|pgrep|renice|ionice|taskset|unzip|install"
+    r"|docker|podman|nc|telnet|srun|sbatch|salloc|qsub|perl|ruby|git|make|cmake|time)\b"
+)
 _ASKS = re.compile(
     r"(?:\A|[_.])(?:get|read|load|fetch|find|has|is|check|validate|ask|prompt)\w{0,40}\Z", re.I
 )
@@ -90,6 +94,8 @@ def is_secret(key: str, value: str, *, quoted: bool) -> bool:
     if _STANDS_FOR.match(value) or (not quoted and _CODE.search(value)) or _DOTTED.match(value):
         return False
     if _IS_PASS.search(key):  # also what a compiler's pass is called
+        if key.lower().endswith("pw"):
+            return len(value) >= 8 and varied(value)
         return _is_mixed(value) or (len(value) >= 5 and not re.fullmatch(r"[\w.-]{1,2000}", value))
     if _IS_PASSWORD.search(key) and len(value) >= 5:
         plain = value.lower() in _PLAIN or value.isdigit()
@@ -153,13 +159,20 @@ def _option(match: re.Match[str], _before: str) -> bool:
     value = match.group(part(match))
     if match.group("key").lower().endswith(("file", "path", "stdin", "env", "prompt", "name")):
         return False
-    return not value.startswith("-") and is_secret(match.group("key"), value, quoted=False)
+    key = "password" if match.group("key").lower() == "pass" else match.group("key")
+    return not value.startswith("-") and is_secret(key, value, quoted=False)
 
 
 def _given(match: re.Match[str], _before: str) -> bool:
     """The value of a short option: no port, no number, no other option."""
     value = match.group("s")
     return not re.match(r"[\d:./]+\Z|-", value) and _may_be(value)
+
+
+def _any_program(match: re.Match[str], _before: str) -> bool:
+    """The value of ``-p`` of a program that is not known to mean something else by it."""
+    line = match.string[max(match.start() - 80, 0) : match.start()].rsplit("\n", 1)[-1]
+    return varied(match.group("s")) and not _OTHER_P.search(line)
 
 
 def _netrc(match: re.Match[str], _before: str) -> bool:
@@ -179,7 +192,9 @@ def _query(match: re.Match[str], _before: str) -> bool:
 
 
 def _login(match: re.Match[str], _before: str) -> bool:
-    return match.group("s").lower() not in ("git", "hg", "svn", "") and _may_be(match.group("s"))
+    said = match.group("s")
+    public = ("git", "hg", "svn", "user", "oauth2", "token", "anonymous")
+    return len(said) >= 2 and said.lower() not in public and (len(said) < 4 or _may_be(said))
 
 
 def _rule(kind: str, name: str, pattern: str, hints: tuple[str, ...], accept: Accept) -> Rule:
@@ -241,6 +256,13 @@ ASSIGNED: tuple[Rule, ...] = (
         r"|sqlcmd|bcp|ldap\w{1,9}|redis-cli|kinit)\b[^\n]{0,120}?\s-[pPwa][ =]?[\"']?(?P<s>[^\s\"']{4,200})",
         ("-p", "-w", "-a"),
         _given,
+    ),
+    _rule(
+        "token",
+        "short option of any program",
+        r"(?<=\s)-p[ =][\"']?(?P<s>[^\s\"'/.=:,;)\]]{8,100})(?=[\s\"']|\Z)",
+        ("-p",),
+        _any_program,
     ),
     _rule(
         "token",
