@@ -333,7 +333,6 @@ def test_a_real_script_whose_names_are_no_text(torch_python: str, tmp_path: Path
             "assert os.environb[b'LAB_BYTES'] == b'\\xfe' and os.fsencode(sys.argv[1]) == b'a\\xff'\n"
             "raise ValueError('half \\ud800 and ' + sys.argv[1] + sys.argv[0])\n"
         )
-    options = ["--json", "--rung", "uncompiled", "--python", torch_python, "--out", str(tmp_path / "out")]
     ended = subprocess.run(
         [
             *(sys.executable, "-m", "accel_lab", "run", "--json", "--rung", "uncompiled"),

@@ -176,7 +176,9 @@ class _Maker(Entries):
         digest = hashlib.sha256()
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.name in sources:
-                digest.update(f"{entry.name}\0{len(entry.data)}\0".encode() + entry.data)
+                digest.update(
+                    f"{entry.name}\0{len(entry.data)}\0".encode("utf-8", "backslashreplace") + entry.data
+                )
         return digest.hexdigest()
 
     def _expected(self, gone: list[list[str]]) -> Entry:
@@ -197,7 +199,10 @@ class _Maker(Entries):
             missing=[name for name, _ in self.missing],
             checked=self.checked,
         )
-        return Entry(name="README.md", data=self.redactor.text(readme(contents), "README.md").encode())
+        return Entry(
+            name="README.md",
+            data=self.redactor.text(readme(contents), "README.md").encode("utf-8", "backslashreplace"),
+        )
 
     def left(self, files: Iterable[str]) -> list[Left]:
         """What looks private and was left in the bundle's texts; the page shows the same texts once more."""

@@ -32,7 +32,10 @@ def name_problem(name: str) -> str:
         return "the entry name leads elsewhere or to a folder"
     if not _SAFE_NAME.match(name) or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
         return "unsafe entry name"
-    if len(parts) > _DEPTH or max(len(part.encode()) for part in parts) > _MAX_PART_BYTES:
+    if (
+        len(parts) > _DEPTH
+        or max(len(part.encode("utf-8", "backslashreplace")) for part in parts) > _MAX_PART_BYTES
+    ):
         return "entry name too long"
     return ""
 
