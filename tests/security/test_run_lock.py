@@ -22,6 +22,7 @@ from accel_lab.execution import leftovers, proctable
 from accel_lab.execution.guardian import GUARDIAN, RUN
 from accel_lab.execution.process import run
 from accel_lab.execution.run_lock import NAME, InUse, held, holder
+from accel_lab.execution.run_marker import mark
 
 HOLD = """
 import sys, time
@@ -40,8 +41,9 @@ def call(command: Any, *words: str) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "run"
-    made.mkdir()
+    made = tmp_path / "home" / "runs" / "run"
+    made.mkdir(parents=True)
+    mark(made, "run")
     script = tmp_path / "repro.py"
     script.write_text("1\n")
     from accel_lab.execution.programs import read_program
@@ -89,13 +91,10 @@ def test_a_second_lab_is_refused_in_one_line(folder: Path, live: Any) -> None:
 
 
 def test_a_clean_of_all_keeps_a_live_run(folder: Path, live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = folder.parent / "home"
-    (home / "runs").mkdir(parents=True)
-    monkeypatch.setenv("ACCEL_LAB_HOME", str(home))
-    (home / "runs" / "live").symlink_to(folder)
+    monkeypatch.setenv("ACCEL_LAB_HOME", str(folder.parents[1]))
     done = call(clean_command.command, "--all")
     assert done.exception is None
-    assert done.output.startswith("kept: ")
+    assert done.output.startswith(f"kept {folder}: ")
     assert (folder / "request.json").is_file()
 
 
