@@ -322,15 +322,16 @@ def beyond(torch_pythons: tuple[str, ...], tmp_path_factory: pytest.TempPathFact
     found = []
     for python in torch_pythons:
         folder = tmp_path_factory.mktemp("beyond")
-        told = run(python, folder, "beyond", "beyond_wrong")
-        found.append((told["beyond"], load(folder / "beyond"), load(folder / "beyond_wrong")))
+        told = run(python, folder, "beyond", "beyond_wrong", "beyond_trained")
+        names = ("beyond", "beyond_wrong", "beyond_trained")
+        found.append((told["beyond"], *(load(folder / name) for name in names)))
     return found
 
 
 @pytest.mark.torch
 @pytest.mark.slow
 def test_what_a_function_reads_beside_its_arguments_is_recorded(beyond: list[Any]) -> None:
-    for told, right, wrong in beyond:
+    for told, right, wrong, _ in beyond:
         assert told["hooks"], "a hook on the tensor itself would be seen by Dynamo"
         places = {(key[3], key[4]) for key in right.entries}
         assert {
@@ -342,6 +343,14 @@ def test_what_a_function_reads_beside_its_arguments_is_recorded(beyond: list[Any
         } <= places
         different = failures(diff(wrong, right))
         assert {d.phase for d in different} == {"grad", "leaf_grad", "input_grad"}
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_model_beside_the_arguments_is_not_compared_once_it_was_trained(beyond: list[Any]) -> None:
+    """An optimizer makes of the roundings of half types what is as large as a fault."""
+    for _, _, _, trained in beyond:
+        assert {key[3] for key in trained.entries} == {"output", "mutated_input", "input_grad"}
 
 
 @pytest.mark.torch

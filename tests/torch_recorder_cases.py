@@ -173,6 +173,8 @@ def beyond_arguments(folder: str, variant: str) -> dict[str, Any]:
     scale = 1.1 if variant == "beyond_wrong" else 1.0
     out.register_hook(lambda gradient: gradient * scale)
     out.square().sum().backward()
+    if variant == "beyond_trained":
+        torch.optim.SGD([*model.parameters(), weight], 0.1).step()
     recorder.finish()
     return {"hooks": made._backward_hooks is None}
 
@@ -236,6 +238,6 @@ if __name__ == "__main__":
     answers = {}
     for name in VARIANTS:
         folder = os.path.join(FOLDER, name)
-        made = {"odd": odd, "beyond": beyond_arguments, "beyond_wrong": beyond_arguments}.get(name)
+        made = odd if name == "odd" else beyond_arguments if name.startswith("beyond") else None
         answers[name] = train(folder, name) if made is None else made(folder, name)
     json.dump(answers, sys.stdout)

@@ -129,8 +129,8 @@ class Recorder:
         self._pid = _getpid()
         self._lock = threading.RLock()
         self._calls: Dict[int, int] = {}
-        self._modules: List[Tuple[int, Callable[[], Any]]] = []
-        self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any]]] = []
+        self._modules: List[Tuple[int, Callable[[], Any], Optional[List[int]]]] = []
+        self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any], Optional[int]]] = []
         self._known_leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
 
     # ---- what the instruments call -----------------------------------------------------------------
@@ -182,17 +182,21 @@ class Recorder:
             self._emit(event)
             self._changed_inputs(call)
 
-    def watch_module(self, region: int, module: torch.nn.Module) -> None:
-        """Record the module's parameters, buffers and gradients at the end."""
+    def watch_module(self, region: int, module: torch.nn.Module, *, untrained: bool = False) -> None:
+        """Record the module's parameters, buffers and gradients at the end.
+
+        ``untrained``: only if no parameter was written until then. What an optimizer makes of roundings in
+        bfloat16 within some steps is as large as a fault.
+        """
         with self._guard(), self._lock:
-            if any(get() is module for _, get in self._modules):
+            if any(get() is module for _, get, _ in self._modules):
                 return
             size = 0
             with contextlib.suppress(Exception):  # parameters that are not yet materialised have no size
                 size = sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
             keep = size <= self._module_left
             self._module_left -= size if keep else 0
-            self._modules.append((region, _hold(module, keep)))
+            self._modules.append((region, _hold(module, keep), _versions(module) if untrained else None))
 
     def finish(self) -> None:
         """Record the end state: watched modules, gradients of leaf inputs, the random state."""
@@ -201,13 +205,13 @@ class Recorder:
         with self._guard(), undisturbed(), self._lock:
             if self._shadow is not None and self._shadow.half:
                 self._emit({"event": "half"})
-            for index, (region, get) in enumerate(self._modules):
+            for index, (region, get, versions) in enumerate(self._modules):
                 module = get()
-                if module is not None:
+                if module is not None and (versions is None or versions == _versions(module)):
                     self._module(region, index, module)
-            for region, name, call, path, get in self._leaf_inputs:
+            for region, name, call, path, get, version in self._leaf_inputs:
                 tensor = get()
-                if tensor is None:
+                if tensor is None or (version is not None and version != int(tensor._version)):
                     continue
                 event = {"event": "end", "phase": "leaf_grad", "region": region, "name": name, "call": call}
                 self._leaf({**event, "path": path}, tensor.grad)
@@ -243,7 +247,7 @@ class Recorder:
         yield from leaves(dict(kwargs), "kwargs")
         for path, value in reached(function) if function is not None else ():
             if isinstance(value, torch.nn.Module):
-                self.watch_module(region, value)
+                self.watch_module(region, value, untrained=True)
             else:
                 yield path, value
 
@@ -276,7 +280,9 @@ class Recorder:
         size = tensor.numel() * tensor.element_size()
         keep = size <= self._leaf_left
         self._leaf_left -= size if keep else 0
-        self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep)))
+        beside = not path.startswith(("args", "kwargs"))
+        version = int(tensor._version) if beside and not tensor.is_inference() else None
+        self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep), version))
 
     def _changed_inputs(self, call: Call) -> None:
         for entry in call.inputs:
@@ -400,6 +406,17 @@ class Recorder:
 def _hold(value: Any, keep: bool) -> Callable[[], Any]:
     """A way back to an object: by keeping it, or weakly."""
     return functools.partial(_same, value) if keep else weakref.ref(value)
+
+
+def _versions(module: torch.nn.Module) -> List[int]:
+    """How often each parameter was written; -1 where that is not counted."""
+    found = []
+    for parameter in module.parameters():
+        try:
+            found.append(int(parameter._version))
+        except Exception:  # an inference tensor, a parameter that is not yet materialised
+            found.append(-1)
+    return found
 
 
 def _same(value: Any) -> Any:
