@@ -82,11 +82,8 @@ class _Input:
     def __init__(self, path: str, tensor: torch.Tensor, budget: int) -> None:
         self.path = path
         self.tensor = tensor
-        self.version = self._version()
+        self.version = _version(tensor)
         self.checksum = self._checksum() if tensor.numel() * tensor.element_size() <= budget else None
-
-    def _version(self) -> Optional[int]:
-        return None if self.tensor.is_inference() else int(self.tensor._version)
 
     def _checksum(self) -> Optional[int]:
         return zlib.crc32(raw_bytes(flat_values(self.tensor)))
@@ -94,7 +91,7 @@ class _Input:
     def change(self) -> Tuple[bool, Optional[bool]]:
         """``(worth recording, known to have other values)``."""
         different = None if self.checksum is None else self.checksum != self._checksum()
-        return different is True or self.version != self._version(), different
+        return different is True or self.version != _version(self.tensor), different
 
 
 class Call:
@@ -129,7 +126,7 @@ class Recorder:
         self._pid = _getpid()
         self._lock = threading.RLock()
         self._calls: Dict[int, int] = {}
-        self._modules: List[Tuple[int, Callable[[], Any], Optional[List[int]]]] = []
+        self._modules: List[Tuple[int, Callable[[], Any], Optional[List[Optional[int]]]]] = []
         self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any], Optional[int]]] = []
         self._known_leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
 
@@ -211,7 +208,7 @@ class Recorder:
                     self._module(region, index, module)
             for region, name, call, path, get, version in self._leaf_inputs:
                 tensor = get()
-                if tensor is None or (version is not None and version != int(tensor._version)):
+                if tensor is None or (version is not None and version != _version(tensor)):
                     continue
                 event = {"event": "end", "phase": "leaf_grad", "region": region, "name": name, "call": call}
                 self._leaf({**event, "path": path}, tensor.grad)
@@ -281,7 +278,7 @@ class Recorder:
         keep = size <= self._leaf_left
         self._leaf_left -= size if keep else 0
         beside = not path.startswith(("args", "kwargs"))
-        version = int(tensor._version) if beside and not tensor.is_inference() else None
+        version = _version(tensor) if beside else None
         self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep), version))
 
     def _changed_inputs(self, call: Call) -> None:
@@ -408,15 +405,16 @@ def _hold(value: Any, keep: bool) -> Callable[[], Any]:
     return functools.partial(_same, value) if keep else weakref.ref(value)
 
 
-def _versions(module: torch.nn.Module) -> List[int]:
-    """How often each parameter was written; -1 where that is not counted."""
-    found = []
-    for parameter in module.parameters():
-        try:
-            found.append(int(parameter._version))
-        except Exception:  # an inference tensor, a parameter that is not yet materialised
-            found.append(-1)
-    return found
+def _version(tensor: torch.Tensor) -> Optional[int]:
+    """How often a tensor was written; None for one that does not count it, or is not yet materialised."""
+    try:
+        return None if tensor.is_inference() else int(tensor._version)
+    except Exception:
+        return None
+
+
+def _versions(module: torch.nn.Module) -> List[Optional[int]]:
+    return [_version(parameter) for parameter in module.parameters()]
 
 
 def _same(value: Any) -> Any:

@@ -18,8 +18,8 @@ from .values import Comparison, Measure
 class Pair:
     """One recorded value in both runs.
 
-    ``metrics`` is None where the two have no elements that belong together; ``spread`` is the mean and the
-    variance of the greatest error over several runs. ``reason`` is empty for values that agree.
+    ``metrics`` is None where the two have no elements that belong together; ``errors`` are the
+    greatest absolute errors of all runs, the first one first. ``reason`` is empty for values that agree.
     """
 
     key: Key

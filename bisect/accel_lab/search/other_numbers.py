@@ -10,6 +10,7 @@ from .lab import Difference, Lab
 
 RANDOM = "random_numbers"
 FALLBACK_RANDOM = "torch._inductor.config.fallback_random = True"
+RANDOM_WORDS = "compiled and uncompiled code draw other random numbers from the same seed"
 #: How many other seeds a script is tried with, uncompiled.
 SEEDS = (1, 2, 3)
 #: Other random numbers explain a difference that is at most so many times as large as they make uncompiled.

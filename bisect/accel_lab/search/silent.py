@@ -12,7 +12,7 @@ from accel_lab.core.verdict import Verdict
 
 from .flaky import Tally
 from .lab import Lab
-from .other_numbers import FALLBACK_RANDOM, RANDOM, SEEDS, explained
+from .other_numbers import FALLBACK_RANDOM, RANDOM, RANDOM_WORDS, SEEDS, explained
 from .premise import Baseline, values_signature
 
 
@@ -39,7 +39,7 @@ def compare_silent(lab: Lab, probe: Probe, found: Baseline, cold: Outcome) -> No
         found.by_design = ByDesign(
             kind=RANDOM,
             setting=FALLBACK_RANDOM,
-            words="compiled and uncompiled code draw other random numbers from the same seed",
+            words=RANDOM_WORDS,
             evidence=(
                 "the script ends well, and its recorded values agree with that setting alone",
                 "uncompiled, other seeds change those values as much",

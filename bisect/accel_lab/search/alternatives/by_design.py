@@ -13,7 +13,7 @@ from accel_lab.core.findings import ByDesign, Considered, Step
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.other_numbers import FALLBACK_RANDOM, RANDOM, SEEDS, explained
+from accel_lab.search.other_numbers import FALLBACK_RANDOM, RANDOM, RANDOM_WORDS, SEEDS, explained
 
 from .case import NOTHING, Alternative, Case, Moment, Ruling
 
@@ -47,8 +47,7 @@ def ask_random(case: Case) -> Ruling:
     if len(refused) < len(others) or not _explained(case, refused[0]):
         words = f"other random numbers may explain it: {told[0]}; {told[1]}"
         return Ruling(considered=Considered(name=RANDOM, open=True, words=words), warnings=(words,))
-    words = "compiled and uncompiled code draw other random numbers from the same seed"
-    return Ruling(by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM, words=words, evidence=told))
+    return Ruling(by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM, words=RANDOM_WORDS, evidence=told))
 
 
 def _explained(case: Case, other: Step) -> bool:
