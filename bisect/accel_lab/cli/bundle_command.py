@@ -57,9 +57,10 @@ def command(
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
         # What is only looked at lies elsewhere until somebody has agreed.
         place = Path(drafts, "bundle.zip") if review else path
-        if not review:
+        if review:
+            sum_up(findings)
+        else:
             write_files(findings, folder, bundle=False)
-        sum_up(findings)
         made = write_bundle(findings, folder, place, redactor=redactor, limit_bytes=int(limit_mb * 1e6))
         if review and not as_json:
             _show_left(made.left)
