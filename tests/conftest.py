@@ -102,6 +102,7 @@ def lab_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             folder = home / name.lower()
             folder.mkdir()
             patch.setenv(name, str(folder))
+        patch.setenv("ACCEL_LAB_VERIFY", "0")  # a cold run for each bundle; the tests of it ask for it
         yield home
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -210,6 +211,14 @@ class _Api:
             "State": container.state(),
             "HostConfig": {"PidsLimit": container.settings.get("pids_limit", 0)},
         }
+
+    def attach_socket(self, key: str, params: dict[str, int]) -> Any:
+        container = self._container(key)
+        assert not container.started  # else a lab that is killed meanwhile would leave it
+        assert container.settings["stdin_open"]
+        assert not container.settings["detach"]
+        assert params["stdin"] == params["stream"] == 1
+        return io.BytesIO()
 
     def kill(self, key: str, signal: str) -> None:
         container = self._container(key)

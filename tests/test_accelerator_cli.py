@@ -71,7 +71,7 @@ def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
     assert repro.read_text().count("mock_backend") >= 1
     assert run(tmp_path, str(repro), fault="exp_tail_wrong").returncode == 1
     assert run(tmp_path, str(repro)).returncode == 0
-    ended = run(tmp_path, "-m", "accel_lab", "verify", str(Path(found["bundle"])))
+    ended = run(tmp_path, "-m", "accel_lab", "verify", "--yes", "--provider", "local", found["bundle"])
     assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
 
 

@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 from accel_lab.core.benchmark import Benchmark, Standing
+from accel_lab.core.text import for_terminal
 from accel_lab.reporting import bench_words as words
 from accel_lab.reporting.bench_page import render
 from accel_lab.reporting.bench_plots import plots
@@ -90,7 +91,7 @@ def test_a_column_that_nobody_fills_is_left_out() -> None:
 
 
 def test_columns_stand_under_their_headings_and_colour_changes_no_letter() -> None:
-    plain, coloured = text(benchmark(), width=140), text(benchmark(), width=140, colour=True)
+    plain, coloured = text(benchmark(), width=140), for_terminal(text(benchmark(), width=140, colour=True))
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
     assert "\x1b[32m✓ ok" in coloured
     lines = plain.splitlines()

@@ -38,6 +38,7 @@ from accel_lab.reporting import verify
 from accel_lab.reporting.bundle import BundleReport, write_bundle
 from accel_lab.reporting.expected import attempts_for, expectation
 from accel_lab.reporting.plan import Entry, choose, pack
+from accel_lab.reporting.project_copy import keep_project
 from accel_lab.reporting.redact import Redactor
 from accel_lab.reporting.reduced import Reduced, other_of, repro_of
 from accel_lab.reporting.schema import load_schema
@@ -49,6 +50,7 @@ TOP = {
     "ISSUE.md",
     "LEDGER.json",
     "MANIFEST.json",
+    "README.md",
     "environment.json",
     "expected.json",
     "original/repro.py",
@@ -65,6 +67,8 @@ def redactor() -> Redactor:
 
 
 def bundle(run: FakeRun, name: str = "bundle.zip", **options: Any) -> BundleReport:
+    if run.script.is_file():
+        keep_project(run.findings, run.run_dir)
     return write_bundle(run.findings, run.run_dir, run.root / name, redactor=redactor(), **options)
 
 
@@ -265,24 +269,27 @@ def test_modules_beside_the_script_come_along(tmp_path: Path) -> None:
     for name in ("__init__", "deep"):
         (tmp_path / "pkg" / f"{name}.py").write_text("x = 1\n", encoding="utf-8")
     out = unpacked(run)
-    assert (out / "second.py").read_text(encoding="utf-8") == "y = '/home/user1/x'\n"
-    assert (out / "helper.py").is_file()
-    assert (out / "pkg/deep.py").is_file()
-    assert not (out / "other.py").exists()
+    assert (out / "original/second.py").read_text(encoding="utf-8") == "y = '/home/user1/x'\n"
+    assert (out / "original/helper.py").is_file()
+    assert (out / "original/pkg/deep.py").is_file()
+    assert not (out / "original/other.py").exists()
+    assert (out / "original/rerun.py").read_text(encoding="utf-8") == "the user's own"
     assert "the user's own" not in (out / "rerun.py").read_text(encoding="utf-8")
 
 
-def test_a_module_run_becomes_a_script(tmp_path: Path) -> None:
+def test_a_module_run_is_run_as_a_module(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test(): assert 0\n", encoding="utf-8")
     run = FakeRun(tmp_path)
     run.findings.program = Program(module="json.tool", args=(f"{test}::test", "-q"))
     out = unpacked(run)
-    assert (out / "test_it.py").is_file()
+    assert (out / "original/inputs/test_it.py").is_file()  # an argument that names a file from elsewhere
     text = (out / "repro.py").read_text(encoding="utf-8")
-    assert "sys.argv = ['json.tool', os.path.join(HERE, 'test_it.py::test'), '-q']" in text
+    assert "[sys.executable, '-m', 'json.tool', 'inputs/test_it.py::test', '-q']" in text
     compile(text, "repro.py", "exec")
-    assert json.loads((out / "expected.json").read_text(encoding="utf-8"))["args"] == []
+    expected = json.loads((out / "expected.json").read_text(encoding="utf-8"))
+    assert expected["args"] == ["inputs/test_it.py::test", "-q"]
+    assert (expected["run"]["module"], expected["run"]["script"]) == ("json.tool", None)
 
 
 def test_an_encoding_cookie_stays_true(tmp_path: Path) -> None:
@@ -776,7 +783,7 @@ def test_verify_command_runs_the_reduced_repro(tmp_path: Path, monkeypatch: pyte
     run.repro("graph", "import torch\nraise RuntimeError('kernel said 1 at /home/alice/x.py')\n")
     monkeypatch.setenv("PYTHONPATH", with_fake_torch(tmp_path / "fake")["PYTHONPATH"])
     path = bundle(run).path
-    arguments = [str(path), "--python", sys.executable]
+    arguments = [str(path), "--python", sys.executable, "--yes"]
     code = verify_command.main(arguments, standalone_mode=False)
     assert code == 0
 

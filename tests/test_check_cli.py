@@ -105,6 +105,7 @@ def test_the_projects_table_is_read(tmp_path: Path) -> None:
     pytest.importorskip("tomllib")
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
+    (tmp_path / "a" / ".git").mkdir()  # the search ends at a repository's root
     path = tmp_path / "a" / "pyproject.toml"
     assert check_command.mock_table(tmp_path) == {}
     path.write_text("[project]\nname = 'x'\n")
@@ -137,12 +138,15 @@ def test_a_repro_is_believed_only_if_it_names_the_constraint(tmp_path: Path, tor
     }
     verdicts = {}
     for name, text in scripts.items():
-        path = tmp_path / f"{name}.py"
+        path = tmp_path / "run" / f"{name}.py"
         path.write_text(text)
         verdicts[name] = torch_free(f"repro: {path}").verdict
     assert verdicts.pop("same") == "run again, it violates the same constraint"
     assert all("does not show it" in verdict for verdict in verdicts.values()), verdicts
     assert torch_free("no repro could be made: sparse").path is None
+    outside = tmp_path / "outside.py"  # what a child says is run only if it lies in the run's folder
+    outside.write_text(scripts["same"])
+    assert torch_free(f"repro: {outside}").path is None
 
 
 @pytest.fixture

@@ -177,7 +177,7 @@ def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
     assert told["repro"] == found["repro"] and found["repro"]["verified"]
     assert told["culprit"] == found["culprit"]
     assert told["seconds"] == found["seconds"] and told["probes"] == found["probes"]
-    checked = lab("verify", "--python", torch_python, found["bundle"], ACCEL_LAB_HOME=str(home))
+    checked = lab("verify", "--yes", "--python", torch_python, found["bundle"], ACCEL_LAB_HOME=str(home))
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "MATCH" in checked.stdout
     listed = json.loads(lab("list", "--json", ACCEL_LAB_HOME=str(home)).stdout)

@@ -138,3 +138,40 @@ def test_signals_are_handed_on(
     started.send_signal(number)
     found = report(started.communicate()[0])
     assert {key: found[key] for key in ("signal", "exit_code") if key in found} == want
+
+
+def test_it_ends_with_the_other_end_of_its_standard_input(inside: Inside) -> None:
+    """So does the container: the lab is gone."""
+    lab = subprocess.Popen(
+        inside.command(sys.executable, "-S", "-c", "import time; time.sleep(60)", held="yes"),
+        env=inside.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert lab.stdin is not None
+    lab.stdin.close()
+    assert lab.wait(30) == 128 + signal.SIGKILL
+    assert lab.stdout is not None
+    lab.stdout.close()
+
+
+def test_while_it_is_held_signals_are_forwarded_as_ever(inside: Inside) -> None:
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); "
+    code += "print('up', flush=True); time.sleep(60)"
+    lab = subprocess.Popen(
+        inside.command(sys.executable, "-S", "-c", code, held="yes"),
+        env=inside.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    until = time.monotonic() + 30
+    while not inside.out.read_bytes() and time.monotonic() < until:
+        time.sleep(0.02)
+    lab.send_signal(signal.SIGTERM)
+    assert lab.wait(30) == 7
+    assert lab.stdout is not None
+    assert report(lab.stdout.read().decode())["exit_code"] == 7
+    for stream in (lab.stdin, lab.stdout):
+        if stream is not None:
+            stream.close()

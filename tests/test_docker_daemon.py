@@ -6,8 +6,12 @@ import contextlib
 import functools
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +122,56 @@ def test_an_ordinary_script_runs_and_its_files_come_back(box: Box) -> None:
     assert (ended.exit_code, ended.signal, ended.limit) == (0, None, None)
     assert out.split() == ["True", "True", "None"]
     assert (box.folder / "run" / "probes" / "1" / "cwd" / "made.txt").read_text() == "x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the home of root is what images close")
+def test_a_run_below_the_home_of_root_works(box: Box) -> None:
+    """Where the lab keeps its runs by default."""
+    with tempfile.TemporaryDirectory(dir=Path("/root"), prefix=".accel-lab-test-") as name:
+        below = Box(Path(name), box.runner._image)
+        ended, out, err = below.run("open('made.txt', 'w').write('x'); print('ran')")
+        assert (ended.exit_code, out, err) == (0, "ran\n", "")
+        assert (below.folder / "run" / "probes" / "1" / "cwd" / "made.txt").read_text() == "x"
+
+
+def test_a_run_that_writes_many_files_is_ended(box: Box) -> None:
+    text = (
+        "import os, time\nfor n in range(100): open(f'{n}', 'wb').write(os.urandom(1 << 20))\ntime.sleep(50)"
+    )
+    ended, _, _ = box.run(text, disk_mb=20)
+    assert ended.limit == "disk"
+
+
+def test_the_container_of_a_lab_that_is_killed_ends(box: Box, client: Any) -> None:
+    code = (
+        "import sys, tempfile\nfrom pathlib import Path\nsys.path.insert(0, 'tests')\n"
+        "from test_docker_daemon import Box\n"
+        "Box(Path(sys.argv[1]), sys.argv[2]).run('import time; time.sleep(50)')\n"
+    )
+    elsewhere = box.folder / "killed"
+    elsewhere.mkdir()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    lab = subprocess.Popen([sys.executable, "-c", code, str(elsewhere), box.runner._image], env=env, cwd=ROOT)
+
+    def states() -> list[str]:
+        found = client.containers.list(all=True, filters={"label": f"{RUN}=test-1"}, ignore_removed=True)
+        return [container.status for container in found]
+
+    try:
+        wait_for(lambda: states() == ["running"])
+    finally:
+        lab.kill()
+        lab.wait()
+    wait_for(lambda: states() == ["exited"])
+    Box(elsewhere / "next", box.runner._image)  # the next lab removes it
+    assert states() == []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 45
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from accel_lab.environments import docker_mounts
 from accel_lab.environments.docker_confine import HOME, environment
-from accel_lab.environments.docker_mounts import NOBODY, User, Views, is_wide, shown, user_for
+from accel_lab.environments.docker_mounts import NOBODY, User, Views, homes_of, is_wide, shown, user_for
 
 OURSELVES = User(uid=os.getuid(), gid=os.getgid())
 STRANGER = User(uid=NOBODY, gid=NOBODY, owns=True)
@@ -25,6 +25,54 @@ def folder(tmp_path: Path) -> Path:
 
 def mounts(views: Views, read: list[Path], write: Path) -> dict[str, dict[str, Any]]:
     return {mount["Target"]: mount for mount in views.mounts(read, write)}
+
+
+@pytest.mark.parametrize(
+    ("home", "places", "covered"),
+    [
+        (
+            "/root",
+            ["/root/.local/share/accel-lab/runs/x/probes/k", "/root/.local/share/accel-lab/runs/x/lib"],
+            ["/root"],
+        ),
+        ("/root", ["/tmp/x/probes/k"], []),
+        ("/root", ["/root"], []),
+        ("/home/ada", ["/home/ada/x/probes/k", "/data/script"], ["/home/ada"]),
+        ("/home/ada", ["/home/eve/script", "/home/ada/x"], ["/home/eve", "/home/ada"]),
+        ("/data/people/ada", ["/data/people/ada/run/k"], ["/data/people/ada"]),
+        ("/", ["/srv/run/k"], []),
+        ("/tmp", ["/tmp/run/k"], []),
+    ],
+)
+def test_a_home_on_the_way_to_a_mount_is_covered_by_an_open_folder(
+    monkeypatch: pytest.MonkeyPatch, home: str, places: list[str], covered: list[str]
+) -> None:
+    """The image's own may be closed: ``/root`` is 0700."""
+    monkeypatch.setenv("HOME", home)
+    assert [str(path) for path in homes_of([Path(place) for place in places])] == covered
+
+
+def test_the_covering_folder_is_open_small_and_never_over_the_interpreter(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setattr(docker_mounts.tempfile, "gettempdir", lambda: "/elsewhere")
+    write = folder / "run" / "probes" / "k"
+    write.mkdir(parents=True)
+    before = os.umask(0o077)
+    try:
+        mount = mounts(Views(folder / "keep", OURSELVES, "/usr/bin/python3"), [], write)[str(folder)]
+    finally:
+        os.umask(before)
+    assert mount["Type"] == "bind"
+    assert mount["ReadOnly"]
+    source = Path(mount["Source"])
+    assert (source / "run" / "probes" / "k").is_dir()  # the mount points are there, and nothing else
+    assert sum(len(names) + len(files) for _, names, files in os.walk(source)) == 3
+    for place in (source, source / "run", source / "run" / "probes"):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o755
+    inside = str(folder / ".local" / "bin" / "python3")
+    assert str(folder) not in mounts(Views(folder / "keep", OURSELVES, inside), [], write)
 
 
 @pytest.mark.parametrize("path", ["/", "/tmp", "/home", "/usr", "/home/someone"])

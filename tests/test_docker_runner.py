@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,22 @@ def test_only_the_run_s_own_folder_can_be_written(run: Run, daemon: FakeDaemon) 
     assert writable == [str(run.place)]
     assert str(run.script.parent) in mounts
     assert all(mount["Type"] == "bind" for mount in mounts.values())
+
+
+def test_a_run_that_fills_its_folder_is_ended(run: Run, daemon: FakeDaemon) -> None:
+    daemon.looks = 10_000
+
+    def fill(container: FakeContainer) -> None:
+        (run.place / "large").write_bytes(os.urandom(3 << 20))
+
+    daemon.on_start = fill
+    assert run(limits=replace(LIMITS, disk_mb=2)).limit == "disk"
+    assert daemon.last.signals == ["SIGKILL"]
+
+
+def test_the_container_is_held_by_its_standard_input(run: Run, daemon: FakeDaemon) -> None:
+    run()
+    assert daemon.last.plan["held"] is True
 
 
 def test_the_program_of_a_job_is_shown(run: Run, daemon: FakeDaemon) -> None:

@@ -233,6 +233,7 @@ def test_the_nearest_file_counts_over_the_users_own(tmp_path: Path, monkeypatch:
     (own / "accel-lab" / "accel-lab.toml").write_text('store = "/big"\nindex-url = "https://user/simple"\n')
     work = tmp_path / "work" / "deep"
     work.mkdir(parents=True)
+    (work.parent / ".git").mkdir()  # the search ends at a repository's root
     (work / "pyproject.toml").write_text("[project]\nname = 'other'\n")
     (work.parent / "pyproject.toml").write_text(
         "[tool.accel-lab]\nindex-url = 'https://near/simple'\nfind_links = ['wheels', 'https://far/']\n"

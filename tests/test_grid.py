@@ -12,6 +12,7 @@ import pytest
 
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.stages import LADDER
+from accel_lab.core.text import for_terminal
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import grid_page, grid_plot, grid_table, grid_words
 from accel_lab.versions.bench import Benches, Setting
@@ -93,7 +94,7 @@ def test_the_table_for_a_terminal(tmp_path: Path) -> None:
     assert rows["2.6.0"].count("x fails") == 2
     assert "the failure: ValueError: boom" in plain
     assert "note: a note" in plain
-    coloured = grid_table.text(data, colour=True)
+    coloured = for_terminal(grid_table.text(data, colour=True))
     assert "\x1b[31m✗ fails\x1b[0m" in coloured and "\x1b[32m✓ passes\x1b[0m" in coloured
 
 

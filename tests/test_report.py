@@ -506,7 +506,7 @@ def test_issue_labels_the_repro_honestly(tmp_path: Path) -> None:
     text = issue_markdown(run.findings, run.run_dir)
     assert (
         "Reduced to 9 lines (from 34), 2 graph nodes (from 120), 1-minimal and verified in fresh processes; "
-        "it exits 1 while the bug is there.\n\n```python\n" + GRAPH_REPRO.strip()
+        "it exits 1 while the bug is there. Run: `python repro.py`.\n\n```python\n" + GRAPH_REPRO.strip()
     ) in text
     assert "op `aten.div.Tensor_mode` (back end, kernel level; stage likely, op proven)" in text
     assert "  - With only this op run by its eager kernel it passes." in text

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from accel_lab.cli.clean_command import command as clean
 from accel_lab.cli.runs_command import command as listing
+from accel_lab.execution.run_marker import mark
 from accel_lab.request import state_folder
 
 
@@ -26,6 +27,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = [{"standing": "ok"}, {"standing": "ok"}, {"standing": "failed"}]
     (done / "bench.json").write_text(json.dumps({"complete": True, "rows": rows}))
     (base / "bench" / "bench-20200101-000000-bbbb" / "rows").mkdir(parents=True)
+    for folder in (bisection, done, base / "bench" / "bench-20200101-000000-bbbb"):
+        mark(folder, "run")
     (base / "bench" / "notes").mkdir()
     (base / "graphs").mkdir()
     return base

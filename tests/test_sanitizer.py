@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
@@ -104,7 +105,7 @@ def test_a_report_reads_no_file_outside_of_the_probe(tmp_path: Path) -> None:
     inside.mkdir()
     outside.write_text(KERNEL)
     (inside / "sanitizer.7").write_text(REPORT.replace("{source}", str(outside)))
-    found = sanitizer.read_report(inside)
+    found = sanitizer.read_report(ChildFiles(inside))
     assert found is not None and (found["file"], found["text"]) == ("", "")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.text import for_terminal
 from accel_lab.reporting import since
 from accel_lab.reporting.page import render_html
 from accel_lab.reporting.telling import Teller, keep
@@ -113,7 +114,8 @@ def test_the_terminal_shows_what_was_asked(tmp_path: Path) -> None:
     assert "fx_passes, pass p" in rows[1]
     assert "no wheel for this Python" in rows[2]
     assert not any("2.4.0" in line for line in rows)  # never asked
-    assert "\x1b[31mx fails\x1b[0m" in versions_block(found, colour=True, unicode=False)
+    coloured = for_terminal(versions_block(found, colour=True, unicode=False))
+    assert "\x1b[31mx fails\x1b[0m" in coloured and "\x1b[1mSince when\x1b[0m" in coloured
     found.versions = None
     assert versions_block(found) == ""
 

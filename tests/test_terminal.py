@@ -13,6 +13,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import for_terminal
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import terminal, words
 from accel_lab.reporting.summary import next_steps, summarise
@@ -52,7 +53,7 @@ def test_ladder_table(tmp_path: Path) -> None:
 def test_colour_changes_no_column(tmp_path: Path) -> None:
     findings = FakeRun(tmp_path, "kernel").findings
     plain = terminal.ladder_table(findings)
-    coloured = terminal.ladder_table(findings, colour=True)
+    coloured = for_terminal(terminal.ladder_table(findings, colour=True))
     assert "\x1b[31m✗ fails\x1b[0m" in coloured
     for code in ("\x1b[0m", "\x1b[2m", "\x1b[31m", "\x1b[32m"):
         coloured = coloured.replace(code, "")
@@ -105,7 +106,8 @@ def test_repro_block_shows_the_script_itself(tmp_path: Path) -> None:
         "see report.html: The nearest script that passes, against the one that fails",
         "note: the backward graph was left out at /home/alice/work",
     ]
-    assert "\x1b[1mSmallest repro\x1b[0m" in terminal.repro_block(run.findings, colour=True)
+    coloured = for_terminal(terminal.repro_block(run.findings, colour=True))
+    assert "\x1b[1mSmallest repro\x1b[0m" in coloured
 
 
 def test_a_long_repro_is_named_only(tmp_path: Path) -> None:

@@ -282,3 +282,23 @@ def test_warm_and_cold_runs_see_the_same(torch_python: str, tmp_path: Path, kind
         assert outcome.raised.frames[-1].file == str(folder / "script.py")
         assert str(folder / "script.py") in printed(outcome, "stderr.txt")
     assert tree(folder) == before
+
+
+def test_a_reduced_script_leaves_nothing_beside_itself(tmp_path: Path) -> None:
+    """One that lies in the run's own folder: the next run of it must not find what the last one wrote."""
+    folder = project(tmp_path)
+    root = tmp_path / "run"
+    workspace = Workspace(root, folder)
+    script = root / "reduce" / "script" / "repro.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        "import os, pathlib\nbeside = pathlib.Path(__file__).with_name('state')\n"
+        "print(os.getcwd() == os.path.dirname(__file__), beside.exists())\nbeside.write_text('x')\n"
+    )
+    with Prober(python=sys.executable, workspace=workspace) as prober:
+        probe = Probe(program=Program(path=str(script)), bare=True, cold=True, cwd=str(script.parent))
+        runs = [prober.ask(replace(probe, attempt=n)) for n in range(2)]
+    if workspace.surroundings.kind != MOUNT:
+        pytest.skip("no mount is allowed here")
+    assert [printed(run) for run in runs] == ["True False\n"] * 2, printed(runs[0], "stderr.txt")
+    assert [path.name for path in script.parent.iterdir()] == ["repro.py"]

@@ -1,13 +1,16 @@
 """The lab's own settings: the ``[tool.accel-lab]`` table of pyproject.toml, or accel-lab.toml.
 
-The file nearest to the working directory counts (its folder, then those above), and below it the user's own
-in the configuration folder. What neither says is left to the options' defaults and to pip's configuration.
+The file nearest to the working directory counts (its folder, then those above, up to the repository's root
+or the home folder), and below it the user's own in the configuration folder. Only files that nobody but the
+caller and root may write to are searched for; ``--config FILE`` names one that is read whoever wrote it.
+What no file says is left to the options' defaults and to pip's configuration.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +20,39 @@ import platformdirs
 
 from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.settings_files import (
+    SettingsFile,
+    folder_objection,
+    home_folder,
+    open_settings,
+    trusted_folder,
+)
 from accel_lab.core.toml_text import read_toml
 
 FILE = "accel-lab.toml"
+PROJECT = "pyproject.toml"
 _TEXT = ("provider", "python-version", "index-url", "cert", "nightly-index-url", "store", "slim", "image")
 _LISTS = ("extra-index-url", "find-links", "with", "with-requirements", "pythons")
+_FLAGS = ("pre",)
 _PATHS = ("cert", "store", "with-requirements", "find-links", "pythons")
+_WORDS = {"slim": ("auto", "yes", "no")}
+_MAX_TEXT, _MAX_ITEMS = 4096, 1000
+#: tomllib's time for a dotted name is quadratic in its parts: these take seconds at most.
+_MAX_DOTS = 6000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings by their names in the file; a list is a tuple. ``origin`` are the files that were read."""
+    """Settings by their names in the file; a list is a tuple.
+
+    ``mock`` is the table of the mock accelerator, ``origin`` are the files that were read, ``notes`` is what
+    to tell of files that were not.
+    """
 
     values: Mapping[str, Any]
+    mock: Mapping[str, Any]
     origin: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
         return str(self.values.get(name, ""))
@@ -49,69 +71,171 @@ class Config:
         )
 
 
-def load(start: Path) -> Config:
-    """The settings that count in a folder. Raises :class:`UsageError` in one line for a bad file."""
+def load(start: Path, named: Path | None = None) -> Config:
+    """The settings that count in a folder. Raises :class:`UsageError` in one line for a bad file.
+
+    ``named`` takes the place of what would be searched for, the user's own file stays below it.
+    """
     values: dict[str, Any] = {}
-    origin = []
-    user = Path(platformdirs.user_config_dir("accel-lab")) / FILE
-    for file in (user, _nearest(start)):
-        table = _table(file) if file is not None else None
-        if table is not None and file is not None:
-            values.update(_checked(table, file))
-            origin.append(file)
-    return Config(values=values, origin=tuple(origin))
+    mock: dict[str, Any] = {}
+    origin: list[Path] = []
+    notes: list[str] = []
+    own = Path(platformdirs.user_config_dir("accel-lab")) / FILE
+    for tables in (_tables([own], notes), _named(named) if named is not None else _found(start, notes)):
+        of_lab, of_mock = False, False
+        for file, table in tables:
+            if not of_lab:  # the nearest file that says anything of the lab
+                of_lab = True
+                values.update(_checked(table, file))
+                origin.append(file)
+            if not of_mock and "mock" in table:
+                of_mock = True
+                mock = _checked_mock(_table_in(table, "mock", file, "[tool.accel-lab.mock]"), file)
+    return Config(values=values, mock=mock, origin=tuple(origin), notes=tuple(notes))
 
 
-def _nearest(start: Path) -> Path | None:
-    """The first file with settings on the way up; accel-lab.toml before pyproject.toml."""
-    return next((file for file in _candidates(start) if _table(file) is not None), None)
+def search_folders(start: Path) -> list[Path]:
+    """The folders in which settings are searched for, the nearest first.
 
-
-def _candidates(start: Path) -> Iterator[Path]:
+    They end with the repository's root or the home folder, whichever is nearer; where neither is above,
+    only the first counts. A folder that others may write to ends the search: it is in the list so that what
+    lies in it can be told to be unread, and nothing above it is.
+    """
     start = start.resolve()
+    home = home_folder()
+    folders: list[Path] = []
     for folder in (start, *start.parents):
-        yield folder / FILE
-        yield folder / "pyproject.toml"
+        folders.append(folder)
+        if not trusted_folder(folder):
+            return list(dict.fromkeys((start, folder)))
+        if folder == home or _is_repository(folder):
+            return folders
+    return folders[:1]
 
 
-def _table(file: Path) -> dict[str, Any] | None:
-    """The lab's table of a file; None where the file has none, or is not there."""
+def _is_repository(folder: Path) -> bool:
+    """Whether a working tree has its root here; in a worktree or a submodule ``.git`` is a file."""
+    git = folder / ".git"
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    if file.name != FILE and "accel-lab" not in text:
-        return None  # so that a pyproject.toml of another project cannot be in the way
-    data = read_toml(text, str(file))
+        return not git.is_symlink() and not folder_objection(git.stat(), git)
+    except OSError:
+        return False
+
+
+def _named(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    found = open_settings(file)
+    if found is None:
+        raise UsageError(f"{file} is not there: --config names a settings file")
+    table = _table(found, whole=file.name != PROJECT)
+    if table is None:
+        raise UsageError(f"{file} has no [tool.accel-lab]: --config names a settings file")
+    yield file, table
+
+
+def _found(start: Path, notes: list[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The tables on the way up; accel-lab.toml before pyproject.toml."""
+    files = [folder / name for folder in search_folders(start) for name in (FILE, PROJECT)]
+    return _tables(files, notes)
+
+
+def _tables(files: list[Path], notes: list[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    for file in files:
+        try:
+            found = open_settings(file)
+        except UsageError as error:
+            if file.name == FILE:
+                raise
+            notes.append(f"{error}; it is left unread")
+            continue
+        if found is None or (file.name == PROJECT and b"accel-lab" not in found.data):
+            continue  # so that a pyproject.toml of another project cannot be in the way
+        if found.objection:
+            notes.append(
+                f"{file} is not read: {found.objection}. If you trust it, name it with "
+                f"--config {shlex.quote(str(file))}, or make it (and its folder) yours alone: chmod go-w"
+            )
+            continue
+        table = _table(found, whole=file.name == FILE)
+        if table is not None:
+            yield file, table
+
+
+def _table(found: SettingsFile, *, whole: bool) -> dict[str, Any] | None:
+    """The lab's table of a file; None where it has none. With ``whole`` all of the file may be it."""
+    try:
+        text = found.data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{found.path} is not UTF-8 text") from None
+    if text.count(".") > _MAX_DOTS:
+        raise UsageError(
+            f"{found.path} has more than {_MAX_DOTS:,} dots: its names would take for ever to read"
+        )
+    data = read_toml(text, str(found.path))
     tool = data.get("tool", {})
-    table = tool.get("accel-lab") if isinstance(tool, dict) else None
-    if isinstance(table, dict):
-        return table
-    return data if file.name == FILE else None
+    if isinstance(tool, dict) and "accel-lab" in tool:
+        return _table_in(tool, "accel-lab", found.path, "[tool.accel-lab]")
+    return data if whole else None
+
+
+def _table_in(data: Mapping[str, Any], name: str, file: Path, what: str) -> dict[str, Any]:
+    value = data[name]
+    if not isinstance(value, dict):
+        raise UsageError(f"{file}: {what} is a table, not {str(value)[:80]}")
+    return value
 
 
 def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """The settings of a table, paths as seen from its file. Tables in it are others' (``mock``)."""
+    """The settings of a table, paths as seen from its file. The table ``mock`` in it is another's."""
     found: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict):
-            continue
         key = name.replace("_", "-")
+        if key == "mock":
+            continue
         if key in _TEXT and isinstance(value, str):
-            found[key] = _anchored(key, value, file)
+            found[key] = _anchored(key, _plain(value, name, file), file)
         elif key in _LISTS and (isinstance(value, str) or _is_list_of_text(value)):
             items = value.split() if isinstance(value, str) else value
-            found[key] = tuple(_anchored(key, item, file) for item in items)
-        elif key == "pre" and isinstance(value, bool):
+            if len(items) > _MAX_ITEMS:
+                raise UsageError(f"{file}: {name} has more than {_MAX_ITEMS} entries")
+            found[key] = tuple(_anchored(key, _plain(item, name, file), file) for item in items)
+        elif key in _FLAGS and isinstance(value, bool):
             found[key] = value
-        elif key in (*_TEXT, *_LISTS, "pre"):
-            kind = "text" if key in _TEXT else "true or false" if key == "pre" else "a list of text"
+        elif key in (*_TEXT, *_LISTS, *_FLAGS):
+            kind = "text" if key in _TEXT else "true or false" if key in _FLAGS else "a list of text"
             raise UsageError(f"{file}: {name} must be {kind}")
         else:
-            near = difflib.get_close_matches(key, (*_TEXT, *_LISTS, "pre"), 1)
+            near = difflib.get_close_matches(key[:80], (*_TEXT, *_LISTS, *_FLAGS), 1)
             hint = f": did you mean {near[0]}?" if near else ""
-            raise UsageError(f"{file}: there is no setting {name}{hint}")
+            raise UsageError(f"{file}: there is no setting {name[:80]}{hint}")
     return found
+
+
+def _checked_mock(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The mock's table, if it holds plain values only; which settings there are, the mock knows."""
+    for name, value in table.items():
+        if isinstance(value, (str, list)):
+            texts = [value] if isinstance(value, str) else value
+            if not _is_list_of_text(texts) or len(texts) > _MAX_ITEMS:
+                raise UsageError(f"{file}: mock.{name[:80]} must be a list of at most {_MAX_ITEMS} texts")
+            for text in texts:
+                _plain(text, f"mock.{name[:80]}", file)
+        elif not isinstance(value, (bool, int, float)) or value != value or abs(value) >= 1 << 63:
+            raise UsageError(
+                f"{file}: mock.{name[:80]} must be a number, true or false, text or a list of texts"
+            )
+    return table
+
+
+def _plain(value: str, name: str, file: Path) -> str:
+    """A text that a path, an address or a word can be. No setting has a use for control characters."""
+    if len(value) > _MAX_TEXT:
+        raise UsageError(f"{file}: {name} has more than {_MAX_TEXT:,} characters")
+    if not value.isprintable():
+        raise UsageError(f"{file}: {name} has a control character in it")
+    allowed = _WORDS.get(name)
+    if allowed is not None and value not in allowed:
+        raise UsageError(f"{file}: {name} is one of {', '.join(allowed)}, not {value[:80]!r}")
+    return value
 
 
 def _is_list_of_text(value: object) -> bool:
@@ -124,4 +248,7 @@ def _anchored(key: str, value: str, file: Path) -> str:
         return value
     if key == "pythons" and os.sep not in value:
         return value  # a name on PATH
-    return str(file.parent / Path(value).expanduser())
+    try:
+        return str(file.parent / Path(value).expanduser())
+    except RuntimeError:  # the home of a user who is not there
+        raise UsageError(f"{file}: {key}: there is no such home folder: {value[:80]}") from None

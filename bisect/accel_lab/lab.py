@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused
+from accel_lab.core.errors import Unanswered
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
@@ -18,12 +21,15 @@ from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
 from accel_lab.execution import process
+from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted, Prober, aside_folder
 from accel_lab.numerics import records
 from accel_lab.numerics.tolerances import ComparisonConfig
 
 TAIL_BYTES = 200_000
 COMPILER_TIMEOUT_S = 60.0
+#: In a probe's folder: what ``--check`` said of it.
+_CHECKED = "checked.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +92,9 @@ class LocalLab:
     def _check(self, outcome: Outcome) -> int:
         if outcome.folder not in self._checked:
             folder = Path(outcome.folder)
+            if self._prober.replay:
+                self._checked[outcome.folder] = _kept_code(folder)
+                return self._checked[outcome.folder]
             ended = process.run(
                 ["/bin/sh", "-c", str(self._oracle.check)],
                 cwd=folder,
@@ -98,8 +107,13 @@ class LocalLab:
                 stderr=folder / "check.err.txt",
                 limits=Limits(timeout_s=60.0),
                 marker=f"check-{uuid.uuid4().hex}",
+                stop=self._prober.stopping,
             )
-            self._checked[outcome.folder] = 125 if ended.exit_code is None else ended.exit_code
+            if ended.limit == "interrupted":
+                raise Interrupted("interrupted")
+            code = 125 if ended.exit_code is None else ended.exit_code
+            write_atomic(folder / _CHECKED, json.dumps({"code": code}))
+            self._checked[outcome.folder] = code
         return self._checked[outcome.folder]
 
     def _printed(self, outcome: Outcome) -> str:
@@ -108,10 +122,9 @@ class LocalLab:
     @staticmethod
     def _tail(outcome: Outcome, name: str) -> str:
         try:
-            data = (Path(outcome.folder) / name).read_bytes()
-        except OSError:
+            return (ChildFiles(outcome.folder).tail(name, TAIL_BYTES) if outcome.folder else None) or ""
+        except Refused:
             return ""
-        return data[-TAIL_BYTES:].decode("utf-8", "replace")
 
     # -- recorded values -----------------------------------------------------------------------
 
@@ -139,8 +152,9 @@ class LocalLab:
         """
         folder = aside_folder(self._prober.workspace.root, "compiler")
         source, library = folder / "empty.cpp", folder / "empty.so"
-        source.write_text('#include <cmath>\nextern "C" int answer() { return 42; }\n')
-        library.unlink(missing_ok=True)
+        if not self._prober.replay:
+            source.write_text('#include <cmath>\nextern "C" int answer() { return 42; }\n')
+            library.unlink(missing_ok=True)
         compiler = self._prober.environment.get("CXX") or "g++"
         try:
             ended, _ = self._prober.run_aside(
@@ -148,16 +162,27 @@ class LocalLab:
                 [compiler, "-shared", "-fPIC", str(source), "-o", str(library)],
                 timeout_s=COMPILER_TIMEOUT_S,
             )
-        except Interrupted:
+        except (Interrupted, Unanswered):
             raise
         except Exception as error:
             return False, f"{compiler}: {error}"
         if ended.exit_code == 0 and library.exists():
             return True, compiler
-        said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+        said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
         return False, f"{compiler} ended with {ended.exit_code}" + (
             f": {shorten(said[-1], 200)}" if said else ""
         )
+
+
+def _kept_code(folder: Path) -> int:
+    """What ``--check`` said of a probe in an earlier run."""
+    try:
+        code = json.loads((folder / _CHECKED).read_text(encoding="utf-8"))["code"]
+    except (OSError, ValueError, KeyError, TypeError):
+        code = None
+    if not isinstance(code, int):
+        raise Unanswered(f"the run's folder does not say what --check said of probe {folder.name}")
+    return code
 
 
 __all__ = ["LocalLab", "Oracle"]

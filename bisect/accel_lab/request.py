@@ -18,9 +18,13 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits, Program
 from accel_lab.execution.notebooks import as_script
 from accel_lab.execution.programs import read_program
+from accel_lab.execution.run_marker import mark
 from accel_lab.lab import Oracle
 from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import Asked
+
+#: The folders of runs that this process made or opened.
+_current: list[Path] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,17 +99,32 @@ def new_folder(base: Path, name: str, what: str) -> Path:
         raise LabError(
             f"cannot make the {what} {folder} ({error.strerror}): choose another with --out"
         ) from None
+    mark(folder, what)
+    _current.append(folder)
     return folder
+
+
+def current_folder() -> Path | None:
+    """The run's folder that this process made or opened last; None before it has one."""
+    return _current[-1] if _current else None
 
 
 def load_request(folder: Path) -> Request:
     """The request of an earlier run, to resume it; raises :class:`UsageError` if the folder holds none."""
+    _current.append(folder)
     try:
         data = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise UsageError(
             f"{folder} is not the folder of an accel-lab run: it holds no request.json"
         ) from None
+    try:
+        return _request_of(data)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UsageError(f"{folder / 'request.json'} is damaged: start a new run") from None
+
+
+def _request_of(data: dict[str, Any]) -> Request:
     program = data["program"]
     again = read_program(program["path"], program["module"], tuple(program["args"]))
     if again.sha256 != program["sha256"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.child_files import ChildFiles, Refused
+from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Stage
+from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
 from accel_lab.execution.interruptible import Interruptible
@@ -21,6 +24,7 @@ from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.notebooks import said_of
 from accel_lab.execution.prober import Interrupted, Listener, Prober
 from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, read_program
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import LocalLab
 from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
@@ -35,6 +39,8 @@ from accel_lab.versions.bench import Bench, Setting, Told, silent
 from accel_lab.versions.ground import Ground, keep_ground, kept_ground, on_bench
 from accel_lab.versions.line import ReleaseLine
 
+#: Where a run keeps what torch's ``collect_env`` told.
+COLLECTED = "collect_env.json"
 #: The accelerator that the lab brings along.
 MOCK = "mock"
 
@@ -80,12 +86,15 @@ class Session:
         reducing: Callable[[str, int, str], None] | None = None,
         told: Told = silent,
         replay: bool = False,
+        collect: bool = False,
     ) -> None:
         """``reducing(note, candidates asked, source)`` is told of every smaller program.
 
         ``told(event, release, words)`` hears what is done with the releases of a line. ``replay``: the folder
-        holds a finished run, whose answers are read again on the build that gave them.
+        holds a finished run, whose answers are read again on the build that gave them. ``collect``: also
+        tell the environment as an issue form wants it, where the script fails.
         """
+        self._collect = collect
         self.request = request
         self.folder = folder
         self._listener = listener
@@ -98,6 +107,10 @@ class Session:
 
     def run(self) -> Findings:
         """The findings; on an interruption those so far, with ``verdict`` left inconclusive."""
+        with held(self.folder):
+            return self._run()
+
+    def _run(self) -> Findings:
         started = time.monotonic()
         request = self.request
         if not self.replay:
@@ -128,6 +141,8 @@ class Session:
         """The interpreter that the user named; None where it has no torch and the line will do."""
         request = self.request
         kept = kept_ground(self.folder) if self.replay else None
+        if self.replay and kept is None:
+            raise Unanswered("the run's folder does not say which interpreter it ran on")
         try:
             build = kept[0] if kept is not None else inspect_build(request.python, self.folder)
         except LabError:
@@ -142,6 +157,7 @@ class Session:
             listener=self._listener,
             workers=request.workers,
             keep=request.keep,
+            replay=self.replay,
         )
         stack.enter_context(prober)
         return Ground(
@@ -192,6 +208,9 @@ class Session:
         wanted = self.request.minimize_s > 0 and found.verdict == "fails"
         if wanted:
             self._minimize(ground, diagnosis, elsewhere)
+        if self._collect and found.verdict != "passes" and not (self.folder / COLLECTED).exists():
+            told = ground.prober.collect_environment()
+            write_atomic(self.folder / COLLECTED, json.dumps(told, indent=1))
 
     def _measure(self, line: ReleaseLine, metric: str, worse_by: float) -> None:
         """A number instead of a failure: there is no stage to be found, only releases."""
@@ -261,6 +280,7 @@ class Session:
             workers=self.request.workers,
             listener=self._reducing,
             package=self.request.package,
+            stdin=self.request.stdin.name if self.request.stdin is not None else "",
         )
         try:
             found.repro = minimizer.run().to_json()
@@ -278,6 +298,7 @@ class Session:
                 **ground.build.facts,
                 "warm": not ground.cold and ground.prober.is_warm,
                 "cold_because": ground.cold or None,
+                **_collected(self.folder),
             }
             found.seconds_probes = ground.prober.seconds
         if line is not None:
@@ -293,6 +314,17 @@ class Session:
         found.warnings += sorted(note for note in notes if note not in found.warnings)
         found.artifacts = str(self.folder)
         found.seconds_total = time.monotonic() - started
+
+
+def _collected(folder: Path) -> dict[str, str]:
+    """What the run was told of its environment; empty where it did not ask."""
+    try:
+        told = json.loads((folder / COLLECTED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    facts = told if isinstance(told, dict) else {}
+    names = {"cxx": "cxx", "text": "collect_env"}
+    return {names[key]: str(facts[key]) for key in names if facts.get(key)}
 
 
 def worth_following(findings: Findings) -> bool:
@@ -342,11 +374,16 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
         for number, exhibit in enumerate(culprit.exhibits):
             if exhibit.kind != "kernel_script":
                 continue
+            left = Path(os.path.realpath(exhibit.text))
+            if Path(os.path.realpath(folder)) not in left.parents:
+                continue  # a run's folder may come from somebody else: nothing outside it is read
             try:
-                text = Path(exhibit.text).read_text(encoding="utf-8")
-            except OSError:
+                text = ChildFiles(left.parent).text(left.name)
+            except Refused:
+                continue
+            if text is None:
                 continue
             write_atomic(folder / "kernel.py", text)
-            shown = replace(exhibit, text=f"python {folder / 'kernel.py'}\n")
+            shown = replace(exhibit, text=command_line("python", folder / "kernel.py") + "\n")
             exhibits = (*culprit.exhibits[:number], shown, *culprit.exhibits[number + 1 :])
             findings.culprits[place] = replace(culprit, exhibits=exhibits)

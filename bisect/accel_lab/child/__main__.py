@@ -25,9 +25,13 @@ if __name__ == "__main__":
         from accel_lab_child.doctor import main
 
         main()
+    elif sys.argv[1] == "collect_env":
+        from accel_lab_child.collect_env import main as tell_environment
+
+        tell_environment()
     elif sys.argv[1] == "files":
         from accel_lab_child.torch_files import main as tell_files
 
         tell_files(sys.argv[2], sys.argv[3:])
     else:
-        sys.exit("usage: once JOB | serve | doctor | files TARGET PREFIX...")
+        sys.exit("usage: once JOB | serve | doctor | collect_env | files TARGET PREFIX...")

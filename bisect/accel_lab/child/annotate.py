@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional
 from .kernels import quietly, wrap
 
 _ORIGIN = "accel_lab_origin"
-_MARK = re.compile(r"[ ]*(?:/\*@(\d+)\*/|# @(\d+)$)")
+_MARK = re.compile(r"(?<! )[ ]*(?:/\*@(\d+)\*/|# @(\d+)$)")
 
 #: What Inductor appends to a kernel's file for Python's sake.
 _BINDINGS = "// Python bindings to call"

@@ -56,7 +56,7 @@ def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
 
 def _guard(reason: str) -> str:
     """The condition that did not hold, without what torch says about it."""
-    return re.split(r"\s{2,}#|\n", _TURN.sub("", reason))[0].strip()[:300]
+    return re.split(r"\s\s#|\n", _TURN.sub("", reason))[0].strip()[:300]
 
 
 def _breaks(reasons: Any) -> List[Dict[str, Any]]:

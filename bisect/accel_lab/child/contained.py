@@ -2,7 +2,8 @@
 
 It is handed over as text (``python -I -S -c``), so it is one file, of the stdlib, for every Python of the
 line. The container's own exit code cannot tell ``exit(139)`` from a segmentation fault, nor 127 from a
-missing program.
+missing program. Where the plan says that it is ``held``, it ends when its standard input is closed: the lab's
+end of it is gone then, and so is the lab.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -39,6 +41,8 @@ def run(plan: Any) -> dict[str, Any]:
     if child == 0:
         start(plan["command"], (source, out, err), failed)
     os.close(failed)
+    if plan.get("held"):
+        hold()
 
     def forward(number: int, frame: Any) -> None:
         if number != signal.SIGUSR1:
@@ -58,6 +62,23 @@ def run(plan: Any) -> dict[str, Any]:
     else:
         ended["exit_code"] = os.WEXITSTATUS(status)
     return ended
+
+
+def hold() -> None:
+    """End, and with us the whole container, as soon as nobody holds the other end of standard input."""
+
+    def wait() -> None:
+        try:
+            while os.read(0, 4096):
+                pass
+        except OSError:
+            pass
+        os._exit(128 + signal.SIGKILL)
+
+    # A signal that this thread takes would not wake the other one, which is to forward it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    threading.Thread(target=wait, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start(command: Any, streams: Any, failed: int) -> None:

@@ -24,6 +24,7 @@ from typing import Any, Callable, Dict, List, Optional
 from .artifacts import Artifacts
 from .entries import ENTRIES, Entries
 from .exceptions import NotApplicable, describe
+from .opened import Opened
 from .shadowing import Own
 
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
@@ -51,6 +52,7 @@ def execute(job: Any) -> Any:
         session.finish(code, describe(stop))
         return code
     session.own = Own(job["program"])
+    session.hear()
     code, raised, error = _run_program(job["program"])
     _join_threads()
     session.finish(code, raised, error)
@@ -91,6 +93,12 @@ class _Session:
         self.not_applicable = ""
         self.entries = Entries(self.folder, self.notes, self._in_regions)
         self.own: Any = None
+        self.opened = Opened(self.folder, job["program"]["path"]) if job.get("opened") else None
+
+    def hear(self) -> None:
+        """From now on, note which files are opened."""
+        if self.opened is not None:
+            self.opened.start()
 
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
@@ -152,6 +160,10 @@ class _Session:
 
             self.shadow = ShadowMode(draws=DRAWS)
             self.shadow.__enter__()
+        if self.opened is not None:
+            from . import torch_internals
+
+            torch_internals.leave_uncompiled(self.opened.codes())
         if not switches.get("measure"):  # to record a call takes time and memory of its own
             self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), shadow=self.shadow)
         self.ladder = Ladder(
@@ -182,6 +194,8 @@ class _Session:
     def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
         """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
         facts: Dict[str, Any] = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
+        if self.opened is not None:
+            self.opened.finish()
         if self.shadow is not None:
             facts["shadow_fallbacks"] = sorted(getattr(self.shadow, "fallbacks", {}))[:50]
             try:

@@ -13,6 +13,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 from typing import Any, Dict
 
@@ -131,7 +132,9 @@ def _own_failure(job: Any, error: BaseException) -> None:
     import traceback
 
     traceback.print_exc()
-    with open(os.path.join(job["folder"], "crash.txt"), "w", encoding="utf-8") as stream:
+    with open(
+        os.path.join(job["folder"], "crash.txt"), "w", encoding="utf-8", errors="backslashreplace"
+    ) as stream:
         stream.write("".join(traceback.format_exception_only(type(error), error)).strip())
 
 
@@ -168,11 +171,17 @@ def _in_child(job: Any) -> Any:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], hard))
     os.environ.update(job["env"])
+    tempfile.tempdir = None  # it may have looked at TMPDIR already
     if job.get("view"):
         from .view import enter
 
         enter(job["view"])
     os.chdir(job["cwd"])
+    if job["program"] is None:
+        from .collect_env import main
+
+        main()
+        return 0
     from .runner import execute
     from .shadowing import in_the_way
 

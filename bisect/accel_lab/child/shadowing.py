@@ -20,7 +20,9 @@ _NEVER = frozenset({"__main__", "__mp_main__", "accel_lab_child"})
 #: Kept unless they are shadowed themselves: the interpreter ends threads by the one, the other is seeded.
 _KEPT = frozenset({"threading", "random"})
 #: Entries of this package that are programs of their own.
-_PROGRAMS = frozenset({"__init__", "__main__", "server", "view", "doctor", "torch_files", "contained"})
+_PROGRAMS = frozenset(
+    {"__init__", "__main__", "server", "view", "doctor", "torch_files", "contained", "collect_env"}
+)
 
 #: What Python itself had imported before anything of the lab; empty where that is not known.
 at_start: FrozenSet[str] = frozenset()

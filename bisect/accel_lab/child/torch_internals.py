@@ -29,6 +29,31 @@ class LoweringReached(BaseException):
         self.gm = gm
 
 
+def leave_uncompiled(codes: Sequence[Any]) -> None:
+    """Let Dynamo run these code objects as they are, wherever they are called from.
+
+    ``skip_code`` of ``torch/_dynamo/eval_frame.py``; in older releases a function of its C part.
+    """
+    try:
+        from torch._dynamo.eval_frame import skip_code
+    except ImportError:
+        try:
+            from torch._C._dynamo.eval_frame import skip_code
+        except ImportError:
+            return  # then Dynamo looks at them, finds no tensor, and leaves them alone
+    for code in codes:
+        skip_code(code)
+
+
+def cpp_compiler() -> str:
+    """The C++ compiler that Inductor calls (``torch/_inductor/cpp_builder.py``; before it ``codecache``)."""
+    try:
+        from torch._inductor.cpp_builder import get_cpp_compiler
+    except ImportError:
+        from torch._inductor.codecache import cpp_compiler as get_cpp_compiler
+    return str(get_cpp_compiler())
+
+
 def lookup_backend(name: str) -> Any:
     """The backend registered under a name (``torch/_dynamo/backends/registry.py``)."""
     from torch._dynamo.backends.registry import lookup_backend as lookup

@@ -1,8 +1,9 @@
 """Shows a process the user's folders as copy-on-write views at their own paths, in its own mount namespace.
 
 ``python view.py PLAN COMMAND...`` enters the views and becomes the command; without a command it only tries.
-The plan: ``folders`` are shown as views, ``real`` stays as it is wherever it lies, ``upper`` is where what is
-written goes (an empty folder; in memory if ``memory``), ``cwd`` is entered at the end.
+The plan: ``folders`` are shown as views, ``hidden`` ones (if any) as empty folders, ``real`` stays as it is
+wherever it lies, ``upper`` is where what is written goes (an empty folder; in memory if ``memory``, of
+``most_mb`` then), ``cwd`` is entered at the end.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ def enter(plan: Any) -> None:
     _mount(libc, "none", "/", "", _REC | _PRIVATE)
     upper = plan["upper"]
     if plan["memory"]:
-        _mount(libc, "tmpfs", upper, "tmpfs", 0, "mode=0700")
+        size = ",size=%dm" % plan["most_mb"] if plan.get("most_mb") else ""
+        _mount(libc, "tmpfs", upper, "tmpfs", 0, "mode=0700" + size)
     for number, folder in enumerate(plan["folders"]):
         _view(libc, folder, os.path.join(upper, str(number)), plan["real"], confined)
+    for folder in plan.get("hidden", ()):
+        _hide(libc, folder, plan["real"])
     os.chdir(plan["cwd"])
     if confined and os.geteuid() != 0:
         _drop_capabilities(libc)
@@ -74,6 +78,17 @@ def _view(libc: Any, folder: Any, place: Any, real: Any, confined: Any) -> None:
     for path, descriptor in held:
         _mount(libc, "/proc/self/fd/%d" % descriptor, path, "", _BIND | _REC)
     for descriptor in layers + [descriptor for _, descriptor in held]:
+        os.close(descriptor)
+
+
+def _hide(libc: Any, folder: Any, real: Any) -> None:
+    """An empty folder in the place of one, but for what stays real in it."""
+    below = _topmost(path for path in real if path.startswith(folder + "/"))
+    held = [(path, os.open(path, os.O_PATH)) for path in below]
+    _mount(libc, "tmpfs", folder, "tmpfs", 0, "mode=0755")
+    for path, descriptor in held:
+        os.makedirs(path)
+        _mount(libc, "/proc/self/fd/%d" % descriptor, path, "", _BIND | _REC)
         os.close(descriptor)
 
 
@@ -153,7 +168,7 @@ def main() -> None:
             return
         enter(plan)
     except Exception as error:
-        with open(plan["crash"], "w", encoding="utf-8") as stream:
+        with open(plan["crash"], "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write("the view of the script's folder: %s" % error)
         sys.exit(FAILED)
     os.execvpe(command[0], command, os.environ)

@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.options import find_python, limits_from
+from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.isolated import Isolated
 from accel_lab.execution.journal import write_atomic
+from accel_lab.execution.run_lock import held
 from accel_lab.request import new_folder, state_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
@@ -71,18 +72,18 @@ class Wanted:
     help="Timed calls of each pair; slow ones get fewer, but no less than three.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For weights and inputs."
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="For weights and inputs."
 )
 @click.option("--python", metavar="PATH", help="The interpreter to measure with. [default: this one]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=Number(1, MAX_SECONDS),
     default=1800.0,
     show_default=True,
     help="Seconds for one model under one backend.",
 )
 @click.option(
-    "--memory", type=click.IntRange(min=64), default=16384, show_default=True, help="MB for one of them."
+    "--memory", type=click.IntRange(64, MAX_MB), default=16384, show_default=True, help="MB for one of them."
 )
 @click.option(
     "--out",
@@ -128,6 +129,11 @@ def command(
 def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
     """Measure, write the files, print the result; the exit code."""
     folder = _new_folder(wanted.out)
+    with held(folder):
+        return _work(wanted, folder, as_json=as_json, quiet=quiet)
+
+
+def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
     build = inspect_build(wanted.python, folder)
     shutil.rmtree(folder / "lib", ignore_errors=True)  # what looked at the interpreter is not needed again
     worker = Isolated(

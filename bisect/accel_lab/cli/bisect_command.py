@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from accel_lab.cli import mistakes
 from accel_lab.cli.environment_options import environment_options
 from accel_lab.cli.job import Given, read_line, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
-from accel_lab.core.errors import LabError, UsageError
+from accel_lab.cli.streams import ReaderGone
+from accel_lab.core.errors import UsageError
 from accel_lab.request import opened
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.metric_judge import METRICS, parse_worse_by
@@ -105,13 +107,14 @@ def command(
                 minimize_s=0.0 if no_minimize else minimize_for,
             )
             if versions is not None:
-                line = read_line(versions, words, given, request)
+                asked = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
-                request = replace(request, versions=replace(line, companions=companions, metric=wanted))
+                request = replace(request, versions=replace(asked, companions=companions, metric=wanted))
             run = opened(request)
         return work(given, *run)
-    except LabError as error:
-        if exit_style == "git" and error.exit_code == 3:
-            sys.stderr.write(f"accel-lab: {error}\n")
-            return 125
-        raise
+    except Exception as error:
+        if exit_style != "git" or isinstance(error, (click.ClickException, click.Abort, ReaderGone)):
+            raise
+        said, code = mistakes.explained(error)
+        sys.stderr.write(f"accel-lab: {said}\n")
+        return 125 if code == 3 else code

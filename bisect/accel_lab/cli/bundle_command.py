@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
@@ -12,13 +11,17 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.finish import say_left, sum_up, write_files
-from accel_lab.cli.report_command import again, find_run
+from accel_lab.cli.finish import elsewhere, say_left, sum_up, write_files
+from accel_lab.cli.options import Number
+from accel_lab.cli.rehearse import Rehearsal, ship
+from accel_lab.cli.report_command import find_run, only_read
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import UsageError
-from accel_lab.reporting.bundle import LIMIT_BYTES, BundleReport, write_bundle
-from accel_lab.reporting.redact import Redactor
+from accel_lab.core.text import printable
+from accel_lab.execution.run_lock import held
+from accel_lab.reporting.bundle import BundleReport
+from accel_lab.reporting.limits import LIMIT_BYTES
 from accel_lab.reporting.review import Left, told
-from accel_lab.reporting.run_files import clean
 
 #: A list of words is refused beyond this: it is another file than was meant.
 _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
@@ -31,7 +34,12 @@ _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
     type=click.Path(dir_okay=False),
     help="Where to write it. [default: bundle.zip in the run's folder]",
 )
-@click.option("--limit-mb", type=click.FloatRange(min=0.1), default=LIMIT_BYTES / 1e6, show_default=True)
+@click.option("--limit-mb", type=Number(0.1, 1e6), default=LIMIT_BYTES / 1e6, show_default=True)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Run it once from a clean folder first, which runs the program of RUN: only for a run of your own.",
+)
 @click.option(
     "--review",
     is_flag=True,
@@ -47,21 +55,28 @@ _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and what was left, as JSON.")
 def command(
-    run: str, output: str | None, limit_mb: float, review: bool, words_file: str | None, as_json: bool
+    run: str,
+    output: str | None,
+    limit_mb: float,
+    verify: bool,
+    review: bool,
+    words_file: str | None,
+    as_json: bool,
 ) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
-    redactor = Redactor.for_this_machine(_words_of(words_file) if words_file is not None else [])
+    words = _words_of(words_file) if words_file is not None else []
     folder = find_run(run)
-    findings = again(folder)
     path = Path(output) if output else folder / "bundle.zip"
-    with tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
+    limit = int(limit_mb * 1e6)
+    with held(folder), tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
         # What is only looked at lies elsewhere until somebody has agreed.
         place = Path(drafts, "bundle.zip") if review else path
-        if review:
-            sum_up(findings)
-        else:
-            write_files(findings, folder, bundle=False)
-        made = write_bundle(findings, folder, place, redactor=redactor, limit_bytes=int(limit_mb * 1e6))
+        with only_read(folder) as findings:
+            if review:
+                sum_up(findings)
+            else:
+                write_files(findings, folder, bundle=False)
+        made, said = ship(findings, folder, place, verify=verify, limit_bytes=limit, words=words)
         if review and not as_json:
             _show_left(made.left)
         written = not review or words_file is not None or (not as_json and _agreed(path))
@@ -70,9 +85,9 @@ def command(
             _moved(place, path)
     made = replace(made, path=path)
     if as_json:
-        click.echo(json.dumps(_as_json(made, written), indent=1))
+        print_json(_as_json(made, said, written))
     elif written:
-        _show_made(made)
+        _show_made(made, said)
         if not review:
             say_left(made, folder)
     else:
@@ -119,19 +134,22 @@ def _show_left(left: tuple[Left, ...]) -> None:
     for row in left:
         place = f"{row.file}:{row.line}" if row.line else f"{row.file} (its name)"
         more = f" and {row.places - 1} more" if row.places > 1 else ""
-        click.echo(f"  {row.kind:6s} {clean(row.word)}  {clean(place)}{more}: {clean(row.context)}")
+        click.echo(
+            f"  {row.kind:6s} {printable(row.word)}  {printable(place)}{more}: {printable(row.context)}"
+        )
 
 
-def _show_made(made: BundleReport) -> None:
+def _show_made(made: BundleReport, said: Rehearsal) -> None:
     size, count = made.size / 1e6, len(made.files)
     click.echo(f"{made.path}  {size:.2f} MB, {count} files, {made.redactions} replacements")
+    click.echo(f"  {said.words}")
     for d in made.dropped:
         click.echo(f"  left out: {d.name} ({d.reason})")
-    for warning in made.warnings:
+    for warning in [*elsewhere(made), *made.warnings]:
         click.echo(f"  note: {warning}")
 
 
-def _as_json(made: BundleReport, written: bool) -> dict[str, Any]:
+def _as_json(made: BundleReport, said: Rehearsal, written: bool) -> dict[str, Any]:
     return {
         "path": str(made.path),
         "written": written,
@@ -139,7 +157,8 @@ def _as_json(made: BundleReport, written: bool) -> dict[str, Any]:
         "sha256": made.sha256,
         "dropped": [{"name": d.name, "why": d.reason} for d in made.dropped],
         "redactions": made.redactions,
-        "warnings": list(made.warnings),
+        "warnings": [*elsewhere(made), *made.warnings],
+        "check": said.to_json(),
         "left": [
             {
                 "file": row.file,

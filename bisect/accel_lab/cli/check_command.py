@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Sequence
@@ -15,19 +14,37 @@ from tabulate import tabulate
 
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.cli.settings import config_option, read_settings
+from accel_lab.cli.streams import print_json
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
+from accel_lab.core.shapes import Range, Table
 from accel_lab.core.stages import Rung
-from accel_lab.core.toml_text import read_toml
 from accel_lab.execution import process
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 
 SCHEMA = "accel-lab/check/1"
 #: Errors of the child that say that the user asked for something that there is not.
 _USAGE = ("SettingError", "AdapterError")
 _CODE = 40
+_TEXT = (None, str)
+#: The shape of what the child writes.
+_FOUND = {
+    "constraints": [str],
+    "graphs": Range(0),
+    "not_lowered": [str],
+    "violations": [
+        {
+            **dict.fromkeys(("severity", "constraint", "op", "message", "change"), str),
+            **dict.fromkeys(("source", "code", "graph", "node"), _TEXT),
+        }
+    ],
+    "repros": Table(_TEXT),
+}
 _MARKS = {"error": "✗", "warning": "!"}
 
 
@@ -50,6 +67,7 @@ class Repro:
 @click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse (repeat).")
 @click.option("--alignment", metavar="N", help="Elements that the last dimension is to be a multiple of.")
 @click.option("--max-memory", metavar="BYTES", help="The device's memory; K, M, G may follow.")
+@config_option
 @click.option("--strict", is_flag=True, help="Warnings count too; a repro is made of each error and run.")
 @click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the violations as JSON.")
@@ -60,6 +78,7 @@ def command(
     denied: tuple[str, ...],
     alignment: str | None,
     max_memory: str | None,
+    config: str | None,
     strict: bool,
     out: str | None,
     as_json: bool,
@@ -76,7 +95,7 @@ def command(
     if adapter and (any(settings.values()) or any(choice.values())):
         raise UsageError("--adapter brings its own constraints: leave the other options out")
     given = {
-        "table": mock_table(Path.cwd()),
+        "table": mock_table(Path.cwd(), config),
         "settings": settings,
         "choice": choice,
         "adapter": adapter,
@@ -85,7 +104,8 @@ def command(
     ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
-    repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
+    with held(workspace.root):
+        repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
     ended = signature_of(outcome)
     answer = {
         "schema": SCHEMA,
@@ -99,7 +119,7 @@ def command(
         "folder": str(workspace.root),
     }
     if as_json:
-        click.echo(json.dumps(answer, indent=1))
+        print_json(answer)
     else:
         click.echo(describe(answer, repros))
     if ended and not answer["violations"]:
@@ -108,21 +128,9 @@ def command(
     return int(bool(counted))
 
 
-def mock_table(folder: Path) -> dict[str, Any]:
-    """``[tool.accel-lab.mock]`` of the nearest pyproject.toml; empty where there is none."""
-    for place in (folder, *folder.parents):
-        path = place / "pyproject.toml"
-        if path.is_file():
-            break
-    else:
-        return {}
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if "accel-lab" not in text:
-        return {}
-    table = read_toml(text, str(path)).get("tool", {}).get("accel-lab", {}).get("mock", {})
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: [tool.accel-lab.mock] is a table, not {table!r}")
-    return table
+def mock_table(folder: Path, named: str | None = None) -> dict[str, Any]:
+    """``[tool.accel-lab.mock]`` of ``--config`` or of the nearest file with one, or nothing."""
+    return dict(read_settings(named, folder=folder).mock)
 
 
 def _found(outcome: Outcome) -> dict[str, Any]:
@@ -133,10 +141,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
         raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
     if outcome.status is Status.REFUSED:
         raise LabError("; ".join(outcome.notes))
-    try:
-        found: dict[str, Any] = json.loads((Path(outcome.folder) / "check.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {}
+    found: dict[str, Any] = ChildFiles(outcome.folder).json("check.json", _FOUND) or {}
     if not found.get("graphs"):
         ended = signature_of(outcome)
         if ended:
@@ -205,7 +210,8 @@ def _where(row: dict[str, Any]) -> str:
 def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Repro:
     """Run a repro in a process of its own: does it violate the same constraint?"""
     path = said.removeprefix("repro: ")
-    if path == said:
+    # What the child says may be run as long as it is the child's own file.
+    if path == said or not Path(path).resolve().is_relative_to(workspace.root.resolve()):
         return Repro(constraint=constraint, path=None, verdict=said or "none was made")
     place = Path(path).with_suffix("")
     for sub in ("cwd", "cache"):
@@ -226,7 +232,7 @@ def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Rep
         limits=Limits(timeout_s=300.0),
         marker=f"repro-{uuid.uuid4().hex}",
     )
-    printed = (place / "stdout.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    printed = (ChildFiles(place).text("stdout.txt") or "").splitlines()
     if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
         return Repro(constraint=constraint, path=path, verdict="run again, it violates the same constraint")
     how = ended.limit or f"exit code {ended.exit_code}"

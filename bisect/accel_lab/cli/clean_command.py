@@ -2,44 +2,83 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
 import click
 
-from accel_lab.cli.report_command import find_run
-from accel_lab.cli.runs_command import all_runs, is_benchmark
-from accel_lab.core.errors import UsageError
+from accel_lab.cli.options import MAX_DAYS, Number
+from accel_lab.cli.runs_command import KINDS, all_runs
+from accel_lab.core.errors import LabError, UsageError
+from accel_lab.execution.run_lock import InUse, held, holder
+from accel_lab.execution.run_marker import objection
 from accel_lab.request import state_folder
 
 
 @click.command(name="clean")
 @click.argument("runs", nargs=-1)
-@click.option(
-    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Remove runs older than this."
-)
+@click.option("--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove runs older than this.")
 @click.option("--all", "everything", is_flag=True, help="Remove every kept run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 def command(runs: tuple[str, ...], older_than: float | None, everything: bool, dry_run: bool) -> int:
-    """Remove RUNS (folders or names from `accel-lab list`), or runs by age."""
+    """Remove RUNS (folders or names from `accel-lab list`), or runs by age.
+
+    Only folders that the lab made for a run, and says so in, are removed. Exit code 2 if one that you name is
+    none; nothing is removed then.
+    """
     if not runs and older_than is None and not everything:
         raise UsageError("say what to remove: names of runs, --older-than DAYS or --all")
-    folders: list[Path] = [_folder(name) for name in runs]
+    folders = [_folder(name) for name in runs]
     for row in all_runs(state_folder()):
         old = older_than is not None and time.time() - row["time"] > older_than * 86_400
-        if everything or old:
-            folders.append(Path(row["folder"]))
-    for folder in dict.fromkeys(folders):
-        if not dry_run:
-            shutil.rmtree(folder, ignore_errors=True)
-        click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
+        folder = Path(row["folder"])
+        if not (everything or old) or folder in folders:
+            continue
+        if why := objection(folder):
+            sys.stderr.write(f"kept {folder}: {why}\n")
+        else:
+            folders.append(folder)
+    named = len(runs)
+    for place, folder in enumerate(dict.fromkeys(folders)):
+        try:
+            _remove(folder, dry_run)
+        except InUse as error:
+            if place < named:
+                raise
+            sys.stderr.write(f"kept {folder}: {error}\n")
+        else:
+            click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
     return 0
 
 
 def _folder(name: str) -> Path:
     """The folder of a run or of a benchmark, by path or by name among the kept ones."""
-    for folder in (Path(name), state_folder() / "bench" / name):
-        if is_benchmark(folder):
-            return folder.resolve()
-    return find_run(name)
+    places = [Path(name), *(state_folder() / kind / name for kind in KINDS)]
+    folder = next((place for place in places if os.path.lexists(place)), None)
+    if folder is None:
+        raise UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
+    folder = Path(os.path.abspath(folder))
+    if why := objection(folder):
+        raise UsageError(f"{folder} is not removed: {why}")
+    return folder
+
+
+def _remove(folder: Path, dry_run: bool) -> None:
+    """Remove a run, with the processes that a killed lab left.
+
+    Raises :class:`InUse` where a lab is at work in it, :class:`LabError` where something of it is left.
+    """
+    if dry_run:
+        if line := holder(folder):
+            raise InUse(line)
+        return
+    try:
+        with held(folder):
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise LabError(
+            f"{folder} was not removed as a whole: {error.strerror}: {error.filename or ''}"
+        ) from None

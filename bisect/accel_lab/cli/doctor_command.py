@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import click
 
 from accel_lab.cli.options import find_python
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import inspect_build
 from accel_lab.execution.prober import Prober
@@ -43,7 +43,7 @@ def command(python: str | None, as_json: bool) -> int:
     fine = all(ok for _, ok, _ in checks)
     if as_json:
         rows = [{"check": n, "ok": ok, "detail": d} for n, ok, d in checks]
-        click.echo(json.dumps({"ok": fine, "checks": rows, "facts": facts}, indent=1))
+        print_json({"ok": fine, "checks": rows, "facts": facts})
     else:
         for label, ok, detail in checks:
             click.echo(f"{'ok     ' if ok else 'MISSING'}  {label:13s} {detail}")

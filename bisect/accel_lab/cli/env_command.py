@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -15,6 +14,9 @@ from tabulate import tabulate
 
 from accel_lab.cli.environment_options import environment_options, read_options
 from accel_lab.cli.kept_environments import KeptEnvironments
+from accel_lab.cli.options import MAX_DAYS, Number
+from accel_lab.cli.settings import config_option
+from accel_lab.cli.streams import print_json
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
 from accel_lab.environments.line import HELP, select
@@ -23,6 +25,7 @@ from accel_lab.environments.pruning import prune
 from accel_lab.environments.store import DAY_S
 from accel_lab.execution import process
 
+_MAX_BYTES = 10**18
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -38,9 +41,8 @@ def store_options(function: Callable[..., int]) -> Callable[..., int]:
         type=click.Choice(["uv", "docker"]),
         help="Only virtual environments, or only images. [default: both; with --store those of the folder]",
     )
-    return provider_option(
-        click.option("--store", metavar="FOLDER", help="Where environments are kept.")(function)
-    )
+    store_option = click.option("--store", metavar="FOLDER", help="Where environments are kept.")
+    return provider_option(store_option(config_option(function)))
 
 
 def json_option(function: Callable[..., int]) -> Callable[..., int]:
@@ -50,13 +52,13 @@ def json_option(function: Callable[..., int]) -> Callable[..., int]:
 @command.command(name="list")
 @store_options
 @json_option
-def list_command(store: str | None, provider: str | None, as_json: bool) -> int:
+def list_command(store: str | None, provider: str | None, config: str | None, as_json: bool) -> int:
     """List the environments, the one used last first."""
-    kept = KeptEnvironments(store, provider)
+    kept = KeptEnvironments(store, provider, config)
     rows = kept.rows()
     if as_json:
         answer = {"folder": str(kept.folder), "bytes": kept.bytes, "environments": rows}
-        click.echo(json.dumps(answer, indent=1))
+        print_json(answer)
     elif not rows:
         click.echo(f"no environments in {kept.places}")
     else:
@@ -111,7 +113,7 @@ def build_command(versions: str, script: str | None, as_json: bool, **words: Any
     for note in notes:
         sys.stderr.write(f"note: {note}\n")
     if as_json:
-        click.echo(json.dumps({"provider": name, "environments": rows, "notes": notes}, indent=1))
+        print_json({"provider": name, "environments": rows, "notes": notes})
     else:
         for row in rows:
             click.echo(f"{row['torch']:10s} {_place(row)}")
@@ -120,7 +122,7 @@ def build_command(versions: str, script: str | None, as_json: bool, **words: Any
 
 @command.command(name="prune")
 @click.argument("keys", nargs=-1)
-@click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Not used for so many days.")
+@click.option("--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Not used for so many days.")
 @click.option("--max-size", metavar="SIZE", help="The longest unused, until all take at most SIZE (20G).")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
@@ -134,13 +136,14 @@ def prune_command(
     dry_run: bool,
     store: str | None,
     provider: str | None,
+    config: str | None,
     as_json: bool,
 ) -> int:
     """Remove environments by KEYS, age or size, and the downloads that none needs. One in use stays.
 
     Of images only those that the lab has built are removed.
     """
-    kept = KeptEnvironments(store, provider)
+    kept = KeptEnvironments(store, provider, config)
     named = kept.keys if everything else [_key(key, kept.keys) for key in keys]
     done, freed = prune(
         kept.store,
@@ -152,7 +155,7 @@ def prune_command(
     )
     if as_json:
         rows = [row.__dict__ for row in done]
-        click.echo(json.dumps({"dry_run": dry_run, "freed_bytes": freed, "environments": rows}, indent=1))
+        print_json({"dry_run": dry_run, "freed_bytes": freed, "environments": rows})
         return 0
     word = "would remove" if dry_run else "removed"
     for row in done:
@@ -167,10 +170,15 @@ def prune_command(
 @store_options
 @json_option
 def verify_command(
-    keys: tuple[str, ...], remove: bool, store: str | None, provider: str | None, as_json: bool
+    keys: tuple[str, ...],
+    remove: bool,
+    store: str | None,
+    provider: str | None,
+    config: str | None,
+    as_json: bool,
 ) -> int:
     """Check KEYS (default: all): files, packages, and that torch works. Exit code 3 if one fails."""
-    kept = KeptEnvironments(store, provider)
+    kept = KeptEnvironments(store, provider, config)
     rows = []
     for key in [_key(key, kept.keys) for key in keys] or kept.keys:
         faults = kept.verify(key)
@@ -182,7 +190,7 @@ def verify_command(
             state = "ok" if not faults else "; ".join(faults) + (" (removed)" if removed else "")
             click.echo(f"{key} {kept.label(key)}: {state}")
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
     return 0 if all(row["ok"] for row in rows) else 3
 
 
@@ -206,7 +214,10 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip(), re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is no size: write 500M or 20G")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    size = float(match[1]) * _UNITS[match[2].lower()]
+    if size > _MAX_BYTES:
+        raise UsageError(f"{text[:40]!r} is more than any disk has: write 500M or 20G")
+    return int(size)
 
 
 def _size(count: int) -> str:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
-from accel_lab.config import Config, load
+from accel_lab.cli.settings import config_option, read_settings
+from accel_lab.config import Config
 from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
 from accel_lab.environments.options import EnvironmentOptions, default_folder
@@ -41,6 +42,7 @@ WORDS = (
     "image",
     "build_images",
     "docker_host",
+    "config",
 )
 
 
@@ -105,6 +107,7 @@ def environment_options(command: F) -> F:
             click.option(
                 "--docker-host", metavar="URL", help="For docker: the daemon. [default: DOCKER_HOST]"
             ),
+            config_option,
         )
     ):
         command = decorate(command)
@@ -123,14 +126,14 @@ def read_options(
 
     ``script`` is the one whose PEP 723 block counts, ``folder`` where the configuration is looked for.
     """
-    config = load(folder or Path.cwd())
+    config = read_settings(words.get("config"), folder=folder)
     pythons = tuple(filter(None, (words["pythons"] or "").split(os.pathsep))) or config.list("pythons")
     provider = words["provider"] or ("local" if words["pythons"] else "") or config.text("provider")
     provider = provider or ("local" if pythons else "uv")
     if provider not in NAMES:
         raise UsageError(f"there is no provider {provider!r}: use {', '.join(NAMES)}")
     python = words["python_version"] or config.text("python-version")
-    if python and not re.fullmatch(r"3\.\d+", python):
+    if python and not re.fullmatch(r"3\.[0-9]{1,3}", python):
         raise UsageError(f"--python-version takes a version such as 3.11, not {python!r}")
     store = words["store"] or config.text("store")
     requirements = words["with_requirements"] or config.list("with-requirements")

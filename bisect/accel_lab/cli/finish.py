@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
@@ -22,28 +22,50 @@ if TYPE_CHECKING:
     from accel_lab.reporting.bundle import BundleReport
 
 
-def write_files(findings: Findings, folder: Path, *, bundle: bool) -> None:
-    """``report.json``, ``report.html`` and, if wanted, ``bundle.zip`` in the run's folder."""
-    from accel_lab.reporting.page import write_html
+def write_files(
+    findings: Findings, folder: Path, *, bundle: bool, verify: bool = False, fresh: bool = False
+) -> None:
+    """``report.json``, ``report.html`` and, if wanted, ``bundle.zip`` in the run's folder.
 
+    ``verify``: the bundle is run again first, as its reader will, which costs a cold run. ``fresh``: the run
+    has just been made.
+    """
     sum_up(findings)
     findings.report = str(folder / "report.html")
-    findings.bundle = str(folder / "bundle.zip") if bundle else None
-    write_html(findings, folder, folder / "report.html")
+    findings.bundle = None
+    _write_reports(findings, folder)  # first: nothing is lost if the bundle's run is stopped
     if bundle:
-        from accel_lab.reporting.bundle import write_bundle
+        from accel_lab.cli.rehearse import ship
 
         try:
-            made = write_bundle(findings, folder, folder / "bundle.zip")
+            made, said = ship(findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh)
+            findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), said.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
-            findings.warnings += made.warnings
+            findings.warnings += [*elsewhere(made), *made.warnings]
             say_left(made, folder)
-        except LabError as error:
-            findings.bundle = None
+        except (LabError, OSError) as error:
             findings.warnings.append(f"no bundle was written: {error}")
+        _write_reports(findings, folder)
+
+
+def _write_reports(findings: Findings, folder: Path) -> None:
+    from accel_lab.reporting.page import write_html
     from accel_lab.reporting.schema import report_json
 
+    write_html(findings, folder, folder / "report.html")
     write_atomic(folder / "report.json", report_json(findings))
+
+
+def elsewhere(made: BundleReport) -> list[str]:
+    """What a reader of the bundle has to put in place, and what the program read outside of its folder."""
+    lines = [
+        f"too big for the bundle; a reader has to put it at {name}: {path}" for name, path in made.missing
+    ]
+    apart = [f"{one.path} ({one.reason})" for one in made.apart[:3]]
+    more = f" and {len(made.apart) - 3} more" if len(made.apart) > 3 else ""
+    return lines + (
+        [f"the script reads what is not in the bundle: {', '.join(apart)}{more}"] if apart else []
+    )
 
 
 def sum_up(findings: Findings) -> None:
@@ -66,7 +88,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     if as_json:
         from accel_lab.reporting.schema import findings_json
 
-        click.echo(json.dumps(findings_json(findings), indent=1, default=str))
+        print_json(findings_json(findings))
         return
     from accel_lab.reporting import terminal
 
@@ -88,7 +110,10 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
 
 
 def _files(findings: Findings) -> str:
-    rows = [("report", findings.report), ("bundle", findings.bundle), ("folder", findings.artifacts)]
+    check = findings.bundle_check or {}
+    cost = f"; that took {check['seconds']:.0f} s" if check.get("seconds") else ""
+    bundle = f"{findings.bundle}  ({check['words']}{cost})" if findings.bundle and check else findings.bundle
+    rows = [("report", findings.report), ("bundle", bundle), ("folder", findings.artifacts)]
     counted = sum(findings.probes.values())
     head = f"{counted} probes in {findings.seconds_total:.0f} s"
     return "\n".join([head, *(f"{name:7s} {path}" for name, path in rows if path)])

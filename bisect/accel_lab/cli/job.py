@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
-from accel_lab.core.errors import UsageError
+from accel_lab.core.errors import DiskFull, UsageError
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.probe import Probe, Program
+from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
+from accel_lab.core.text import command_line
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import folder_of, read_program
+from accel_lab.execution.run_lock import held
 from accel_lab.execution.workspace import Workspace
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
@@ -37,6 +41,7 @@ class Given:
     python: str | None
     timeout: float
     memory: int
+    max_disk: int
     stdin: str | None
     out: str | None
     check: str | None
@@ -45,6 +50,7 @@ class Given:
     cold: bool
     keep: bool
     bundle: bool
+    verify: bool
     resume: str | None
     package: str | None
     jobs: int
@@ -71,7 +77,7 @@ class Given:
             program=read_program(script, self.module, args),
             python=find_python(self.python),
             out=Path(self.out).resolve() if self.out else None,
-            limits=limits_from(self.timeout, self.memory),
+            limits=limits_from(self.timeout, self.memory, self.max_disk),
             oracle=Oracle(
                 check=self.check,
                 fail_regex=self.fail_regex,
@@ -118,6 +124,7 @@ def run_each(
     python: str | None,
     timeout: float,
     memory: int,
+    max_disk: int,
     stdin: str | None,
     out: str | None,
     keep: bool = False,
@@ -130,9 +137,22 @@ def run_each(
         out=Path(out).resolve() if out else None,
     )
     request, folder = opened(request)
+    with held(folder):
+        limits = limits_from(timeout, memory, max_disk)
+        return _asked(request, folder, limits, questions, keep, read_stdin(stdin))
+
+
+def _asked(
+    request: Request,
+    folder: Path,
+    limits: Limits,
+    questions: Sequence[Question],
+    keep: bool,
+    stdin: Path | None,
+) -> list[Once]:
     build = inspect_build(request.python, folder)
     workspace = Workspace(folder, folder_of(request.program))
-    with Prober(python=build.python, workspace=workspace, stdin=read_stdin(stdin), keep=keep) as prober:
+    with Prober(python=build.python, workspace=workspace, stdin=stdin, keep=keep) as prober:
         return [
             Once(
                 program=request.program,
@@ -144,7 +164,7 @@ def run_each(
                         rung=question.rung,
                         switches=question.switches,
                         environment=f"{build.python} torch {build.torch}",
-                        limits=limits_from(timeout, memory),
+                        limits=limits,
                         cold=True,
                         attempt=question.attempt,
                     )
@@ -164,14 +184,47 @@ def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) 
 def work(
     given: Given, request: Request, folder: Path, *, command: str = "bisect", tables: bool = True
 ) -> int:
-    """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code."""
+    """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code.
+
+    The folder's lock is held until all is written.
+    """
+    with resumable(folder, command), held(folder) as mine:
+        if mine.ended:
+            sys.stderr.write(f"ended {mine.ended} processes that a lab which was killed had left\n")
+        return _work(given, request, folder, command=command, tables=tables)
+
+
+@contextmanager
+def resumable(folder: Path, command: str) -> Iterator[None]:
+    """A full disk ends a run in one line that says how to go on."""
+    try:
+        yield
+    except (OSError, DiskFull) as error:
+        if isinstance(error, OSError):
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            error = DiskFull(f"the disk is full ({error.filename or folder})")
+        raise DiskFull(
+            f"{error}: free some space, then go on with: accel-lab {command} --resume {folder}"
+        ) from None
+
+
+def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:
     progress = Progress(quiet=given.quiet, program=request.program.path)
-    session = Session(replace(request, keep=given.keep), folder, progress, progress.smaller, progress.release)
+    session = Session(
+        replace(request, keep=given.keep),
+        folder,
+        progress,
+        progress.smaller,
+        progress.release,
+        collect=given.bundle,
+    )
     try:
         findings = session.run()
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         progress.done()
-        sys.stderr.write(f"interrupted; go on with: accel-lab {command} --resume {folder}\n")
+        again = command_line("accel-lab", command, "--resume", folder)
+        sys.stderr.write(f"interrupted; go on with: {again}\n")
         found = session.findings
         if found is not None and found.baseline:
             write_files(found, folder, bundle=False)
@@ -179,7 +232,9 @@ def work(
             if best:
                 sys.stderr.write(f"the smallest program so far: {best}\n")
         return 130
+    if given.bundle and given.verify and findings.verdict != "passes":
+        progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     progress.done()
-    write_files(findings, folder, bundle=given.bundle)
+    write_files(findings, folder, bundle=given.bundle, verify=given.verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accel_lab.config import load
+from accel_lab.cli.settings import read_settings
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.environments.options import default_folder
 from accel_lab.environments.pruning import Census
@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 class KeptEnvironments:
     """The environments that are meant: those of the store, the images of the daemon, or both."""
 
-    def __init__(self, store: str | None, provider: str | None) -> None:
-        self._there = _store(store)
+    def __init__(self, store: str | None, provider: str | None, config: str | None = None) -> None:
+        settings = read_settings(config)
+        self._there = _store(store or settings.text("store"))
         self.folder = self._there.folder
         self.store = None if provider == "docker" else self._there
         self.images: ImageShelf | None = None
         if provider == "docker" or (provider is None and store is None):
-            self.images = _images(self.folder, wanted=provider == "docker")
+            self.images = _images(
+                self.folder,
+                wanted=provider == "docker",
+                configured=settings.text("provider") == "docker",
+            )
         self._entries = {entry.key: entry for entry in self.store.entries()} if self.store else {}
         self._kept = {entry.key: entry for entry in self.images.entries()} if self.images else {}
 
@@ -93,8 +98,11 @@ class KeptEnvironments:
         return self.images.try_remove(key)
 
 
-def _images(folder: Path, *, wanted: bool) -> ImageShelf | None:
-    """The images of the daemon; where none answers that is an error only if they were asked for by name."""
+def _images(folder: Path, *, wanted: bool, configured: bool) -> ImageShelf | None:
+    """The images of the daemon; where none answers that is an error only if they were asked for by name.
+
+    ``configured``: the settings speak of docker, so it is told.
+    """
     try:
         from accel_lab.environments.docker_images import ImageShelf
     except ImportError as error:
@@ -106,13 +114,12 @@ def _images(folder: Path, *, wanted: bool) -> ImageShelf | None:
     except EnvironmentUnavailable as error:
         if wanted:
             raise
-        if load(Path.cwd()).text("provider") == "docker":
+        if configured:
             sys.stderr.write(f"note: {error}\n")
         return None
 
 
-def _store(folder: str | None) -> Store:
-    named = folder or load(Path.cwd()).text("store")
+def _store(named: str) -> Store:
     return Store(Path(named).expanduser().resolve() if named else default_folder())
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
 import click
 
 from accel_lab import __version__
-from accel_lab.core.errors import LabError
+from accel_lab.cli import mistakes
+from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
+from accel_lab.execution.interruptible import INTERRUPTED, StopSignals
 
 #: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -63,26 +66,30 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Errors of the lab are one line on standard error and an exit code (DESIGN section 10)."""
+    stopped = StopSignals().heed()
+    with guarded_streams():
+        sys.exit(stopped.exit_code(_run(argv)))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """The exit code. An exception that nobody foresaw is a mistake of the lab: 3, never 1."""
     try:
         code = cli.main(args=list(argv) if argv is not None else None, standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
     except click.ClickException as error:
         error.show(sys.stderr)
-        sys.exit(2)
-    except click.exceptions.Abort:
+        return 2
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
-        sys.exit(130)
-    except LabError as error:
-        sys.stderr.write(f"accel-lab: {error}\n")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(1)
-    except OSError as error:
-        sys.stderr.write(f"accel-lab: {error.strerror or error}: {error.filename or ''}\n")
-        sys.exit(3)
+        return INTERRUPTED
+    except (ReaderGone, BrokenPipeError):
+        close_quietly()
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        line, code = mistakes.explained(error)
+        sys.stderr.write(f"accel-lab: {line}\n")
+        return code
 
 
 if __name__ == "__main__":

@@ -14,15 +14,17 @@ from typing import Any
 import click
 
 from accel_lab.cli.environment_options import environment_options
-from accel_lab.cli.job import Given, read_line
+from accel_lab.cli.job import Given, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
 from accel_lab.core.stages import LADDER, Rung
+from accel_lab.core.text import command_line
 from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 from accel_lab.execution.programs import must_run_cold
+from accel_lab.execution.run_lock import held
 from accel_lab.request import Request, opened
 from accel_lab.versions.bench import Setting
 from accel_lab.versions.grid import GridRun, columns_of
@@ -75,7 +77,8 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
         asked = request.versions
         kept = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
-    return _run(given, request, asked, folder, _rungs(rungs), accelerators)
+    with resumable(folder, "matrix"), held(folder):
+        return _run(given, request, asked, folder, _rungs(rungs), accelerators)
 
 
 def _rungs(named: str | None) -> list[Rung]:
@@ -130,7 +133,8 @@ def _run(
         grid = run.to_json(request.program, seconds=time.monotonic() - began, notes=notes)
     _write(grid, folder)
     if stopped:
-        sys.stderr.write(f"interrupted; go on with: accel-lab matrix --resume {folder}\n")
+        again = command_line("accel-lab", "matrix", "--resume", folder)
+        sys.stderr.write(f"interrupted; go on with: {again}\n")
         return 130
     _show(given, grid, folder)
     return _exit_code(grid)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,17 +61,24 @@ def program_options(command: F) -> F:
             ),
             click.option(
                 "--timeout",
-                type=click.FloatRange(min=1),
+                type=Number(1, MAX_SECONDS),
                 default=300.0,
                 show_default=True,
                 help="Seconds for one run.",
             ),
             click.option(
                 "--memory",
-                type=click.IntRange(min=64),
+                type=click.IntRange(64, MAX_MB),
                 default=16384,
                 show_default=True,
                 help="MB for one run.",
+            ),
+            click.option(
+                "--max-disk",
+                type=click.IntRange(min=16),
+                default=Limits.disk_mb,
+                show_default=True,
+                help="MB that one run may write, all files together.",
             ),
             click.option(
                 "--stdin",
@@ -104,6 +113,12 @@ def job_options(command: F) -> F:
             click.option("--keep", is_flag=True, help="Keep each probe's working directory and caches."),
             click.option("--bundle/--no-bundle", default=True, help="Write bundle.zip."),
             click.option(
+                "--verify/--no-verify",
+                default=True,
+                envvar="ACCEL_LAB_VERIFY",
+                help="Run the bundle once from a clean folder before it is handed out: one cold run.",
+            ),
+            click.option(
                 "--resume",
                 metavar="RUN",
                 type=click.Path(exists=True, file_okay=False),
@@ -130,6 +145,25 @@ def job_options(command: F) -> F:
     return command
 
 
+#: More than any run takes, and less than what the system's clocks and limits are made for.
+MAX_SECONDS = 30 * 86_400.0
+MAX_DAYS = 36_500.0
+MAX_MB = 1 << 24
+
+
+class Number(click.FloatRange):
+    """A number between two bounds, both of which it has: neither NaN nor an infinity is one."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__(min=low, max=high)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number that can be meant.", param, ctx)
+        return number
+
+
 class Duration(click.ParamType):  # type: ignore[type-arg]
     """A time such as ``90``, ``90s``, ``5m`` or ``1h``, in seconds."""
 
@@ -141,7 +175,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
         if match is None:
             self.fail(f"{value!r} is not a time: write 90, 90s, 5m or 1h", param, ctx)
-        return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+        seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+        if seconds > MAX_SECONDS:
+            self.fail(f"{value!r} is too long: at most {MAX_SECONDS / 3600:.0f}h", param, ctx)
+        return seconds
 
 
 def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
@@ -153,9 +190,10 @@ def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | Non
     return words[0], words[1:]
 
 
-def limits_from(timeout: float, memory: int) -> Limits:
+def limits_from(timeout: float, memory: int, max_disk: int | None = None) -> Limits:
     """The limits of one run."""
-    return Limits(timeout_s=timeout, memory_mb=memory)
+    limits = Limits(timeout_s=timeout, memory_mb=memory)
+    return limits if max_disk is None else replace(limits, disk_mb=max_disk)
 
 
 def find_python(python: str | None) -> str:
@@ -177,7 +215,11 @@ def read_stdin(path: str | None) -> Path | None:
 
 
 __all__ = [
+    "MAX_DAYS",
+    "MAX_MB",
+    "MAX_SECONDS",
     "Duration",
+    "Number",
     "Program",
     "ProgramCommand",
     "find_python",

@@ -10,6 +10,10 @@ import time
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
+from accel_lab.core.text import control, printable
+
+#: To the first column; the line is erased.
+_START, _ERASE = control("\r"), control("\x1b[2K")
 
 
 class Progress:
@@ -63,23 +67,30 @@ class Progress:
             self._print(f"{mark} torch {version:10s} {_short(f'{said} {words}'.strip(), 90)}")
             self._show_running()
 
+    def say(self, words: str) -> None:
+        """One line of what is done now, beside the probes."""
+        if not self._quiet:
+            with self._lock:
+                self._clear()
+                self._print(words)
+
     def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:
         told, colour = _told(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")
         if self._colour:
-            mark = f"\x1b[{colour}m{mark}\x1b[0m"
+            mark = control(f"\x1b[{colour}m") + mark + control("\x1b[0m")
         took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
         return f"{mark} {self._count:3d} {_short(_label(probe), 44):44s} {took}  {told}"
 
     def _show_running(self) -> None:
         if self._live and self._running:
             names = ", ".join(_short(label, 30) for label, _ in self._running.values())
-            sys.stderr.write(f"\r… {names}"[: _width() - 1])
+            sys.stderr.write(_START + f"… {names}"[: _width() - 2])
             sys.stderr.flush()
 
     def _clear(self) -> None:
         if self._live:
-            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.write(_START + _ERASE)
 
     def _print(self, line: str) -> None:
         sys.stderr.write(line + "\n")
@@ -117,7 +128,7 @@ def _told(outcome: Outcome) -> tuple[str, str]:
 
 
 def _short(text: str, width: int) -> str:
-    flat = " ".join(text.split())
+    flat = " ".join(printable(text).split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from accel_lab.cli.finish import show, write_files
-from accel_lab.core.errors import UsageError
+from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
+from accel_lab.core.text import command_line
+from accel_lab.execution import process
+from accel_lab.execution.run_lock import held
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
 
@@ -24,27 +30,75 @@ def find_run(name: str) -> Path:
 
 
 def again(folder: Path) -> Findings:
-    """The findings of a finished run, from the answers in its journal."""
+    """The findings of a finished run, from the answers in its folder. No program is started for it.
+
+    A run's folder may come from somebody else: what it names is not run, and an answer that is not there is
+    an error (:class:`Unanswered`).
+    """
     if (folder / "matrix.json").is_file():
         raise UsageError(f"that run is a matrix: its page is {folder / 'matrix.html'}")
     if not (folder / "report.json").is_file():
-        raise UsageError(f"that run is not finished: go on with `accel-lab bisect --resume {folder}`")
-    told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        go_on = command_line("accel-lab", "bisect", "--resume", folder)
+        raise UsageError(f"that run is not finished: go on with `{go_on}`")
     request = load_request(folder)
-    versions = told.get("versions")
-    if not told["baseline"]["runs"]:  # releases only: no build was bisected
-        findings = Findings(program=request.program, verdict=told["verdict"])
-    else:
+    told = _told(folder)
+    if told.bisected:
         # The journal holds all that the search asked, but a reduction that ran out of time would go on, and
         # a line of releases would be opened again.
-        findings = Session(replace(request, minimize_s=0.0, versions=None), folder, replay=True).run()
-    if versions:
-        findings.versions, findings.warnings = versions, told["warnings"]
-        findings.probes, findings.artifacts = told["probes_by_kind"], str(folder)
+        session = Session(replace(request, minimize_s=0.0, versions=None), folder, replay=True)
+        try:
+            findings = session.run()
+        except Unanswered as error:
+            raise LabError(f"{error}; an earlier run is only read again, nothing is run for it") from None
+    else:  # releases only: no build was bisected
+        findings = Findings(program=request.program, verdict=told.verdict)
+    if told.versions:
+        findings.versions, findings.warnings = told.versions, told.warnings
+        findings.probes, findings.artifacts = told.probes, str(folder)
     # What the run took and made, not what it took to read it again.
-    findings.seconds_total, findings.seconds_probes = told["seconds"]["total"], told["seconds"]["probes"]
-    findings.repro = told["repro"]
+    findings.seconds_total, findings.seconds_probes = told.seconds
+    findings.repro = told.repro
     return findings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the report of an earlier run says that its journal does not."""
+
+    bisected: bool
+    verdict: str
+    versions: dict[str, Any] | None
+    warnings: list[str]
+    probes: dict[str, int]
+    seconds: tuple[float, float]
+    repro: dict[str, Any] | None
+
+
+def _told(folder: Path) -> Told:
+    """Raises :class:`UsageError` for a report that was not written by the lab, or was changed since."""
+    try:
+        told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        for name, kind in (("versions", dict), ("repro", dict)):
+            if told.get(name) is not None and not isinstance(told[name], kind):
+                raise TypeError(f"{name} is not a {kind.__name__}")
+        return Told(
+            bisected=bool(told["baseline"]["runs"]),
+            verdict=str(told["verdict"]),
+            versions=told.get("versions"),
+            warnings=[str(line) for line in told["warnings"]],
+            probes={str(kind): int(count) for kind, count in told["probes_by_kind"].items()},
+            seconds=(float(told["seconds"]["total"]), float(told["seconds"]["probes"])),
+            repro=told["repro"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None
+
+
+@contextmanager
+def only_read(folder: Path) -> Iterator[Findings]:
+    """The findings of an earlier run; nobody starts a program meanwhile."""
+    with process.nothing_starts("an earlier run is only read again: no program is started for it"):
+        yield again(folder)
 
 
 @click.command(name="report")
@@ -53,7 +107,7 @@ def again(folder: Path) -> Findings:
 def command(run: str, as_json: bool) -> int:
     """Write the report of RUN (a folder, or a name from `accel-lab list`) again and show it."""
     folder = find_run(run)
-    findings = again(folder)
-    write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
+    with held(folder), only_read(folder) as findings:
+        write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
     show(findings, as_json=as_json)
     return 0

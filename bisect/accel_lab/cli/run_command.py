@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,9 @@ import click
 
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.cli.streams import print_json
 from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Status
 from accel_lab.core.stages import Rung
 
 
@@ -22,19 +23,24 @@ from accel_lab.core.stages import Rung
 def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
     """Run SCRIPT once, in a fresh process, under one rung of the ladder.
 
+    What the script prints goes to files, whose paths are printed, and is there as the script wrote it.
+
     Exit codes: 0 it ended well, 1 it failed, 2 wrong usage, 3 the lab could not do it.
     """
     ran = run_once(**words, out=out, rung=Rung(rung), keep=True)
     outcome = ran.outcome
     signature = signature_of(outcome)
     if as_json:
-        click.echo(json.dumps(outcome.to_json(), indent=1, default=str))
+        print_json(outcome.to_json())
     else:
         told = f"fails: {signature.line}" if signature else "passes"
-        if outcome.status.value in ("not_applicable", "refused"):
-            told = f"not applicable: {'; '.join(outcome.notes)}"
+        if outcome.status in (Status.NOT_APPLICABLE, Status.REFUSED):
+            what = "not applicable" if outcome.status is Status.NOT_APPLICABLE else "refused"
+            told = f"{what}: {'; '.join(outcome.notes)}"
         click.echo(f"{rung} on torch {ran.build.torch}: {told}  ({outcome.seconds:.1f} s)")
         for name in ("stdout.txt", "stderr.txt", "artifacts"):
             if (Path(outcome.folder) / name).exists():
                 click.echo(f"  {Path(outcome.folder) / name}")
+    if outcome.status is Status.REFUSED:
+        return 3
     return int(signature is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Any
 import click
 from tabulate import tabulate
 
+from accel_lab.cli.streams import print_json
+from accel_lab.execution.run_marker import is_marked
 from accel_lab.request import state_folder
 
 #: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.
 KINDS = ("runs", "bench")
+_MAX_BYTES = 100_000_000
 
 
 def all_runs(home: Path) -> list[dict[str, Any]]:
@@ -31,6 +35,8 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
             told = _bisection(folder)
         elif is_benchmark(folder):
             told = _benchmark(folder)
+        elif is_marked(folder):  # of `run` or `check`
+            told = {"kind": "once", "verdict": "", "stage": ""}
         else:
             continue
         rows.append(
@@ -38,7 +44,7 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
                 "name": folder.name,
                 "time": folder.stat().st_mtime,
                 **told,
-                "mb": sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6,
+                "mb": sum(_size(path) for path in folder.rglob("*")) / 1e6,
                 "folder": str(folder),
             }
         )
@@ -55,28 +61,44 @@ def is_benchmark(folder: Path) -> bool:
 def _bisection(folder: Path) -> dict[str, Any]:
     grid = _read(folder / "matrix.json")
     if grid:
-        return {"kind": "matrix", "verdict": "; ".join(grid.get("sentences", ())), "stage": ""}
+        sentences = grid.get("sentences", ())
+        said = [str(line) for line in sentences] if isinstance(sentences, list) else []
+        return {"kind": "matrix", "verdict": "; ".join(said), "stage": ""}
     report = _read(folder / "report.json")
-    culprit = report.get("culprit") or {}
+    culprit = report.get("culprit")
     return {
         "kind": "bisect",
-        "verdict": report.get("verdict", "unfinished"),
-        "stage": culprit.get("stage", ""),
+        "verdict": str(report.get("verdict", "unfinished")),
+        "stage": str(culprit.get("stage", "")) if isinstance(culprit, dict) else "",
     }
 
 
 def _benchmark(folder: Path) -> dict[str, Any]:
     """The rows of a benchmark by their standing, as its verdict."""
     found = _read(folder / "bench.json")
-    counts = Counter(str(row.get("standing", "")) for row in found.get("rows", ()))
+    rows = found.get("rows")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    counts = Counter(str(row.get("standing", "")) for row in rows)
     verdict = ", ".join(f"{count} {standing}" for standing, count in sorted(counts.items()))
     return {"kind": "bench", "verdict": verdict if found.get("complete") else "unfinished", "stage": ""}
 
 
+def _size(path: Path) -> int:
+    """Bytes of a regular file; 0 for all else."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return 0
+    return state.st_size if stat.S_ISREG(state.st_mode) else 0
+
+
 def _read(path: Path) -> dict[str, Any]:
+    """A file that a run may have written, or a script in its place: never waited for, never huge."""
+    if not 0 < _size(path) <= _MAX_BYTES:
+        return {}
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -91,7 +113,7 @@ def command(out: str | None, as_json: bool) -> int:
     home = Path(out) if out else state_folder()
     rows = kept_runs(home) if out else all_runs(home)
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
     elif not rows:
         click.echo(f"no runs in {home}")
     else:

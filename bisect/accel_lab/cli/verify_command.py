@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import os
+import sys
 import tempfile
-import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from accel_lab.cli.options import find_python
-from accel_lab.core.errors import LabError
-from accel_lab.core.probe import Limits
+from accel_lab.cli.options import MAX_SECONDS, Number, find_python
+from accel_lab.cli.streams import print_json
+from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.errors import UsageError
+from accel_lab.environments.options import EnvironmentOptions
+from accel_lab.environments.providers import provider
 from accel_lab.execution import process
 from accel_lab.execution.workspace import Workspace
-from accel_lab.reporting.verify import check_bundle, extract_bundle, rerun_command
+from accel_lab.reporting.run_again import Runner
+from accel_lab.reporting.verify import Manifest, check_bundle, verify_bundle
 
-_WORDS = {0: "MATCH", 1: "MISMATCH"}
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """What runs a bundle: an interpreter, and how its process is started. ``words`` say where that is."""
+
+    python: str
+    run: Runner
+    words: str
 
 
 @click.command(name="verify")
@@ -26,51 +38,112 @@ _WORDS = {0: "MATCH", 1: "MISMATCH"}
     "--python", metavar="PATH", help="The interpreter to run it with; it needs torch. [default: this one]"
 )
 @click.option("--run/--no-run", default=True, help="Only check the manifest with --no-run.")
+@click.option("-y", "--yes", is_flag=True, help="Run the bundle's code without asking.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=1), default=900.0, show_default=True, help="Seconds for the run."
+    "--provider",
+    "provider_name",
+    type=click.Choice(["local", "docker"]),
+    help="Where: as you on this machine (local), or in a container without network. [default: docker if a "
+    "daemon has an image of the bundle's torch and no --python is given, else local]",
+)
+@click.option("--image", metavar="NAME", help="For docker: the image's name, {version} in it is the release.")
+@click.option("--docker-host", metavar="URL", help="For docker: the daemon. [default: DOCKER_HOST]")
+@click.option(
+    "--timeout", type=Number(1, MAX_SECONDS), default=900.0, show_default=True, help="Seconds for the run."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(bundle: str, python: str | None, run: bool, timeout: float, as_json: bool) -> int:
+def command(
+    bundle: str,
+    python: str | None,
+    run: bool,
+    yes: bool,
+    provider_name: str | None,
+    image: str | None,
+    docker_host: str | None,
+    timeout: float,
+    as_json: bool,
+) -> int:
     """Check BUNDLE and run it again: MATCH (exit 0) or MISMATCH (exit 1).
 
-    Running it executes the code that is in it; a manifest proves that a bundle is whole, not who made it.
+    Running it executes the code that is in it; a manifest proves that a bundle is whole, not who made it. The
+    lab's own rerun.py runs it, with an environment that has no keys and tokens in it.
+
+    Exit codes: 0 MATCH, 1 MISMATCH, 2 wrong usage or a bundle that is not sound, 3 it could not be run to an
+    answer, 130 you did not agree.
     """
-    manifest = check_bundle(Path(bundle))
-    result: dict[str, object] = {"bundle": bundle, "files": len(manifest.files), "manifest": "ok"}
+    path = Path(bundle)
+    if python is not None and (provider_name == "docker" or image):
+        raise UsageError("--python is an interpreter of this machine: it does not go with docker")
+    manifest = check_bundle(path)
+    result: dict[str, Any] = {"bundle": bundle, "files": len(manifest.files), "manifest": "ok"}
+    lines = [f"manifest: {len(manifest.files)} files, all as listed"]
     code = 0
-    said = ""
     if run:
-        with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
-            folder = Path(name) / "bundle"
-            extract_bundle(Path(bundle), folder)
-            code, said = _rerun(folder, find_python(python), timeout)
-        if code not in _WORDS:
-            raise LabError(f"the bundle could not be run again: {said.strip().splitlines()[-1:] or code}")
-        result["result"] = _WORDS[code]
+        wanted = "docker" if image else provider_name or ("local" if python else "")
+        options = EnvironmentOptions(image=image or "", docker_host=docker_host or "")
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-lab-")))
+            where = _place(stack, wanted, python, _torch_of(manifest), options, folder)
+            _ask(path, where, yes)
+            (folder / "work").mkdir()
+            done = verify_bundle(
+                path,
+                confirmed=True,
+                python=where.python,
+                run=where.run,
+                timeout_s=timeout,
+                library=lambda: Workspace(folder / "lab", folder / "lab" / "cwd").library.parent,
+                folder=folder / "work",
+            )
+        code = 0 if done.matches else 1
+        result |= {"result": "MATCH" if done.matches else "MISMATCH", "where": where.words}
+        result |= {"notes": list(done.notes), "said": done.said}
+        lines += [f"note: {note}" for note in done.notes] + [done.said]
     if as_json:
-        click.echo(json.dumps({**result, "said": said.strip()}, indent=1))
+        print_json({"said": "", **result})
     else:
-        click.echo(f"manifest: {len(manifest.files)} files, all as listed")
-        if run:
-            click.echo(said.strip())
+        click.echo("\n".join(lines))
     return code
 
 
-def _rerun(folder: Path, python: str, timeout: float) -> tuple[int, str]:
-    out, err = folder.parent / "stdout.txt", folder.parent / "stderr.txt"
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    if "accel_lab" in (folder / "repro.py").read_text(encoding="utf-8", errors="replace"):
-        # A script that asks for an accelerator of the lab's: the interpreter may lack the lab.
-        library = Workspace(folder.parent / "lab", folder).library.parent
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(library)]))
-    ended = process.run(
-        rerun_command(folder, python),
-        cwd=folder,
-        env=env,
-        stdout=out,
-        stderr=err,
-        limits=Limits(timeout_s=timeout),
-        marker=f"verify-{uuid.uuid4().hex}",
-    )
-    said = out.read_text(errors="replace") + err.read_text(errors="replace")
-    return (3 if ended.exit_code is None else ended.exit_code), said
+def _ask(bundle: Path, where: Where, yes: bool) -> None:
+    """Go on only if the person agrees. Raises :class:`UsageError` where nobody can be asked."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"verify runs the code that is in {bundle.name}, {where.words}, and there is no terminal to ask "
+            "at: look at it first (--no-run only checks it), then say --yes"
+        )
+    click.confirm(f"{bundle.name} holds code of whoever made it. Run it {where.words}?", abort=True, err=True)
+
+
+def _place(
+    stack: ExitStack, wanted: str, python: str | None, torch: str, options: EnvironmentOptions, folder: Path
+) -> Where:
+    """Where the bundle is run: in a container if that is wanted, or can be had and nothing else is wanted."""
+    if wanted != "local" and (torch or wanted):
+        try:
+            return _in_container(stack, torch, options, folder)
+        except EnvironmentUnavailable:
+            if wanted:
+                raise
+    return Where(python=find_python(python), run=process.run, words="as you on this machine")
+
+
+def _in_container(stack: ExitStack, torch: str, options: EnvironmentOptions, folder: Path) -> Where:
+    if not torch:
+        raise UsageError("the bundle does not say which torch it needs: use --provider local")
+    maker: Any = stack.enter_context(provider("docker", options, run=process.run))
+    made = maker.make(maker.spec(torch))
+    workspace = Workspace(folder / "lab", folder / "lab" / "cwd")
+    words = f"in a container of {made.spec.image.partition('@')[0]}, without network"
+    runner = maker.runner(made, workspace, read=[folder / "work"])
+    return Where(python=made.python, run=runner, words=words)
+
+
+def _torch_of(manifest: Manifest) -> str:
+    """The release of torch that the bundle's failure was seen on."""
+    environment = manifest.report.get("environment")
+    torch = environment.get("torch") if isinstance(environment, dict) else None
+    return torch.partition("+")[0] if isinstance(torch, str) else ""

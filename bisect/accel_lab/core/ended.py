@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -10,7 +11,7 @@ class Ended:
     """How a process ended.
 
     ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
-    timeout, memory, output, processes or interrupted; then there is neither exit code nor signal.
+    timeout, memory, output, processes, disk or interrupted; then there is neither exit code nor signal.
     Output beyond the limit counts as ``output`` also if the process was done before we looked, so
     that the answer does not depend on who was faster.
     """
@@ -20,3 +21,14 @@ class Ended:
     limit: str | None = None
     seconds: float = 0.0
     peak_mb: float = 0.0
+
+    @classmethod
+    def from_json(cls, data: Any) -> Ended:
+        """Raises ValueError for what is none."""
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

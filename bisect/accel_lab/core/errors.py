@@ -9,6 +9,14 @@ class LabError(Exception):
     exit_code = 3
 
 
+class DiskFull(LabError):
+    """There is no room on the disk (exit code 3); what was answered is kept, and the run can be resumed."""
+
+
+class Unanswered(LabError):
+    """An earlier run does not hold an answer that is needed, and nothing may be run to find it."""
+
+
 class UsageError(LabError):
     """The caller asked for something that makes no sense: a missing file, a wrong option (exit code 2)."""
 

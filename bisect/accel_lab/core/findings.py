@@ -238,6 +238,7 @@ class Findings:
     repro: dict[str, Any] | None = None
     artifacts: str = ""
     bundle: str | None = None
+    bundle_check: dict[str, Any] | None = None
     report: str | None = None
     seconds_total: float = 0.0
     seconds_probes: float = 0.0
@@ -281,6 +282,7 @@ class Findings:
             "artifacts": self.artifacts,
             "report": self.report,
             "bundle": self.bundle,
+            "bundle_check": self.bundle_check,
             "seconds": {"total": round(self.seconds_total, 3), "probes": round(self.seconds_probes, 3)},
             "probes": sum(self.probes.values()),
             "probes_by_kind": dict(self.probes),

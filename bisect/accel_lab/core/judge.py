@@ -16,7 +16,8 @@ _RAISED_BY_BACKEND = re.compile(r"^backend='[^']*' raised:\s*\n?", re.S)
 _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
 #: Signals that an access to the wrong memory ends in. An abort counts only if the allocator made it.
 _MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
-_PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
+#: How pytest lists a test that failed, with the message where it prints one.
+PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
 #: So many failing tests are named.
 _TESTS = 3
 
@@ -52,6 +53,8 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
             frames=frames,
             said=_tests_said(tests, messages) if tests else shorten(_joined(map(legible, messages)), 400),
         )
+    if outcome.status is Status.DISK:
+        return Signature(kind="disk", said=next((note for note in outcome.notes if "--max-disk" in note), ""))
     return Signature(kind=outcome.status.value, frames=frames)
 
 
@@ -98,7 +101,7 @@ def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[
     raised = outcome.raised
     if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
         return ([raised.message] if raised.message not in ("", "None") else []), []
-    found = list(_PYTEST_FAILURE.finditer(stdout_tail))
+    found = list(PYTEST_FAILURE.finditer(stdout_tail))
     tests = [m["test"] for m in found]
     named = all("::" in test or test.endswith(".py") for test in tests)
     return [m["message"] or "" for m in found], tests if named else []

@@ -20,6 +20,7 @@ class Status(str, Enum):
     MEMORY = "memory"
     OUTPUT = "output"
     PROCESSES = "processes"
+    DISK = "disk"
     REFUSED = "refused"
     NOT_APPLICABLE = "not_applicable"
 

@@ -37,7 +37,10 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one run may use; what goes beyond is stopped and becomes an Outcome."""
+    """What one run may use; what goes beyond is stopped and becomes an Outcome.
+
+    ``file_mb`` is for one file, ``disk_mb`` for all that it writes to its own folders.
+    """
 
     timeout_s: float = 300.0
     memory_mb: int = 16_384
@@ -45,6 +48,7 @@ class Limits:
     file_mb: int = 8_192
     processes: int = 512
     record_mb: int = 256
+    disk_mb: int = 8_192
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -56,7 +60,8 @@ class Probe:
 
     ``switches`` are the single settings changed on top of the rung, such as ``{"fusion": False}``;
     ``bare`` runs the program with no instrumentation at all, as the user would;
-    ``attempt`` tells repeats of the same question apart.
+    ``attempt`` tells repeats of the same question apart; ``cwd`` is where it starts, if not where
+    the user did.
     """
 
     program: Program
@@ -67,6 +72,7 @@ class Probe:
     bare: bool = False
     cold: bool = False
     attempt: int = 0
+    cwd: str = ""
 
     @property
     def key(self) -> str:
@@ -81,6 +87,7 @@ class Probe:
                 "bare": self.bare,
                 "cold": self.cold,
                 "attempt": self.attempt,
+                **({"cwd": self.cwd} if self.cwd else {}),
             },
             sort_keys=True,
             default=str,

@@ -103,8 +103,8 @@ def _rewritten(message: str, rules: _Rules) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, check, regex
-    or values.
+    """``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, disk, check,
+    regex or values.
 
     ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it. A
     ``memory_fault`` is a crash after an access to memory that is not the program's, and its ``type`` the

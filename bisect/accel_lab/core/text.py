@@ -1,9 +1,60 @@
-"""Texts for a reader made shorter, so that no word and no number is cut in two."""
+"""Texts for a reader: safe to print whoever wrote them, and shortened with no word or number cut in two."""
 
 from __future__ import annotations
 
+import re
+import secrets
+import shlex
+
+#: What a terminal, a page or a diff must not receive raw: controls (but tab and newline), what reorders,
+#: joins or takes no room, so that a text reads differently from what it is, lone surrogates, noncharacters.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+#: Whole sequences, which are dropped: colours and movements (CSI), titles and links (OSC, within one line).
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;:?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\))")
+#: Stands in what :func:`control` makes. Chosen anew by each process, so no stranger's text has it.
+_SEAL = secrets.token_hex(12)
+_CONTROL = re.compile(rf"\x1b{_SEAL}<([^>]*)>")
+
 #: What is left of a text without a space in this part of it is cut inside a word all the same.
 _LEAST = 0.5
+
+
+def printable(text: str) -> str:
+    """The text without terminal sequences; other unsafe characters are shown as JSON would write them."""
+    text = _SEQUENCE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _UNSAFE.sub(lambda match: _escape(ord(match.group())), text)
+
+
+def _escape(code: int) -> str:
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def control(sequence: str) -> str:
+    """A control sequence of the lab's own, such as a colour, as :func:`for_terminal` lets it through."""
+    return f"\x1b{_SEAL}<{sequence}>"
+
+
+def for_terminal(text: str) -> str:
+    """What is written to a terminal for a text: the lab's own controls work, all others are taken out."""
+    parts = _CONTROL.split(text)
+    return "".join(part if place % 2 else printable(part) for place, part in enumerate(parts))
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates (a file name that is not UTF-8 has them) shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def command_line(*words: object) -> str:
+    """A command as it can be pasted into a shell."""
+    return shlex.join(str(word) for word in words)
 
 
 def shorten(text: str, most: int) -> str:

@@ -20,6 +20,8 @@ def read_toml(text: str, what: str) -> dict[str, Any]:
         raise LabError(f"{what} cannot be read: on Python 3.10 that needs tomli (pip install tomli)")
     try:
         data: dict[str, Any] = toml.loads(text)
+    except RecursionError:
+        raise UsageError(f"{what} is not valid TOML: it is nested too deeply") from None
     except ValueError as error:
-        raise UsageError(f"{what} is not valid TOML: {error}") from None
+        raise UsageError(f"{what} is not valid TOML: {str(error)[:200]}") from None
     return data

@@ -15,13 +15,13 @@ from typing import Any
 import docker.errors
 
 from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.locks import Lock
 
 from .commands import Commands
 from .docker_client import LABEL, Connect, daemon_errors, one_line
 from .docker_table import RECIPE, Build, PinnedWheel
 from .docker_uses import forget_use, use_lock
 from .docker_wheels import Extra, WheelShelf, make_stubs
-from .locks import Lock
 
 IMAGE = "accel-lab-torch:{version}"
 # What `make docker-base` makes; taken by itself where it is there: the base of the table may be out of reach.

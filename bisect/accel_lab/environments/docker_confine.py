@@ -8,6 +8,7 @@ from typing import Any
 from docker.types import LogConfig, Mount, Ulimit
 
 from accel_lab.core.probe import Limits
+from accel_lab.core.variables import steering
 
 # Threads take pids too, and an honest program on a large machine has hundreds; a fork bomb fills any number.
 PIDS_PER_PROCESS = 4
@@ -15,35 +16,13 @@ TMP_BYTES = 2 << 30
 SHM_BYTES = 1 << 30
 HOME = "/tmp/home"
 
-# The variables of the user's that a run may depend on: how torch, its compilers and Python behave. All else
-# of the user's environment - keys, tokens, proxies, paths of this machine - stays outside.
-_NAMES = frozenset(
-    {
-        *("CC", "CFLAGS", "COLUMNS", "CXX", "CXXFLAGS", "LANG", "LANGUAGE", "LDFLAGS", "NO_COLOR", "PWD"),
-        *("TERM", "TZ", "PYTHONDEVMODE", "PYTHONDONTWRITEBYTECODE", "PYTHONFAULTHANDLER", "PYTHONHASHSEED"),
-        *("PYTHONIOENCODING", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHONTRACEMALLOC", "PYTHONUNBUFFERED"),
-        *("PYTHONUTF8", "PYTHONWARNINGS", "PYTEST_ADDOPTS", "CUDA_VISIBLE_DEVICES"),
-        *("OPENBLAS_NUM_THREADS", "GOMP_CPU_AFFINITY"),
-    }
-)
-_PREFIXES = (
-    *("TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TORCHAO_", "PYTORCH_", "TRITON_", "AOT_", "ATEN_"),
-    *("ACCEL_LAB_", "MOCK_", "OMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "LC_"),
-)
-# Of these even the matching ones stay outside: they name folders and servers of this machine.
-_NEVER = ("_HOME", "_TOKEN", "_KEY", "_SECRET", "_PASSWORD", "_URL", "_HOST", "_PORT")
-
 
 def environment(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, str]:
     """The variables that are set inside: those of ``base`` that a run may depend on, and where it may write.
 
     ``extra`` names further variables of ``base`` that the user wants inside.
     """
-    env = {
-        name: value
-        for name, value in base.items()
-        if name in extra or name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_NEVER))
-    }
+    env = steering(base, extra)
     # torch asks for the user's name, and this one is in no table of users.
     env |= {"HOME": HOME, "USER": "probe", "LOGNAME": "probe", "TMPDIR": "/tmp"}
     env["XDG_CACHE_HOME"] = f"{HOME}/.cache"
@@ -94,8 +73,9 @@ def creation(
         # The log holds one line of ours; a run's own output goes to its files.
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         "labels": dict(labels),
-        "detach": True,
-        "stdin_open": False,
+        # Not detached, or the daemon would keep its standard input open when the lab is gone.
+        "detach": False,
+        "stdin_open": True,
         "tty": False,
     }
     if any("name=userns" in option for option in security):

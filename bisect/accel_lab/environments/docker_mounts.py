@@ -83,22 +83,44 @@ def shown(paths: Sequence[Path]) -> list[Path]:
     return [place for place in kept if not any(other in place.parents for other in kept)]
 
 
+def homes_of(places: Sequence[Path]) -> list[Path]:
+    """The homes that lie on the way to these places.
+
+    The image may have such a folder and close it to the user inside (``/root`` is root's alone), who then
+    could not come to what is mounted below. So an open folder without anything is put in its place.
+    """
+    found: dict[Path, None] = {}
+    for place in places:
+        for outer in place.parents:
+            if (
+                outer not in places
+                and (outer in (Path("/root"), Path.home()) or outer.parent == Path("/home"))
+                and outer.parent != outer
+                and outer != Path(tempfile.gettempdir())
+            ):
+                found[outer] = None
+    return [home for home in found if not any(other in home.parents for other in found)]
+
+
 class Views:
     """Read-only mounts, with copies of what another user may not read where the container is another user."""
 
-    def __init__(self, folder: Path, user: User) -> None:
+    def __init__(self, folder: Path, user: User, python: str = "") -> None:
+        """``python`` is the image's interpreter: what it lies in is never hidden."""
         self._folder = folder
         self._user = user
+        self._python = Path(python)
         self._copies: dict[Path, Path] = {}
 
     def mounts(self, read: Sequence[Path], write: Path) -> list[Mount]:
         """The mounts of one run: ``read`` only to look at, ``write`` its own."""
-        sources = {place: self._source(place) for place in read if place != write}
+        shown_too = [place for place in read if place != write]
+        sources = {**self._open_homes([*shown_too, write]), **{p: self._source(p) for p in shown_too}}
         for place in (*sources, write):
             for outer, source in sources.items():
                 # A mount point below a copy has to be there: nothing can be made in what is read-only.
                 if outer in place.parents and source != outer:
-                    self._make_point(source / place.relative_to(outer), place)
+                    self._make_point(source, place.relative_to(outer), place)
         if self._user.owns:
             give(write, self._user)
         read_only = [
@@ -106,6 +128,16 @@ class Views:
             for place, source in sources.items()
         ]
         return [*read_only, Mount(target=str(write), source=str(write), type="bind")]
+
+    def _open_homes(self, places: Sequence[Path]) -> dict[Path, Path]:
+        """Homes on the way to the places, and an open folder for each: a tmpfs takes the image's mode."""
+        found = {}
+        for home in homes_of(places):
+            if home not in self._python.parents:
+                found[home] = self._folder / "homes" / str(home).strip("/").replace("/", "-")
+                found[home].mkdir(parents=True, exist_ok=True)
+                found[home].chmod(0o755)
+        return found
 
     def _source(self, place: Path) -> Path:
         if not self._user.owns or all(_is_open(path) for path in _first(place)):
@@ -118,12 +150,18 @@ class Views:
         return self._copies[place]
 
     @staticmethod
-    def _make_point(point: Path, place: Path) -> None:
+    def _make_point(folder: Path, inner: Path, place: Path) -> None:
+        """A mount point below a folder, whose outer folders anybody may enter, whatever our umask is."""
+        at = folder
+        for part in inner.parts[:-1]:
+            at /= part
+            if not at.is_dir():
+                at.mkdir()
+                at.chmod(0o755)
         if place.is_file():
-            point.parent.mkdir(parents=True, exist_ok=True)
-            point.touch()
+            (folder / inner).touch()
         else:
-            point.mkdir(parents=True, exist_ok=True)
+            (folder / inner).mkdir(exist_ok=True)
 
 
 def _first(place: Path) -> Iterator[Path]:

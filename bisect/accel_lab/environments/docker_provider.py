@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import docker.errors
 
 from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.locks import Lock
 
 from .checking import ask_interpreter
 from .commands import Commands
@@ -35,7 +36,6 @@ from .docker_table import TABLE, Build, find_folder, read_table
 from .docker_uses import note_use, use_lock
 from .docker_wheels import Extra, WheelShelf
 from .eras import era_of
-from .locks import Lock
 from .options import EnvironmentOptions, Run
 from .pip_settings import pip_index
 from .releases import order, parse_version, public

@@ -20,6 +20,7 @@ from typing import Any
 import docker.errors
 
 import accel_lab
+from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.ended import Ended
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
@@ -78,7 +79,7 @@ class DockerRunner:
         self._cpus = min(cpus or float("inf"), float(about.get("NCPU") or os.cpu_count() or 1))
         self.user: User = user_for(self._security)
         # Of its own, because several runners may work in one workspace.
-        self._views = Views(keep / uuid.uuid4().hex[:8], self.user)
+        self._views = Views(keep / uuid.uuid4().hex[:8], self.user, python)
 
     def __call__(
         self,
@@ -92,8 +93,12 @@ class DockerRunner:
         marker: str,
         stdin: Path | None = None,
         stop: threading.Event | None = None,
+        written: Sequence[Path] = (),
     ) -> Ended:
-        """Run a command to its end, or to its limits. When this returns, no container of it is left."""
+        """Run a command to its end, or to its limits. When this returns, no container of it is left.
+
+        ``written`` is not needed: all that it can fill is the folder of its outputs, which is measured.
+        """
         if stop is not None and stop.is_set():
             return Ended(limit="interrupted")
         with Outputs((stdout, stderr)) as outputs:
@@ -105,6 +110,7 @@ class DockerRunner:
                         "stdout": str(stdout),
                         "stderr": str(stderr),
                         "token": f"accel-lab-{uuid.uuid4().hex}",
+                        "held": True,
                     },
                     read=shown([*self._read, *([] if stdin is None else [stdin]), *_programs(command)]),
                     write=stdout.parent,
@@ -152,10 +158,13 @@ class DockerRunner:
                         labels=labels(marker, limits.timeout_s),
                     ),
                 )
+            lifeline: Any = None
             try:
                 with daemon_errors(f"cannot start a container of {self._image}"):
+                    # Its standard input: when this process is gone, however it went, the daemon closes it.
+                    lifeline = client.api.attach_socket(container.id, params={"stdin": 1, "stream": 1})
                     container.start()
-                watch = _Watch(client, container.id, limits, outputs)
+                watch = _Watch(client, container.id, limits, outputs, write)
                 with daemon_errors("a container was lost"):
                     limit = watch.attend(stop)
                     if limit is not None:
@@ -163,6 +172,8 @@ class DockerRunner:
                     return self._answer(watch, str(plan["token"]), limit)
             finally:
                 _remove(container)
+                if lifeline is not None:
+                    lifeline.close()
         finally:
             client.close()
 
@@ -200,12 +211,13 @@ class DockerRunner:
 class _Watch:
     """Looks after one container until it has ended or must be ended."""
 
-    def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs) -> None:
+    def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs, write: Path) -> None:
         self.peak_mb = 0.0
         self._client = client
         self._key = key
         self._limits = limits
         self._outputs = outputs
+        self._disk = DiskUsage([write], limits.disk_mb)
         self._began = time.monotonic()
         self._has_stats = True
         self._processes = 0
@@ -231,6 +243,8 @@ class _Watch:
                 return "timeout"
             if self._outputs.size > self._limits.output_mb << 20:
                 return "output"
+            if self._disk.look() > self._limits.disk_mb:
+                return "disk"
             if self.seconds >= stats_at:
                 self._measure()
                 stats_at = self.seconds + STATS_S
@@ -248,7 +262,7 @@ class _Watch:
         steps: list[tuple[str, float]] = [("SIGINT", GRACE_S), ("SIGTERM", GRACE_S)]
         if limit == "timeout":
             steps.insert(0, ("SIGUSR1", STACKS_S))  # the Python stacks, if there is a handler
-        if limit in ("output", "processes", "memory"):
+        if limit in ("output", "processes", "memory", "disk"):
             steps = []
         for name, grace in [*steps, ("SIGKILL", 10 * GRACE_S)]:
             try:

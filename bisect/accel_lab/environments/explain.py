@@ -31,22 +31,28 @@ def explain(stderr: str, *, torch: str, python: str) -> str:
         return f"the index refuses access{where}: {refused[1]}"
     if _NETWORK.search(text):
         return f"no network: a package index cannot be reached{where}"
-    tags = re.search(r"(\S+?)(?:==(\S+))? has no wheels with a matching Python (?:ABI|implementation)", text)
-    if tags:
-        return f"no wheel of {tags[1]} {tags[2] or ''} for Python {python}".replace("  ", " ")
-    machine = re.search(r"(\S+?)(?:==(\S+))? has no wheels with a matching platform", text)
-    if machine:
-        return f"no wheel of {machine[1]} {machine[2] or ''} for this machine".replace("  ", " ")
-    missing = re.search(r"there (?:is|are) no versions? of (\S+?)[,\s]+and you require", text)
+    wheels = " has no wheels with a matching "
+    if tags := _before(text, f"{wheels}Python ABI", f"{wheels}Python implementation"):
+        return f"no wheel of {tags.replace('==', ' ')} for Python {python}"
+    if machine := _before(text, f"{wheels}platform"):
+        return f"no wheel of {machine.replace('==', ' ')} for this machine"
+    missing = re.search(r"there (?:is|are) no versions? of (\S{1,200}?)[,\s]{1,20}and you require", text)
     if missing:
         return f"the index has no {missing[1].replace('==', ' ')}"
-    absent = re.search(r"(\S+) was not found in the (?:package registry|provided package locations)", text)
-    if absent:
-        return f"the index has no {absent[1]}"
+    found = " was not found in the "
+    if absent := _before(text, f"{found}package registry", f"{found}provided package locations"):
+        return f"the index has no {absent}"
     built = re.search(r"Failed to build `?([^\s`]+)", text)
     if built:
         return f"{built[1]} has no wheel here and cannot be built from source"
     return _short(text) or f"installing torch {torch} failed without a word"
+
+
+def _before(text: str, *phrases: str) -> str:
+    """The word before the first of these phrases; empty where none is there."""
+    places = [place for phrase in phrases if (place := text.find(phrase)) > 0]
+    words = text[: min(places)].split() if places else []
+    return words[-1] if words else ""
 
 
 def _unwrapped(text: str) -> str:
@@ -61,5 +67,5 @@ def _short(text: str) -> str:
     """The reason at the end of a chain of causes."""
     text = re.sub(r"^error: ", "", text)
     text = text.replace(" cause: ", ": ").replace("No solution found when resolving dependencies: ", "")
-    text = re.split(r"\s+hint: ", text)[0]
+    text = text.partition(" hint: ")[0]  # a space stands for any number of them by now
     return text if len(text) <= _LIMIT else text[: _LIMIT - 3].rstrip() + "..."

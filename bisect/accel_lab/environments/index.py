@@ -226,7 +226,7 @@ def _split_secrets(url: str) -> tuple[str, str]:
 
 def hide_secrets(text: str) -> str:
     """A text whose URLs show neither user nor password."""
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
+    return re.sub(r"\b(\w+://)[^/@\s]+@", r"\1", text)
 
 
 def without_secrets(index: Index) -> Index:

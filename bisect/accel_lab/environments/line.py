@@ -9,6 +9,7 @@ from accel_lab.core.errors import UsageError
 
 from .releases import order, parse_version, parts, public
 
+_LONGEST = 2_000
 HELP = "2.4..2.15, 2.6.0, 2.9 (its last patch), all, minor (last patch of each minor), minor:2.4..2.15"
 
 
@@ -20,6 +21,8 @@ def select(spec: str, releases: Sequence[Release]) -> list[Release]:
     """
     if not releases:
         raise UsageError("there are no releases to choose from")
+    if len(spec) > _LONGEST:
+        raise UsageError(f"the releases take more than {_LONGEST:,} characters to name: use {HELP}")
     chosen: dict[str, Release] = {}
     items = [item.strip() for item in spec.split(",") if item.strip()]
     if not items:

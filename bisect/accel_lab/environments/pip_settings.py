@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accel_lab.core.environment import Index
+from accel_lab.core.errors import UsageError
+from accel_lab.core.settings_files import read_capped
 
 _SECTIONS = ("global", "install")  # the later one wins
 _SYSTEM = Path("/etc/pip.conf")
@@ -60,8 +62,8 @@ def _files(environ: Mapping[str, str], prefix: str) -> list[Path]:
 def _read(file: Path) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:
-        parser.read_string(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, configparser.Error):
+        parser.read_string(read_capped(file).decode("utf-8"))
+    except (OSError, UsageError, UnicodeDecodeError, configparser.Error):
         return {}
     return {
         key.lower().replace("_", "-"): value or ""

@@ -21,6 +21,8 @@ _VERSION = re.compile(
     r"(?:[-_.]?post(?P<post>\d*))?(?:[-_.]?dev(?P<dev>\d*))?(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?",
     re.IGNORECASE,
 )
+#: No version has so many characters; Python takes no number of so many digits.
+_LONGEST = 200
 _PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2}
 _FINAL = 3  # after every pre-release
 _NO_DEV = 1 << 40
@@ -43,7 +45,7 @@ class Version:
 
 def parse_version(text: str) -> Version | None:
     """The version that ``text`` is, None if it is none."""
-    match = _VERSION.fullmatch(text.strip())
+    match = _VERSION.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None:
         return None
     release = tuple(int(part) for part in match["release"].split("."))
@@ -79,7 +81,7 @@ def local_part(version: str) -> str:
 
 def parts(version: str) -> tuple[int, ...]:
     """The numbers of the release as they are written: (2, 10) of ``2.10``, (2, 10, 0) of ``2.10.0rc1``."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version[:_LONGEST])
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 

@@ -16,7 +16,9 @@ from .releases import normalise
 FOLLOWERS = frozenset({"torchvision", "torchaudio", "torchtext", "torchdata", "triton", "functorch"})
 
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)", re.DOTALL)
-_BLOCK = re.compile(r"(?m)^# /// script[ \t]*$\r?\n(?P<content>(?:^#(?:[ \t].*)?$\r?\n)+?)^# ///[ \t]*$")
+_BLOCK = re.compile(
+    r"(?m)^# /// script[ \t]*$\r?\n(?P<content>(?:^#(?:[ \t].*)?$\r?\n){1,300}?)^# ///[ \t]*$"
+)
 _DEPTH = 10  # requirements files that include each other
 
 

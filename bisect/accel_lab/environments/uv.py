@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.locks import Lock
 
 from .checking import ask_interpreter
 from .choosing import Chooser, has_gpu
@@ -20,7 +21,6 @@ from .commands import Commands
 from .eras import era_of
 from .index import without_secrets
 from .interpreters import find_interpreters
-from .locks import Lock
 from .options import EnvironmentOptions, Run
 from .releases import local_part, public
 from .requirements import exact_version, gather, name_of

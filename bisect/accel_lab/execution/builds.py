@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
+from accel_lab.core.shapes import Table
 
 from . import process
 from .workspace import Workspace
+
+#: The shape of what ``doctor`` prints.
+FACTS = {
+    "torch": str,
+    "torch_error?": str,
+    "python?": str,
+    "packages?": Table(str),
+    "variables?": Table(str),
+    "accelerators?": ([str], {"error": str}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +49,12 @@ def inspect_build(python: str, folder: Path) -> Build:
         limits=Limits(timeout_s=120.0),
         marker=f"doctor-{uuid.uuid4().hex}",
     )
+    left = ChildFiles(folder)
     try:
-        facts = json.loads(out.read_text(encoding="utf-8"))
-    except ValueError:
-        last = (err.read_text(errors="replace").strip().splitlines() or [f"exit code {ended.exit_code}"])[-1]
+        facts = left.json(out.name, FACTS)
+    except Refused:
+        said = (left.tail(err.name, 64 * 1024) or "").strip().splitlines()
+        last = (said or [f"exit code {ended.exit_code}"])[-1]
         raise LabError(f"{python} does not run as a Python interpreter: {last[:200]}") from None
     if not facts.get("torch"):
         why = facts.get("torch_error", "")

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 import signal as signals
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core import recorded
+from accel_lab.core.child_files import ChildFiles, Refused, believed
+from accel_lab.core.fact_shapes import FACTS, RESULT
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
+from accel_lab.core.probe import Probe
 
 from . import sanitizer
+from .admission import discard
 from .process import Ended
+from .workspace import Place, Workspace
 
-_LAST_ERROR = re.compile(
-    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))(?:: (?P<message>.*))?$"
-)
+_LAST_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 
@@ -24,45 +29,102 @@ _HEAP_CHECK = re.compile(
     r"(?:[cm]alloc|realloc|free|malloc_consolidate|m(?:unmap|remap)_chunk|tcache_thread_shutdown)\(\): "
     r"[a-z][^\n]*|corrupted size vs\. prev_size[^\n]*|corrupted double-linked list[^\n]*"
     r"|double free or corruption[^\n]*|invalid fastbin entry[^\n]*|break adjusted to free malloc space"
-    r"|(?:malloc|tpp|pthread_\w+)\.c:\d+: \w+: Assertion [^\n]*"
-    r"|Fatal glibc error: (?:malloc|tpp\.c|pthread_\w+\.c)[^\n]*"
+    r"|(?:malloc|tpp|pthread_\w{1,60})\.c:\d+: \w+: Assertion [^\n]*"
+    r"|Fatal glibc error: (?:malloc|tpp\.c|pthread_\w{1,60}\.c)[^\n]*"
     r"|The futex facility returned an unexpected error code"
     r"|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*[^\n]*"
 )
 #: Aborts that somebody else made, after whatever was printed before.
 _OTHER_ABORT = re.compile(r"terminate called |: Assertion [`']")
 _TAIL_BYTES = 64 * 1024
+_STDERR_BYTES = 8 << 20
 
 # Where the warm server says that a run ended by a mistake of the lab, not by the program.
 CRASH = "crash.txt"
+#: The fact that holds what that file says.
+CRASHED = "crashed"
+# The files that the program opened, one a line (``child.opened``).
+OPENED = "opened.txt"
+_OPENED_BYTES = 8 << 20
+_OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath")
 
+#: What such a run left is read by nobody, and may be large.
+_DISCARDED = (Status.REFUSED, Status.DISK)
 _LIMITS = {
     "timeout": Status.TIMEOUT,
     "memory": Status.MEMORY,
     "output": Status.OUTPUT,
     "processes": Status.PROCESSES,
+    "disk": Status.DISK,
 }
 
 
 def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
-    """The Outcome of a run whose files lie in ``folder``."""
-    result = _read_json(folder / "result.json") or {}
+    """The Outcome of a run whose files lie in ``folder``; ``refused`` where they cannot be believed."""
+    try:
+        return _collect(ChildFiles(folder), ended, warm=warm, bare=bare)
+    except Refused as error:
+        return refused(folder, ended, error, warm=warm)
+
+
+def collected(workspace: Workspace, place: Place, ended: Ended, probe: Probe, *, warm: bool) -> Outcome:
+    """The Outcome of a run that has just ended; what it left is made safe to read first."""
+    try:
+        workspace.admit(place)
+    except Refused as error:
+        return refused(place.folder, ended, error, warm=warm)
+    place.view.tell_outside(place.folder)
+    outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+    if outcome.status is Status.DISK:
+        note = f"wrote more than {_size(probe.limits.disk_mb)}; --max-disk allows more"
+        outcome = replace(outcome, notes=(*outcome.notes, note))
+    if outcome.status in _DISCARDED and not outcome.facts:
+        discard(place.folder, ("stdout.txt", "stderr.txt"))
+    return outcome
+
+
+def _size(mb: float) -> str:
+    return f"{mb / 1024:g} GB" if mb >= 1024 else f"{mb:g} MB"
+
+
+def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:
+    """The Outcome of a run that left what the lab does not read. A limit that ended it goes first."""
+    return Outcome(
+        status=Status.REFUSED if ended.limit is None else _LIMITS[ended.limit],
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        seconds=ended.seconds,
+        peak_mb=ended.peak_mb,
+        warm=warm,
+        folder=str(folder),
+        notes=(f"what the run left was not read: {why}",),
+    )
+
+
+def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
+    folder = files.folder
+    result = files.json("result.json", RESULT) or {}
     facts: dict[str, Any] = dict(result.get("facts") or {})
-    notes = [str(note) for note in result.get("notes", ())]
+    notes = [str(note) for note in result.get("notes") or ()]
     for name, file in (("regions", "regions"), ("kernels", "kernels"), ("other_entries", "entries")):
         if name not in facts:
-            left = _read_json(folder / f"{file}.json")
+            left = files.json(f"{file}.json", FACTS[name])
             if left is not None:
                 facts[name] = left
-    raised = Raised.from_json(result["raised"]) if result.get("raised") else None
+    if opened := _opened(files):
+        facts["opened"] = opened
+    recorded.check(files)
+    with believed("result.json"):
+        raised = Raised.from_json(result["raised"]) if result.get("raised") else None
     status = _status(ended, raised, bare)
     if facts.get("lab_error"):
         status = Status.REFUSED
         notes.append("the lab could not prepare this run: " + str(facts["lab_error"].get("message", "")))
-    if (crash := _text(folder / CRASH)) is not None:
+    if (crash := files.text(CRASH)) is not None:
         status = Status.REFUSED
+        facts[CRASHED] = crash
         notes.append(f"the lab itself failed in this run: {crash}")
-    elif (report := sanitizer.read_report(folder)) is not None:
+    elif (report := sanitizer.read_report(files)) is not None:
         facts["sanitizer"] = report
     elif not bare and not result and ended.exit_code is not None:
         notes.append("the program ended by itself without returning to Python (os._exit or the like)")
@@ -70,12 +132,12 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
         status = Status.NOT_APPLICABLE
         notes.append(str(facts["not_applicable"]))
     if bare and ended.exit_code not in (None, 0):
-        raised = _from_stderr(folder / "stderr.txt")
+        raised = _from_stderr(files.tail("stderr.txt", _STDERR_BYTES) or "")
         status = Status.EXCEPTION if raised is not None else Status.EXIT
-    if ended.signal == signals.SIGABRT and (said := heap_check(_tail(folder / "stderr.txt"))):
+    if ended.signal == signals.SIGABRT and (said := heap_check(files.tail("stderr.txt", _TAIL_BYTES) or "")):
         facts["heap_check"] = said
     if ended.signal is not None or ended.limit == "timeout":
-        raised = _from_fault(folder / "fault.txt", ended) or raised
+        raised = _from_fault(files.head("fault.txt", _STDERR_BYTES) or "", ended) or raised
     return Outcome(
         status=status,
         exit_code=ended.exit_code,
@@ -104,11 +166,19 @@ def _status(ended: Ended, raised: Raised | None, bare: bool) -> Status:
     return Status.EXIT
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+def _opened(files: ChildFiles) -> dict[str, Any]:
+    """What the run opened, by kind, in the order of its first use; empty where that was not noted."""
+    found: dict[str, Any] = {kind: [] for kind in _OPENED_KINDS}
+    for line in (files.head(OPENED, _OPENED_BYTES) or "").splitlines():
+        try:
+            kind, name = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            continue  # the torn last line of a run that was killed
+        if kind == "cwd" and isinstance(name, str):
+            found["cwd"] = name
+        elif kind in _OPENED_KINDS and isinstance(name, str):
+            found[kind].append(name)
+    return {kind: names for kind, names in found.items() if names}
 
 
 def heap_check(stderr: str) -> str:
@@ -122,28 +192,9 @@ def heap_check(stderr: str) -> str:
     return said[-1].group().strip()[:200]
 
 
-def _tail(path: Path) -> str:
-    try:
-        with open(path, "rb") as stream:
-            stream.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            return stream.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _from_stderr(path: Path) -> Raised | None:
+def _from_stderr(text: str) -> Raised | None:
     """The last traceback that a plain Python process printed."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
+    lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last):")]
     if not starts:
         return None
@@ -164,12 +215,8 @@ def _from_stderr(path: Path) -> Raised | None:
     return Raised(type=match["type"], message=message, frames=tuple(frames), text="\n".join(block))
 
 
-def _from_fault(path: Path, ended: Ended) -> Raised | None:
+def _from_fault(text: str, ended: Ended) -> Raised | None:
     """The Python stack that faulthandler wrote at a fatal signal, or when we asked at a timeout."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
     current = text
     marker = text.find("Current thread")
     if marker >= 0:

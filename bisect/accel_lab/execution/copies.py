@@ -131,7 +131,28 @@ def remove(folder: Path) -> None:
         except OSError:
             return
 
-    shutil.rmtree(folder, onerror=again)
+    try:
+        shutil.rmtree(folder, onerror=again)
+    except RecursionError:
+        _flatten(folder)
+        shutil.rmtree(folder, onerror=again)
+
+
+def _flatten(folder: Path) -> None:
+    """Bring every folder below up to the first level: no tree of any depth is too deep to be removed then."""
+    number, waiting = 0, [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    while waiting:
+        outer = waiting.pop()
+        try:
+            os.chmod(outer, stat.S_IRWXU)
+            inner = [entry.path for entry in os.scandir(outer) if entry.is_dir(follow_symlinks=False)]
+            for path in inner:
+                number += 1
+                higher = os.path.join(folder, f"flat-{number}")
+                os.rename(path, higher)
+                waiting.append(higher)
+        except OSError:
+            continue
 
 
 def _listed(folder: Path) -> Iterable[os.DirEntry[str]]:

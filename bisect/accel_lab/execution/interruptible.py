@@ -1,10 +1,18 @@
-"""Ctrl-C while probes run: they are stopped, and what was found is kept."""
+"""Ctrl-C, and the signals that ask a program to end: probes are stopped, and what was found is kept."""
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
+
+#: A service manager or ``kill``, a closed terminal, Ctrl-\\.
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: The exit code of a run that was interrupted (DESIGN section 10).
+INTERRUPTED = 130
 
 
 class Interruptible:
@@ -26,3 +34,43 @@ class Interruptible:
     def __exit__(self, *exc: object) -> None:
         if self._old is not None:
             signal.signal(signal.SIGINT, self._old)
+
+
+class StopSignals:
+    """TERM, HUP and QUIT end the lab as Ctrl-C does. ``number`` is the first that came."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def heed(self) -> StopSignals:
+        """From now on; a signal that the caller had us ignore (``nohup``) stays ignored."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, self._stop)
+        return self
+
+    def exit_code(self, code: int) -> int:
+        """128 + the signal's number for a run that one of them interrupted."""
+        return 128 + self.number if code == INTERRUPTED and self.number is not None else code
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.number = self.number or number
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):  # ignored, as in a background job of a shell script
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+
+def _leave_terminal() -> None:
+    """What is written to a terminal that was closed is an error, and there is still a run to end."""
+    for descriptor in (1, 2):
+        try:
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+        except OSError:
+            continue

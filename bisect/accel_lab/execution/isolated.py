@@ -17,15 +17,18 @@ from typing import Any
 
 import accel_lab
 from accel_lab.core.benchmark import Reply
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
 from . import process
 
+_TAIL_BYTES = 64 * 1024
 _LIMITS = {
     "timeout": "timed out after {timeout_s:g} s",
     "memory": "took more than {memory_mb} MB of memory",
     "output": "printed more than {output_mb} MB",
+    "disk": "wrote more than {disk_mb} MB",
     "processes": "started more than {processes} processes",
     "interrupted": "was interrupted",
 }
@@ -70,6 +73,7 @@ class Isolated:
             stderr=place / "stderr.txt",
             limits=self._limits,
             marker=f"{name}-{uuid.uuid4().hex}",
+            written=(place,),
         )
         for sub in ("cwd", "cache"):
             shutil.rmtree(place / sub, ignore_errors=True)
@@ -103,15 +107,15 @@ class Isolated:
 
 def _facts(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        data = ChildFiles(path.parent).json(path.name)
+    except Refused:
         return {}
     return data if isinstance(data, dict) else {}
 
 
 def _last_line(path: Path) -> str:
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
+        lines = (ChildFiles(path.parent).tail(path.name, _TAIL_BYTES) or "").strip().splitlines()
+    except Refused:
         return ""
     return lines[-1][:300] if lines else ""

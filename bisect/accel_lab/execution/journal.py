@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused, believed, parsed
+from accel_lab.core.fact_shapes import FACTS, RAISED
 from accel_lab.core.outcome import Outcome
+
+from .copies import remove
+
+#: More than the answers of any run take.
+MOST_BYTES = 1 << 30
+_ROW = {
+    "event": str,
+    "key?": str,
+    "outcome?": {
+        "status": str,
+        "exit_code?": (None, int),
+        "signal?": (None, int),
+        "raised?": (None, RAISED),
+        "seconds?": float,
+        "peak_mb?": float,
+        "folder?": str,
+        "torch?": str,
+        "python?": str,
+        "warm?": bool,
+        "facts?": {f"{name}?": shape for name, shape in FACTS.items()},
+        "notes?": [str],
+    },
+}
 
 
 class Journal:
@@ -18,9 +45,10 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._answers = dict(_finished(path))
+        data = ChildFiles(path.parent).data(path.name, MOST_BYTES) or b""
+        self._answers = dict(_finished(data))
         self._stream = path.open("a", encoding="utf-8")
-        if path.stat().st_size and not path.read_bytes().endswith(b"\n"):
+        if data and not data.endswith(b"\n"):
             self._stream.write("\n")
 
     @property
@@ -40,7 +68,8 @@ class Journal:
         self._write({"event": "ended", "key": key, "outcome": outcome.to_json()})
 
     def close(self) -> None:
-        self._stream.close()
+        with suppress(OSError):  # a full disk has been told of when it was written to
+            self._stream.close()
 
     def _write(self, row: dict[str, Any]) -> None:
         with self._lock:
@@ -49,25 +78,37 @@ class Journal:
             os.fsync(self._stream.fileno())
 
 
-def _finished(path: Path) -> list[tuple[str, Outcome]]:
-    if not path.exists():
-        return []
+def _finished(data: bytes) -> list[tuple[str, Outcome]]:
+    """The answers; a row that is none, whoever wrote it, is passed over."""
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in data.decode("utf-8", "replace").split("\n"):
+        if not line.strip():
+            continue
         try:
-            row = json.loads(line)
-            if row.get("event") == "ended":
-                found.append((row["key"], Outcome.from_json(row["outcome"])))
-        except (ValueError, KeyError, AttributeError):
+            row = parsed(line, "journal.jsonl", _ROW)
+            if row["event"] == "ended":
+                with believed("journal.jsonl"):
+                    found.append((row["key"], Outcome.from_json(row["outcome"])))
+        except (Refused, KeyError):
             continue
     return found
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half of it."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    """Write a file so that a reader sees the old one or the new one, never half of it.
+
+    Lone surrogates, which a file name that is not UTF-8 brings along, become escapes.
+    """
+    # A name that nobody can have put a link at, for a child may write here.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if path.is_dir() and not path.is_symlink():
+            remove(path)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

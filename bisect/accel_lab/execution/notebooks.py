@@ -25,8 +25,8 @@ _LEFT_OUT = "# left out: "
 _RUN = ("time", "timeit", "capture", "prun")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _LINE_MAGIC = re.compile(
-    r"^(?P<indent>\s*)(?:%(?P<magic>\w+)(?P<rest>.*)|!.*|\?{1,2}[\w.]+|[\w.]+\?{1,2}|[\w, .]+=\s*[%!]\w.*"
-    r"|get_ipython\(\).*)$"
+    r"^(?P<indent>\s*)(?:%(?P<magic>\w+)(?P<rest>.*)|!.*|\?{1,2}[\w.]+|[\w.]+\?{1,2}"
+    r"|[\w,.][\w, .]*=\s*[%!]\w.*|get_ipython\(\).*)$"
 )
 
 

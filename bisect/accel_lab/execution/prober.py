@@ -18,19 +18,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.errors import LabError
+from accel_lab.core.child_files import ChildFiles
+from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 
 from . import process, sanitizer
-from .collect import CRASH, collect
+from .collect import CRASHED, collected
 from .journal import Journal, write_atomic
 from .surroundings import enter_command
 from .warm import WarmServer
 from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
+TAIL_BYTES = 64 * 1024
 Runner = Callable[..., process.Ended]  # with the arguments of process.run
+
+
+#: In the folder of what was run beside the probes.
+_ENDED = "ended.json"
+#: The child's command that tells the environment.
+COLLECT = "collect_env"
 
 
 class Interrupted(LabError):
@@ -56,8 +64,13 @@ class Prober:
         workers: int = 2,
         keep: bool = False,
         runner: Runner = process.run,
+        replay: bool = False,
     ) -> None:
-        """``runner`` runs a command: on this machine, or in a container that sees the same folders."""
+        """``runner`` runs a command: on this machine, or in a container that sees the same folders.
+
+        With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
+        """
+        self.replay = replay
         self.python = python
         self.workspace = workspace
         self.journal = Journal(workspace.root / "journal.jsonl")
@@ -83,21 +96,34 @@ class Prober:
         """The outcome of a probe: from the journal, or by running it."""
         known = self.journal.answer(probe.key)
         if known is not None:
+            known = self._at_home(known) if self.replay else known
             self._listener("cached", probe, known)
             return known
+        if self.replay:
+            raise Unanswered(f"the run's journal has no answer to: {probe.label}")
         if self._stop.is_set():
             raise Interrupted("interrupted")
+        self.workspace.expect_room()
         self._listener("start", probe, None)
         self.journal.started(probe.key, probe.label)
         outcome = self._run(probe)
         if self._stop.is_set():
             raise Interrupted("interrupted")
+        if outcome.status is not Status.OK:
+            self.workspace.expect_room()  # else the end of the program is the disk's doing, not its own
         self.journal.ended(probe.key, outcome)
         with self._lock:
             self.asked += 1
             self.seconds += outcome.seconds
         self._listener("end", probe, outcome)
         return outcome
+
+    def _at_home(self, outcome: Outcome) -> Outcome:
+        """The outcome with its folder inside the run's, wherever that lies now and whatever it says."""
+        said, root = Path(os.path.realpath(outcome.folder)), Path(os.path.realpath(self.workspace.root))
+        if not outcome.folder or root in said.parents:
+            return outcome
+        return replace(outcome, folder=str(self.workspace.root / "probes" / said.name))
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
@@ -109,7 +135,7 @@ class Prober:
         It starts in the background at once; in a run that is resumed, only when a probe needs it.
         """
         self._wants_server = hasattr(os, "fork")
-        if not self.journal.answered:
+        if not self.journal.answered and not self.replay:
             self._start_server()
 
     def _start_server(self) -> WarmServer | None:
@@ -145,6 +171,11 @@ class Prober:
             server.close()
 
     @property
+    def stopping(self) -> threading.Event:
+        """Set once it was told to stop: what is run beside the probes ends with it."""
+        return self._stop
+
+    @property
     def is_warm(self) -> bool:
         """Whether probes are answered by the warm server."""
         return self._wants_server and not self._cold_only
@@ -177,15 +208,17 @@ class Prober:
             name, [self.python, str(self.workspace.library), *words], timeout_s=timeout_s
         )
         if ended.exit_code != 0:
-            said = (folder / "err.txt").read_text(errors="replace").strip().splitlines()
+            said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
             raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
-        return (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+        return ChildFiles(folder).text("out.txt") or ""
 
     def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
         """Run any command where the probes run; how it ended, and the folder with its ``out.txt`` and
         ``err.txt``, which :func:`aside_folder` gives too and which is all that it may write to.
         """
         folder = aside_folder(self.workspace.root, name)
+        if self.replay:
+            return _kept_end(folder, name), folder
         cwd = folder / "cwd"
         cwd.mkdir(exist_ok=True)
         try:
@@ -203,7 +236,39 @@ class Prober:
             shutil.rmtree(cwd, ignore_errors=True)
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")
+        write_atomic(folder / _ENDED, json.dumps(ended.to_json()))
         return ended, folder
+
+    def collect_environment(self) -> dict[str, Any]:
+        """What torch's ``collect_env`` tells of the probed build, and its C++ compiler; empty if it fails.
+
+        The warm server tells it in a second, as it has imported torch.
+        """
+        try:
+            server = self._start_server() if self.is_warm else None
+            said = self._ask_server(server) if server is not None else self.aside(COLLECT, [COLLECT])
+            facts = json.loads(said)
+        except (LabError, OSError, ValueError):
+            if self._stop.is_set():
+                raise Interrupted("interrupted") from None
+            return {}
+        return {key: value for key, value in facts.items() if isinstance(value, str)}
+
+    def _ask_server(self, server: WarmServer) -> str:
+        folder = aside_folder(self.workspace.root, COLLECT)
+        out, err = folder / "out.txt", folder / "err.txt"
+        marker = f"{COLLECT}-{uuid.uuid4().hex}"
+        job: dict[str, Any] = {
+            "id": marker,
+            "program": None,
+            "folder": str(folder),
+            "cwd": str(folder),
+            "stdin": "",
+        }
+        job |= {"stdout": str(out), "stderr": str(err), "env": {"ACCEL_LAB_PROBE": marker}}
+        limits = Limits(timeout_s=120.0)
+        server.run(job, outputs=(out, err), limits=limits, marker=marker, stop=self._stop)
+        return ChildFiles(folder).text(out.name) or ""
 
     # -- running -------------------------------------------------------------------------------
 
@@ -215,16 +280,14 @@ class Prober:
         place = self.workspace.place(probe)
         warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
         try:
-            ended, warm = self._end(probe, place, warm)
-            if warm and (place.folder / CRASH).exists():  # not the program's doing: asked again
-                crash = (place.folder / CRASH).read_text(encoding="utf-8", errors="replace")
+            ended, warm = self._heard(probe, place, warm)
+            outcome = collected(self.workspace, place, ended, probe, warm=warm)
+            if warm and outcome.facts.get(CRASHED):  # not the program's doing: asked again
+                crash = str(outcome.facts[CRASHED])
                 self.workspace.tidy(place)
                 place = self.workspace.place(probe)
-                ended, warm = self._end(probe, place, False)
-            if ended.limit == "interrupted":
-                raise Interrupted("interrupted")
-            place.view.tell_outside(place.folder)
-            outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
+                ended, warm = self._heard(probe, place, False)
+                outcome = collected(self.workspace, place, ended, probe, warm=warm)
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
@@ -234,6 +297,13 @@ class Prober:
             self.workspace.tidy(place, keep=self._keep)
         write_atomic(place.folder / "outcome.json", _pretty(outcome))
         return outcome
+
+    def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
+        """How the run ended and whether it was warm; raises :class:`Interrupted` where we ended it."""
+        ended, warm = self._end(probe, place, warm)
+        if ended.limit == "interrupted":
+            raise Interrupted("interrupted")
+        return ended, warm
 
     def _seen_outside(self) -> list[str]:
         """What the user must be told of how the folders are shown, each line once."""
@@ -270,6 +340,7 @@ class Prober:
                     limits=probe.limits,
                     marker=marker,
                     stop=self._stop,
+                    written=place.written,
                 )
                 return ended, True
             except LabError:
@@ -284,7 +355,7 @@ class Prober:
             if self._sanitizer is None:
                 words = sanitizer.compiler_words(self.environment)
                 ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
-                said = (folder / "out.txt").read_text(encoding="utf-8", errors="replace")
+                said = ChildFiles(folder).text("out.txt") or ""
                 self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
             return self._sanitizer
 
@@ -311,6 +382,7 @@ class Prober:
             marker=marker,
             stdin=self._stdin,
             stop=self._stop,
+            written=place.written,
         )
 
     def _job(self, probe: Probe, place: Place) -> dict[str, Any]:
@@ -328,6 +400,7 @@ class Prober:
             "stderr": str(place.stderr),
             "record_bytes": probe.limits.record_mb << 20,
             "file_bytes": probe.limits.file_mb << 20,
+            "opened": probe.cold and "measure" not in dict(probe.switches),
         }
 
 
@@ -336,6 +409,14 @@ def aside_folder(root: Path, name: str) -> Path:
     folder = root / "asides" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _kept_end(folder: Path, name: str) -> process.Ended:
+    """How what was run beside the probes ended in an earlier run."""
+    try:
+        return process.Ended.from_json(json.loads((folder / _ENDED).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        raise Unanswered(f"the run's folder does not say how {name} ended") from None
 
 
 def _pretty(outcome: Outcome) -> str:

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
+import stat
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.errors import LabError
+from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.probe import Limits
 
+from .copies import remove
+from .guardian import GUARDIAN, RUN
 from .proctable import HAVE_PROC, MARKER, REGISTER
+from .proctable import read as read_process
 from .watch import Watch, sweep
 
 Stream = IO[bytes] | int  # as Popen takes them
 
-__all__ = ["MARKER", "Ended", "Watch", "run", "spawn", "sweep"]
+atexit.register(GUARDIAN.dismiss)
+
+#: Why no process may be started now, by whom it was forbidden last.
+_forbidden: list[str] = []
+
+__all__ = ["MARKER", "Ended", "Watch", "nothing_starts", "run", "spawn", "sweep"]
+
+
+@contextmanager
+def nothing_starts(why: str) -> Iterator[None]:
+    """While this holds, whoever would start a process, in any thread, gets :class:`Unanswered`."""
+    _forbidden.append(why)
+    try:
+        yield
+    finally:
+        _forbidden.remove(why)
+
+
+def _may_start() -> None:
+    if _forbidden:
+        raise Unanswered(_forbidden[-1])
 
 
 def run(
@@ -36,20 +61,21 @@ def run(
     marker: str,
     stdin: Path | None = None,
     stop: threading.Event | None = None,
+    written: Sequence[Path] = (),
 ) -> Ended:
     """Run a command to its end, or to its limits. When this returns, no process of it is left.
 
-    ``stop`` ends it from another thread. An exception here, such as Ctrl-C, ends it too.
+    ``written`` are the folders whose size is held to ``limits.disk_mb``. ``stop`` ends it from another
+    thread. An exception here, such as Ctrl-C, ends it too.
     """
+    _may_start()
     if stop is not None and stop.is_set():
         return Ended(limit="interrupted")
     with ExitStack() as files:
         try:
-            for path in (stdout, stderr):
-                path.write_bytes(b"")
             # Appending: the child may open the same file again, or both may be one file.
-            out = files.enter_context(open(stdout, "ab"))
-            err = files.enter_context(open(stderr, "ab"))
+            out = files.enter_context(_output(stdout))
+            err = out if stderr == stdout else files.enter_context(_output(stderr))
             source = files.enter_context(open(stdin or os.devnull, "rb"))
         except OSError as error:
             raise LabError(f"cannot open {error.filename}: {error.strerror}") from error
@@ -60,7 +86,7 @@ def run(
         try:
             env = {**env, MARKER: marker}
             child = spawn(command, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
-            watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs)
+            watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs, written=written)
             limit = _attend(child, watch, stop)
             seconds = time.monotonic() - began
             watch.stop()
@@ -91,6 +117,19 @@ def run(
     )
 
 
+def _output(path: Path) -> BinaryIO:
+    """A new file to append to, whatever an earlier program has put in its place."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            remove(path)
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o644), "ab")
+
+
 def spawn(
     command: Sequence[str],
     *,
@@ -103,16 +142,19 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a process that lives on, in a session of its own, with pipes and without limits.
 
-    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree.
+    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree, and the guardian
+    does where this process of the lab is killed.
     """
+    _may_start()
     _expect_children()
     try:
         # Held until the child is registered: a child that is not would be taken for an orphan.
         with REGISTER.lock:
+            GUARDIAN.watch(_start_guardian)
             child = subprocess.Popen(
                 list(command),
                 cwd=cwd,
-                env=env,
+                env={**env, RUN: GUARDIAN.run},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -120,12 +162,27 @@ def spawn(
                 pass_fds=pass_fds,
             )
             REGISTER.add(child)
+        if (started := read_process(child.pid)) is not None:
+            GUARDIAN.tell([started])
     except (OSError, ValueError) as error:
         if not cwd.is_dir():
             raise LabError(f"cannot start {command[0]!r}: the working directory {cwd} is missing") from error
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise LabError(f"cannot start {command[0]!r}: {reason}") from error
     return child
+
+
+def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
+    """In a session of its own: a terminal's signals do not reach it. It ends with us at the latest."""
+    guardian = subprocess.Popen(
+        list(command),
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    REGISTER.add(guardian)
+    return guardian
 
 
 def _expect_children() -> None:

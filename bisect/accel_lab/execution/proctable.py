@@ -58,6 +58,7 @@ class Started(Protocol):
     def returncode(self) -> int | None: ...
 
     def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 def _bytes_of(path: str) -> bytes:
@@ -101,9 +102,9 @@ def table(skip: Collection[int] = ()) -> Iterator[Process]:
                 yield process
 
 
-def is_marked(pid: int, marker: str) -> bool:
-    """Whether the process was started with ``ACCEL_LAB_PROBE=<marker>`` in its environment."""
-    entry = f"\0{MARKER}={marker}\0".encode()
+def is_marked(pid: int, marker: str, variable: str = MARKER) -> bool:
+    """Whether the process was started with ``variable=marker`` in its environment."""
+    entry = f"\0{variable}={marker}\0".encode()
     return entry in b"\0" + _bytes_of(f"/proc/{pid}/environ")
 
 
@@ -142,6 +143,35 @@ def send(process: Process, number: int) -> None:
     finally:
         if pidfd >= 0:
             os.close(pidfd)
+
+
+def self_and_ancestors() -> set[int]:
+    """Processes that no watch may ever signal, whatever their environment says."""
+    found: set[int] = set()
+    pid = os.getpid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        process = read(pid)
+        pid = process.parent if process else 0
+    return found
+
+
+def bare(pid: int) -> Process:
+    """A stand-in where the process table cannot be read: the pid is all there is to know."""
+    return Process(pid=pid, state="R", parent=0, group=pid, session=pid, threads=1, start=0, rss_mb=0.0)
+
+
+def own_mb(process: Process) -> float:
+    """The memory of a process without what others hold of it; all that is resident where that is not told.
+
+    One that has ended since the table was read holds nothing: its pages may still be counted in those that
+    it shared them with.
+    """
+    share = proportional_mb(process.pid)
+    if share is not None:
+        return share
+    now = read(process.pid)
+    return process.rss_mb if now is not None and now.key == process.key and now.alive else 0.0
 
 
 def confine(pid: int, *, file_mb: int) -> None:
@@ -244,3 +274,13 @@ class Register:
 
 
 REGISTER = Register()
+
+
+def group_lives(pid: int) -> bool:
+    REGISTER.poll(pid)
+    try:
+        if pid > 0:  # 0 would be our own group
+            os.killpg(pid, 0)
+    except OSError:
+        return False
+    return pid > 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Program
+from accel_lab.core.text import command_line
 
 from . import notebooks
 
@@ -30,7 +31,8 @@ def read_program(script: str | None, module: str | None, args: tuple[str, ...]) 
     except OSError as error:
         raise UsageError(f"{script} cannot be read ({error.strerror}): check its permissions") from None
     if data[:4] == b"PK\x03\x04":
-        raise UsageError(f"{script} is a zip file: a bundle is re-run with `accel-lab verify {script}`")
+        again = command_line("accel-lab", "verify", script)
+        raise UsageError(f"{script} is a zip file: a bundle is re-run with `{again}`")
     if path.suffix == notebooks.SUFFIX:
         notebooks.script_of(data, path)
         return Program(path=str(path.resolve()), args=args, sha256=hashlib.sha256(data).hexdigest())

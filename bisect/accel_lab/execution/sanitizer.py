@@ -6,11 +6,14 @@ preloaded, along with the C++ library whose functions it wraps. Tried with g++ 1
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from accel_lab.core.child_files import ChildFiles, Refused
 
 #: Where its reports go, in the probe's folder; it adds the number of the process.
 REPORT = "sanitizer"
@@ -30,9 +33,8 @@ _WHERE = '"$@" --version && "$@" -print-file-name=libasan.so && "$@" -print-file
 _ERROR = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[\w-]+)")
 _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
 _FAULT = re.compile(r"The signal is caused by a (READ|WRITE) memory access")
-_FRAME = re.compile(
-    r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>.+?)(?: (?P<file>/\S+?):(?P<line>\d+)(?::\d+)?| \(.*\))?$"
-)
+_FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (?P<rest>.+)$")
+_PLACE = re.compile(r"(?P<file>/[^\s:]+):(?P<line>\d+)(?::\d+)?")
 _BLOCK = re.compile(
     r"is located (\d+ bytes (?:to the right of|to the left of|inside of|after|before) \d+-byte region)"
 )
@@ -73,15 +75,11 @@ def heap_checks(base: Mapping[str, str]) -> dict[str, str]:
     return {"MALLOC_CHECK_": "3", "LD_PRELOAD": ":".join(filter(None, preload))}
 
 
-def read_report(folder: Path) -> dict[str, Any] | None:
+def read_report(files: ChildFiles) -> dict[str, Any] | None:
     """The first error that was reported in a probe's folder: see :func:`parse`."""
-    for path in sorted(folder.glob(f"{REPORT}.*")):
-        try:
-            with open(path, "rb") as stream:
-                text = stream.read(MAX_REPORT_BYTES).decode("utf-8", "replace")
-        except OSError:
-            continue
-        found = parse(text, lambda source: _source(folder, source))
+    for name in files.names(f"{REPORT}.*"):
+        text = files.head(name, MAX_REPORT_BYTES) or ""
+        found = parse(text, lambda source: _source(files, source))
         if found is not None:
             return found
     return None
@@ -109,23 +107,32 @@ def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | 
         "function": "",
         "text": "",
     }
-    frames = [match for line in stack.splitlines() if (match := _FRAME.match(line))]
-    for frame in frames:
-        text = source(frame["file"]) if frame["file"] else None
+    frames = [_frame(match["rest"]) for line in stack.splitlines() if (match := _FRAME.match(line))]
+    for _, file, line in frames:
+        text = source(file) if file else None
         if text is not None:
-            name = frame["file"].rsplit("/", 1)[-1]
-            return {**found, "file": name, "line": int(frame["line"]), "text": text}
-    own = (f["function"] for f in frames if "__interceptor" not in f["function"])
+            return {**found, "file": file.rsplit("/", 1)[-1], "line": line, "text": text}
+    own = (function for function, _, _ in frames if "__interceptor" not in function)
     return {**found, "function": next(own, "")[:200]}
 
 
-def _source(folder: Path, path: str) -> str | None:
+def _frame(text: str) -> tuple[str, str, int]:
+    """Function, file and line of what stands behind an address; of a library without lines only the first."""
+    head, _, last = text.rpartition(" ")
+    place = _PLACE.fullmatch(last) if head else None
+    if place is not None:
+        return head, place["file"], int(place["line"][:9])
+    head, bracket, _ = text.partition(" (")
+    return (head if bracket and text.endswith(")") else text), "", 0
+
+
+def _source(files: ChildFiles, path: str) -> str | None:
     """The text of a file in the probe's own folder; a report may name any other one."""
-    try:
-        place = Path(path).resolve()
-        if not place.is_relative_to(folder.resolve()) or place.suffix != ".cpp":
-            return None
-        with open(place, "rb") as stream:
-            return stream.read(MAX_SOURCE_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return None
+    for folder in (str(files.folder), os.path.realpath(files.folder)):
+        name = path.removeprefix(f"{folder}/")
+        if name != path and name.endswith(".cpp"):
+            try:
+                return files.head(name, MAX_SOURCE_BYTES)
+            except Refused:
+                return None
+    return None

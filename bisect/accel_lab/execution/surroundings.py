@@ -100,8 +100,13 @@ class Surroundings:
         if kind == MOUNT:
             upper = folder / "view"
             upper.mkdir()
-            cwd = self.user_cwd if self.user_cwd.is_dir() else _empty(folder)
-            return View(cwd=cwd, plan=self._plan(folders, upper, folder, cwd))
+            cwd = Path(probe.cwd) if probe.cwd else self.user_cwd
+            cwd = cwd if cwd.is_dir() else _empty(folder)
+            plan = self._plan((*folders, *self._own(probe)), upper, folder, cwd)
+            return View(cwd=cwd, plan={**plan, "most_mb": probe.limits.disk_mb})
+        if probe.cwd and Path(probe.cwd).is_dir():
+            shown = self._copied(folders, folder).copies if kind == COPY and folders else ()
+            return View(cwd=Path(probe.cwd), copies=shown)
         if kind == LINKS or not folders:
             target = folder / "cwd"
             Copy(source=self.user_cwd, target=target, apart=self.root, deep=False).make()
@@ -125,6 +130,13 @@ class Surroundings:
         found = [one for one in (self.user_cwd, *self._scripts) if one.is_dir()]
         found = [one for one in found if str(one) not in _SYSTEM]
         return tuple(sorted({one for one in found if not any(other in one.parents for other in found)}))
+
+    def _own(self, probe: Probe) -> tuple[Path, ...]:
+        """The folder of a script that lies in the run's own: a reduced one leaves nothing there either."""
+        path = probe.program.path
+        folder = Path(path).resolve().parent if path is not None else self.root
+        root = self.root.resolve()
+        return (folder,) if root in folder.parents and folder.is_dir() else ()
 
     # -- overlays --------------------------------------------------------------------------------
 

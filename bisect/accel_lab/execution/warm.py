@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ class WarmServer:
         limits: Limits,
         marker: str,
         stop: threading.Event | None = None,
+        written: Sequence[Path] = (),
     ) -> Ended:
         """Fork one child for ``job`` and watch it to its end."""
         self.wait_ready()
@@ -81,7 +82,7 @@ class WarmServer:
         started = time.monotonic()
         self._send(job)
         pid = self._wait_started(identity)
-        watch = Watch(pid, marker=marker, limits=limits, outputs=outputs)
+        watch = Watch(pid, marker=marker, limits=limits, outputs=outputs, written=written)
         pause, limit = 0.005, None
         while identity not in self._ended and limit is None:
             with self._changed:

@@ -12,13 +12,15 @@ import signal
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
 from . import proctable
+from .guardian import GUARDIAN
 from .proctable import HAVE_PROC, REGISTER, Process
 
 QUICK_S = 0.005
@@ -31,7 +33,7 @@ UNKILLABLE_S = 10.0
 FREEZE_S = 2.0
 FORGET_S = 1.0
 THREADS = 16_384  # threads take pids too; far above any honest program, below what hurts the machine
-_HARD = ("processes", "memory", "output")  # to ask politely would only let these grow
+_HARD = ("processes", "memory", "output", "disk")  # to ask politely would only let these grow
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
@@ -41,16 +43,31 @@ class Watch:
 
     ``passed`` is the first limit that was passed, ``pause`` the seconds until the next ``poll`` is
     due, ``peak_mb`` the highest sum of resident memory seen.
+
+    ``variable`` is the one that holds the marker; ``known`` are further processes of the run; ``written`` are
+    the folders that it may fill.
     """
 
-    def __init__(self, pid: int, *, marker: str, limits: Limits, outputs: Sequence[Path | int]) -> None:
+    def __init__(
+        self,
+        pid: int,
+        *,
+        marker: str,
+        limits: Limits,
+        outputs: Sequence[Path | int],
+        variable: str = proctable.MARKER,
+        known: Collection[tuple[int, int]] = (),
+        written: Sequence[Path] = (),
+    ) -> None:
         self.marker = marker
+        self._variable = variable
         self.peak_mb = 0.0
         self.passed: str | None = None
         self.pause = QUICK_S
         self._pid = pid
         self._limits = limits
         self._outputs = tuple(outputs)
+        self._disk = DiskUsage(written, limits.disk_mb)
         self._began = time.monotonic()
         self._last: dict[str, float] = {}
         self._last_poll = self._began
@@ -62,8 +79,8 @@ class Watch:
         parent = proctable.read(root.parent) if root else None
         if parent is not None:
             self._foreign |= {parent.session, parent.group}
-        self._protected = _self_and_ancestors()
-        self._known: set[tuple[int, int]] = {self._root} if self._root else set()
+        self._protected = proctable.self_and_ancestors()
+        self._known: set[tuple[int, int]] = {*known, *([self._root] if self._root else [])}
         self._opened: dict[int, float] = {}  # session or group -> when a member was last seen in it
         self._strangers: set[int] = set()
         self._forget_at = 0.0
@@ -105,13 +122,13 @@ class Watch:
             # Once empty, a session's number may be given to strangers: trust it for a short while only.
             if now - self._opened.get(leader, -FORGET_S) < FORGET_S:
                 return True
-        return self._may_have_left(process) or proctable.is_marked(process.pid, self.marker)
+        return self._may_have_left(process) or proctable.is_marked(process.pid, self.marker, self._variable)
 
     def members(self, *, thorough: bool = False) -> list[Process]:
         """The living processes of the run. A quick look passes over pids that were strangers lately."""
         now = time.monotonic()
         if not HAVE_PROC:
-            return [_bare(self._pid)] if _group_lives(self._pid) else []
+            return [proctable.bare(self._pid)] if proctable.group_lives(self._pid) else []
         if thorough or now >= self._forget_at:
             self._strangers = set(self._protected)
             self._forget_at = now + FORGET_S
@@ -134,9 +151,11 @@ class Watch:
                 queue += [p for p in related[leader] if leader in (p.session, p.group)]
         self._strangers |= {p.pid for p in seen if p.pid not in mine and p.alive}
         living = [p for p in mine.values() if p.alive]
-        for process in living:
-            if process.key not in self._known:
-                proctable.confine(process.pid, file_mb=self._limits.file_mb)
+        fresh = [p for p in living if p.key not in self._known]
+        for process in fresh:
+            proctable.confine(process.pid, file_mb=self._limits.file_mb)
+        if fresh:
+            GUARDIAN.tell(fresh)
         self._known = {p.key for p in mine.values()} | ({self._root} if self._root else set())
         self._zombies = sum(not p.alive and p.parent != os.getpid() for p in mine.values())
         return living
@@ -163,6 +182,7 @@ class Watch:
             "processes": float(limits.processes),
             "memory": float(limits.memory_mb),
             "output": float(limits.output_mb),
+            "disk": float(limits.disk_mb),
             "timeout": limits.timeout_s,
         }
         self._step = min(self._step * 1.5, SLOW_S)
@@ -185,13 +205,14 @@ class Watch:
         self.peak_mb = max(self.peak_mb, memory)
         if memory > self._limits.memory_mb and max(p.rss_mb for p in members) <= self._limits.memory_mb:
             # Pages shared since a fork count in each RSS; no run may be stopped for memory it has not.
-            memory = sum(_own_mb(p) for p in members)
+            memory = sum(proctable.own_mb(p) for p in members)
         many_threads = sum(p.threads for p in members) > THREADS
         return {
             # A zombie whose parent does not care for it keeps its pid, so it counts.
             "processes": float("inf") if many_threads else float(len(members) + self._zombies),
             "memory": memory,
             "output": self.output_mb(),
+            "disk": self._disk.look(),
             "timeout": now - self._began,
         }
 
@@ -284,7 +305,8 @@ class Watch:
         pause = QUICK_S / 5
         while members := self.members():
             used = self._measure(members, self._began)
-            caps = (self._limits.processes, self._limits.memory_mb, self._limits.output_mb)
+            limits = self._limits
+            caps = (limits.processes, limits.memory_mb, limits.output_mb, limits.disk_mb)
             over = [name for name, cap in zip(_HARD, caps, strict=True) if used[name] > cap]
             if over:
                 self.passed = self.passed or over[0]
@@ -310,42 +332,3 @@ def _active() -> list[Watch]:
     """The watches of this program that have not seen their run to its end."""
     with REGISTER.lock:  # another thread may add one
         return [watch for watch in _watches if not watch._done]
-
-
-def _self_and_ancestors() -> set[int]:
-    """Processes that no watch may ever signal, whatever their environment says."""
-    found: set[int] = set()
-    pid = os.getpid()
-    while pid > 0 and pid not in found:
-        found.add(pid)
-        process = proctable.read(pid)
-        pid = process.parent if process else 0
-    return found
-
-
-def _bare(pid: int) -> Process:
-    """A stand-in where the process table cannot be read: the pid is all there is to know."""
-    return Process(pid=pid, state="R", parent=0, group=pid, session=pid, threads=1, start=0, rss_mb=0.0)
-
-
-def _own_mb(process: Process) -> float:
-    """The memory of a process without what others hold of it; all that is resident where that is not told.
-
-    One that has ended since the table was read holds nothing: its pages may still be counted in those that
-    it shared them with.
-    """
-    share = proctable.proportional_mb(process.pid)
-    if share is not None:
-        return share
-    now = proctable.read(process.pid)
-    return process.rss_mb if now is not None and now.key == process.key and now.alive else 0.0
-
-
-def _group_lives(pid: int) -> bool:
-    REGISTER.poll(pid)
-    try:
-        if pid > 0:  # 0 would be our own group
-            os.killpg(pid, 0)
-    except OSError:
-        return False
-    return pid > 0

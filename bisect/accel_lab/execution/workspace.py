@@ -5,7 +5,9 @@ How a view is made is for :mod:`.surroundings` to know; what a probe writes in i
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,23 +15,39 @@ from pathlib import Path
 from typing import Any
 
 import accel_lab
+from accel_lab.core.child_files import Refused
+from accel_lab.core.errors import DiskFull
 from accel_lab.core.probe import Probe
 
+from .admission import admit, discard, identity
 from .copies import remove
+from .guardian import GUARDIAN
+from .leftovers import temporary_folder
 from .surroundings import Surroundings, View
 
 #: In a probe's folder, and needed by its run only.
-_SCRATCH = ("view", "cwd", "cache")
+SCRATCH = ("view", "cwd", "cache")
+
+
+#: A run needs some for its own files, in bytes.
+LEAST_ROOM = 4 << 20
+#: What a child can bring about with names and rights.
+_CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where one probe lives, and what it sees. ``cwd`` may be the user's own folder, seen as a view."""
+    """Where one probe lives, and what it sees. ``cwd`` may be the user's own folder, seen as a view.
+
+    ``temporary`` is its ``TMPDIR``, ``made`` the identity of ``folder``.
+    """
 
     folder: Path
     cwd: Path
     cache: Path
+    temporary: Path
     view: View
+    made: tuple[int, int, int]
 
     @property
     def stdout(self) -> Path:
@@ -38,6 +56,11 @@ class Place:
     @property
     def stderr(self) -> Path:
         return self.folder / "stderr.txt"
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """All that the run may fill."""
+        return self.folder, self.temporary
 
 
 class Workspace:
@@ -76,12 +99,39 @@ class Workspace:
         cache = folder / "cache"
         (cache / "triton").mkdir(parents=True)
         view = self.surroundings.view(probe, folder)
-        return Place(folder=folder, cwd=view.cwd, cache=cache, view=view)
+        return Place(
+            folder=folder,
+            cwd=view.cwd,
+            cache=cache,
+            temporary=temporary_folder(GUARDIAN.run),
+            view=view,
+            made=identity(folder),
+        )
+
+    def admit(self, place: Place) -> None:
+        """Make what the run left safe to read; raises :class:`Refused` for what no child of ours leaves."""
+        try:
+            admit(place.folder, place.made, without=SCRATCH)
+        except (Refused, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _CLOSED:
+                raise  # the disk's doing, not the child's
+            discard(place.folder, ("stdout.txt", "stderr.txt"))
+            raise Refused(str(error)) from None
+
+    def expect_room(self) -> None:
+        """Raise :class:`DiskFull` where the run's disk is full, for a program fails by that in any way."""
+        try:
+            there = os.statvfs(self.root)
+        except (AttributeError, OSError):
+            return
+        if there.f_blocks and there.f_bavail * there.f_frsize < LEAST_ROOM:
+            raise DiskFull(f"the disk of {self.root} is full")
 
     def tidy(self, place: Place, keep: bool = False) -> None:
         """Remove what only the run itself needed; the records and artifacts stay."""
-        for name in () if keep else _SCRATCH:
+        for name in () if keep else SCRATCH:
             remove(place.folder / name)
+        remove(place.temporary)
 
     def environment(self, place: Place, base: Mapping[str, str], bare: bool) -> dict[str, str]:
         """The user's environment with private caches; the bare run gets nothing else."""
@@ -90,6 +140,7 @@ class Workspace:
         env["TRITON_CACHE_DIR"] = str(place.cache / "triton")
         env["PYTHONDONTWRITEBYTECODE"] = "1"
         env["PWD"] = str(place.cwd)
+        env["TMPDIR"] = str(place.temporary)
         if "PYTHONPATH" in env:
             env["PYTHONPATH"] = place.view.inside(env["PYTHONPATH"])
         if not bare:

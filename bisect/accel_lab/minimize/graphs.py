@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from accel_lab.core.child_files import Refused, believed
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import signature_of
@@ -64,11 +65,15 @@ def plan(lab: Lab, probe: Probe, base: Baseline, ladder: Sequence[Step], target:
     outcome = lab.submit(
         replace(probe, rung=Rung.DYNAMO, switches=(("capture", True), *target.bad_with))
     ).result()
-    captures = load_captures(Path(outcome.folder)) if outcome.folder else []
-    usable = [capture for capture in captures if not capture.reason]
-    if not usable:
-        return captures[0].reason if captures else "no graph was captured"
-    programs = programs_of(usable)
+    try:
+        captures = load_captures(Path(outcome.folder)) if outcome.folder else []
+        usable = [capture for capture in captures if not capture.reason]
+        if not usable:
+            return captures[0].reason if captures else "no graph was captured"
+        with believed("the captured graph"):
+            programs = programs_of(usable)
+    except Refused as error:
+        return f"what was captured was not read: {error}"
     if len(programs) > MOST_STARTS:
         programs = [*programs[: MOST_STARTS - 1], programs[-1]]  # the last holds all calls in sequence
     return Plan(
@@ -141,10 +146,12 @@ def script_of_graph(path: Path, folder: Path) -> Path:
     """
     try:
         capture = load_capture(path)
-    except (OSError, ValueError, KeyError) as error:
+    except Refused as error:
         raise UsageError(
             f"{path} is not a captured graph ({error}): give a graph<k>.json or a script"
         ) from None
     if capture.reason:
         raise UsageError(f"{path} cannot be written out as a script: {capture.reason}")
-    return write_program(emit(program_of(capture), Check(kind="values")), folder)
+    with believed(path.name):
+        program = program_of(capture)
+    return write_program(emit(program, Check(kind="values")), folder)

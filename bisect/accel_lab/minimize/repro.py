@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Culprit, Exhibit
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
@@ -19,7 +22,8 @@ from accel_lab.reduction.problem import Candidate
 from accel_lab.search.lab import Lab
 from accel_lab.search.premise import same_failure
 
-from .candidates import write_program
+from .candidates import SCRIPT_NAME
+from .shipping import lay_out, probe_in
 from .target import Target, ask
 
 #: What the exit code tells nothing about: the failure is seen by the user's oracle or by recording only.
@@ -27,6 +31,7 @@ JUDGED_FROM_OUTSIDE = ("check", "regex", "values")
 #: A hang ends by itself after this time, in seconds, with the stack of every thread and exit code 1.
 HANG_S = 60
 MAX_DIFF_LINES = 160
+MAX_ARTIFACT_BYTES = 16 << 20
 #: How many of the last passing candidates are compared with the result.
 NEIGHBOURS = 300
 
@@ -67,14 +72,20 @@ def with_head(candidate: Candidate, comment: str, target: Target) -> Candidate:
 
 
 def head_comment(
-    culprit: Culprit | None, target: Target, *, build: str, value: str, args: Sequence[str]
+    culprit: Culprit | None,
+    target: Target,
+    *,
+    build: str,
+    value: str,
+    args: Sequence[str],
+    stdin: str = "",
 ) -> str:
     """What the script shows, in lines that start with ``#``."""
     lines = [_title(culprit)]
     lines.append(f"Fails on torch {build}: {value or target.signature.line}")
     if target.good is not None:
         lines.append(f"It passes with {target.without or _WITHOUT[target.good]}.")
-    how = "python repro.py" + "".join(f" {word}" for word in args)
+    how = shlex.join(["python", SCRIPT_NAME, *args]) + (f" < {shlex.quote(stdin)}" if stdin else "")
     if target.signature.kind in JUDGED_FROM_OUTSIDE:
         lines.append(f"Run: {how}. Its exit code does not show the bug: {_OUTSIDE[target.signature.kind]}.")
     elif target.signature.kind == "memory_fault":
@@ -126,38 +137,46 @@ def _title(culprit: Culprit | None) -> str:
 
 
 def prove(
-    lab: Lab, probe: Probe, candidate: Candidate, target: Target, folder: Path, key: str, cold: Limits
+    lab: Lab,
+    probe: Probe,
+    candidate: Candidate,
+    target: Target,
+    folder: Path,
+    key: str,
+    cold: Limits,
+    files: Mapping[str, Path] = MappingProxyType({}),
 ) -> Proof:
     """Run the program in a fresh process, as a user would, and on both rungs: it must fail in the same way.
 
-    ``key`` names the content, so that a repeat of the question finds its answer in the journal; ``cold``
-    are the limits of the plain run, which has to import torch.
+    It is run from ``folder``, in which it lies with ``files`` (by their names there) and nothing else.
+    ``key`` names the content, so that a repeat of the question finds its answer in the journal; ``cold`` are
+    the limits of the plain run, which has to import torch.
     """
     proof = Proof()
-    script = write_program(candidate, folder)
-    base = replace(probe, program=replace(probe.program, path=str(script), module=None, sha256=key))
+    base = probe_in(probe, lay_out(candidate, files, folder), key)
     plain_runs = [
-        lab.submit(
-            replace(
-                base,
-                bare=True,
-                cold=True,
-                rung=Rung.KERNEL,
-                switches=target.bad_with,
-                attempt=attempt,
-                limits=cold,
-            )
+        replace(
+            base,
+            bare=True,
+            cold=True,
+            rung=Rung.KERNEL,
+            switches=target.bad_with,
+            attempt=attempt,
+            limits=cold,
         )
         for attempt in range(target.attempts)
     ]
-    answer, _ = ask(lab, base, target)
+    # One after another: what a run leaves beside the script, the next one must not find.
     same = False
-    for run in plain_runs:
-        outcome = run.result()
+    for plain in plain_runs:
+        outcome = lab.submit(plain).result()
+        lay_out(candidate, files, folder)
         same = _same_plain(lab, outcome, target.signature)
         proof.plain = _end(outcome)
         if same:
             break
+    answer, _ = ask(lab, base, target)
+    lay_out(candidate, files, folder)
     proof.bad, proof.good = answer.bad.value, "" if answer.good is None else answer.good.value
     proof.holds = same and answer.interesting
     proof.words.append(
@@ -234,9 +253,9 @@ def code_diff(passing: Outcome, failing: Outcome, kinds: Sequence[str]) -> tuple
 
 
 def _artifacts(outcome: Outcome, kind: str) -> str:
-    folder = Path(outcome.folder) / "artifacts"
-    files = sorted(folder.glob(f"{kind}_*")) if outcome.folder and folder.is_dir() else []
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files[:4]]
+    files = ChildFiles(outcome.folder)
+    names = files.names(f"artifacts/{kind}_*") if outcome.folder else []
+    texts = [files.head(name, MAX_ARTIFACT_BYTES) or "" for name in names[:4]]
     # Where the script lies says nothing, and differs between the two.
     return "\n".join(line for text in texts for line in text.splitlines() if "# File: " not in line)
 

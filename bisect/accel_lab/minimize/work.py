@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import Refused
 from accel_lab.core.findings import Exhibit, Findings
 from accel_lab.core.judge import unwrap
 from accel_lab.core.outcome import Outcome
@@ -25,8 +26,8 @@ from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline
 from accel_lab.search.searching import Pair
 
-from . import again, graphs, repro
-from .candidates import Clock, LabProblem, Listener, write_program
+from . import again, graphs, repro, shipping
+from .candidates import Clock, LabProblem, Listener
 from .on_backend import with_backend
 from .selfcheck import with_check
 from .target import VALUES_DIFFER, Target, ask, limits_for, stops_early, target_of, tolerances_for
@@ -112,8 +113,13 @@ class Minimizer:
         elsewhere: Elsewhere | None = None,
         pair: Pair | None = None,
         backend: str = "",
+        stdin: str = "",
     ) -> None:
-        """``pair``: the runs that told an accelerator's culprit; ``backend``: code that binds its backend."""
+        """``pair``: the runs that told an accelerator's culprit; ``backend``: code that binds its backend.
+
+        ``stdin`` is the name of the file that the script has as standard input.
+        """
+        self._stdin = stdin
         self._lab = lab
         self._pair = pair
         self._backend = backend
@@ -177,6 +183,8 @@ class Minimizer:
             reduced = graphs.reduce(problem, plan)
         except OutOfBudget:
             reduced = "the time was over before a graph was seen to fail"
+        except Refused as error:
+            reduced = f"what was captured was not read: {error}"
         finally:
             problem.close()
         self.result.candidates += problem.asked
@@ -200,8 +208,10 @@ class Minimizer:
         problem = self._problem("script", target, clock, program.args)
         try:
             joined = inline_local_imports(source, path.parent, self._package)
-            if joined is not None and problem.submit(Candidate(joined)).result():
-                start = Candidate(joined)
+            wholes = [Candidate(joined), Candidate(joined, start.files)] if joined is not None else []
+            whole = next((one for one in wholes if problem.submit(one).result()), None)
+            if whole is not None:
+                start = whole
             elif not problem.submit(start).result():
                 self.result.notes.append("the script fails no more once it is copied to another folder")
                 return None
@@ -283,13 +293,12 @@ class Minimizer:
             build=self._build,
             value=self._value(product),
             args=self._findings.program.args if product.kind == "script" else (),
+            stdin=self._stdin if product.kind == "script" else "",
         )
         final = repro.with_head(product.candidate, comment, product.target)
         folder = self._folder / "repro" / product.kind
         key = product.problem.key(final)
-        proof = repro.prove(
-            self._lab, self._probe_for(product), final, product.target, folder, key, self._cold
-        )
+        proof, files = self._proven(product, final, folder, key)
         if not proof.holds:
             self.result.notes.append(
                 f"the reduced {product.kind} did not hold in fresh processes, so it is not offered: "
@@ -300,7 +309,7 @@ class Minimizer:
         if not self._passes_elsewhere(product, folder / "repro.py", key, proof):
             shutil.rmtree(folder, ignore_errors=True)
             return None
-        script = _settle(final, folder)
+        script = shipping.lay_out(final, files, folder)
         return {
             "kind": product.kind,
             "script": str(script),
@@ -314,6 +323,23 @@ class Minimizer:
             "same_component": self._same_component(product),
         }
 
+    def _proven(
+        self, product: Product, final: Candidate, folder: Path, key: str
+    ) -> tuple[repro.Proof, dict[str, Path]]:
+        """The proof of a program with what it opens beside it, else with all that lies there; those files."""
+        probe = self._probe_for(product)
+        files = shipping.everything(final)
+        if product.kind == "script" and final.files:
+            bad = replace(probe, rung=product.target.bad, switches=product.target.bad_with, limits=self._cold)
+            linked = self._folder / "reduce" / product.kind / "linked"
+            files = shipping.opened_by(self._lab, bad, final, linked, key)
+        proof = repro.prove(self._lab, probe, final, product.target, folder, key, self._cold, files)
+        rest = shipping.everything(final)
+        if not proof.holds and product.kind == "script" and rest.keys() - files.keys():
+            files = {**rest, **files}
+            proof = repro.prove(self._lab, probe, final, product.target, folder, f"{key}+", self._cold, files)
+        return proof, files
+
     def _passes_elsewhere(self, product: Product, script: Path, key: str, proof: repro.Proof) -> bool:
         """The last word on a repro: a build on which the script passes must pass with it too."""
         other = self._elsewhere
@@ -322,7 +348,8 @@ class Minimizer:
         args = self._findings.program.args if product.kind == "script" else ()
         program = Program(path=str(script), args=args, sha256=key)
         wanted = replace(product.target, bad=Rung.KERNEL, good=None, early=False)
-        answer, _ = ask(other.lab, replace(other.probe, program=program), wanted)
+        probe = replace(other.probe, program=program, cwd=str(script.parent))
+        answer, _ = ask(other.lab, probe, wanted)
         proof.elsewhere = f"{other.name}: {answer.bad.value}"
         if answer.bad is Verdict.BAD:
             self.result.notes.append(
@@ -379,8 +406,9 @@ class Minimizer:
             answer, _ = ask(self._lab, product.problem.probe_of(passing), passes)
             if answer.bad is not Verdict.GOOD:
                 return
-        path = write_program(passing, folder / "min-good")
-        self.result.min_good = str(_settle(passing, path.parent))
+        own = shipping.everything(passing) if product.kind == "graph" else {}
+        path = shipping.lay_out(passing, {**own, **shipping.beside(folder)}, folder / "min-good")
+        self.result.min_good = str(path)
         # Where no code was generated, or it is the same, the final graphs tell.
         looks = ((Rung.KERNEL, repro.GENERATED), (Rung.FX, repro.GRAPHS))
         code = ("", "")
@@ -411,18 +439,6 @@ def _neighbours(script: Path) -> dict[str, Path]:
     return {
         e.name: e for e in entries[:MAX_NEIGHBOURS] if e.name not in skipped and not e.name.startswith(".")
     }
-
-
-def _settle(candidate: Candidate, folder: Path) -> Path:
-    """Turn the links of a written program into copies of what it really opens; returns the script."""
-    script = folder / "repro.py"
-    for name, path in candidate.files.items():
-        link = folder / name
-        if link.is_symlink():
-            link.unlink()
-        if path.is_file() and (Path(name).stem in candidate.source):
-            shutil.copyfile(path, link)
-    return script
 
 
 def interrupted(folder: Path) -> dict[str, Any]:

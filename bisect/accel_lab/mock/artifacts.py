@@ -27,11 +27,11 @@ def write_program(folder: str, program: Program) -> Path:
     specs = place / "specs"
     specs.mkdir(parents=True)
     for name, text in program.texts.items():
-        (place / name).write_text(text, "utf-8")
+        (place / name).write_text(text, "utf-8", "backslashreplace")
     for position, spec in enumerate(program.kernels):
         name = re.sub(r"[^\w.-]", "_", spec.name)[:80]
         (specs / f"{position:03d}_{name}.json").write_text(spec.to_text() + "\n", "utf-8")
-    (place / "program.txt").write_text(describe(program), "utf-8")
+    (place / "program.txt").write_text(describe(program), "utf-8", "backslashreplace")
     return place
 
 

@@ -114,7 +114,7 @@ def write_repro(
         place = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="accel-lab-mock-"))
         place.mkdir(parents=True, exist_ok=True)
         path = free_name(place, f"violates_{violation.constraint}")
-        path.write_text(text, "utf-8")
+        path.write_text(text, "utf-8", "backslashreplace")
     except (CannotWrite, OSError) as error:
         return f"no repro could be made: {error}"
     return f"repro: {path}"

@@ -89,7 +89,7 @@ class Capture:
         """Write the script into a folder; its path."""
         path = Path(folder, re.sub(r"[^\w.-]", "_", f"kernel_{self.spec.name}")[:80] + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.script(), "utf-8")
+        path.write_text(self.script(), "utf-8", "backslashreplace")
         return str(path)
 
     def script(self) -> str:

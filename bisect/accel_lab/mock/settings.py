@@ -75,9 +75,14 @@ def _flag(name: str, value: object) -> bool:
     raise SettingError(f"{name} is 1 or 0 (true, false, yes, no, on, off), not {value!r}")
 
 
+def _is_number(text: str) -> bool:
+    """Whether this is a whole number; Python turns no text of thousands of digits into one."""
+    return text.isdecimal() and len(text) <= 20
+
+
 def _whole(name: str, value: object, low: int, high: int) -> int:
     text = str(value).strip()
-    if isinstance(value, (bool, float)) or not text.isdecimal() or not low <= int(text) <= high:
+    if isinstance(value, (bool, float)) or not _is_number(text) or not low <= int(text) <= high:
         raise SettingError(f"{name} is a whole number from {low} to {high}, not {value!r}")
     return int(text)
 
@@ -85,7 +90,7 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
 def _size(name: str, value: object) -> int:
     text = str(value).strip().lower().removesuffix("b").removesuffix("i")
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text[-1:] else (text, "")
-    if isinstance(value, (bool, float)) or not number.isdecimal() or int(number) * _UNITS[unit] < STICK_BYTES:
+    if isinstance(value, (bool, float)) or not _is_number(number) or int(number) * _UNITS[unit] < STICK_BYTES:
         raise SettingError(
             f"{name} is a number of bytes, at least {STICK_BYTES}, with K, M, G or T behind it or nothing, "
             f"not {value!r}"

@@ -6,15 +6,15 @@ phase and the path, so that neither numbering nor order of writing matters.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from accel_lab.core import recorded
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import AgreedType, Agreement
 
 from .comparison import compare, number_of
@@ -108,22 +108,19 @@ class Difference:
 
 
 def load(folder: str | Path) -> Recording:
-    """Read ``records.jsonl`` and ``tensors.bin``; a line that a crash cut short ends the reading."""
-    folder = Path(folder)
-    try:
-        text = (folder / "records.jsonl").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return Recording()
-    try:
-        data = (folder / "tensors.bin").read_bytes()
-    except FileNotFoundError:
-        data = b""
+    """Read ``records.jsonl`` and ``tensors.bin``; a line that a crash cut short ends the reading.
+
+    Raises :class:`accel_lab.core.child_files.Refused` for what cannot be read safely.
+    """
+    files = ChildFiles(folder)
+    data: bytes | None = None
     entries: dict[Key, Entry] = {}
     notes: list[str] = []
     random_state: dict[str, str] = {}
     half = False
     turns = _Turns()
-    for event in _events(text):
+    for event in recorded.rows(files):
+        data = recorded.values(files) if data is None else data
         kind = event.get("event")
         if kind == "note":
             notes.append(str(event.get("note", "")))
@@ -259,18 +256,6 @@ class _Turns:
         return regions.index(region)
 
 
-def _events(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        try:
-            event = json.loads(line)
-        except ValueError:
-            return
-        if isinstance(event, dict):
-            yield event
-
-
 def _entry(event: dict[str, Any], data: bytes, turns: _Turns) -> Entry:
     name, phase = str(event.get("name", "")), str(event.get("phase", ""))
     path = str(event.get("path", ""))
@@ -302,7 +287,7 @@ def _record(event: dict[str, Any], data: bytes) -> Record:
     values = None
     if offset is not None and size is not None and offset + size <= len(data):
         count = size // (item_bytes(dtype) or 1)
-        values = decode(data[offset : offset + size], dtype, shape if whole else (count,))
+        values = _decoded(data[offset : offset + size], dtype, shape if whole else (count,))
     return Record(
         kind=str(event.get("kind", "object")),
         type=str(event.get("type", "")),
@@ -342,7 +327,15 @@ def _beside(where: Any, data: bytes, values: Array) -> Array | None:
     if not where or where["offset"] + where["length"] > len(data):
         return None
     raw = data[where["offset"] : where["offset"] + where["length"]]
-    return decode(raw, where.get("dtype", "float64"), values.shape)
+    return _decoded(raw, where.get("dtype", "float64"), values.shape)
+
+
+def _decoded(raw: bytes, dtype: str, shape: tuple[int, ...]) -> Array | None:
+    """The values, None where there are not as many as the shape says."""
+    try:
+        return decode(raw, dtype, shape)
+    except ValueError:
+        return None
 
 
 def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from accel_lab.core import shapes
+from accel_lab.core.child_files import ChildFiles, Refused, parsed
 
 from .graph_args import Arg, Items, Meta, Name, Ref, ScalarMeta, Slice, Table, TensorMeta
 from .graph_program import (
@@ -26,6 +28,17 @@ from .graph_program import (
     substituted,
     tidy,
 )
+
+_NUMBERED = re.compile(r"graph(\d{1,9})\.json$")
+MOST_BYTES = 1 << 30
+MOST_HEADER_BYTES = 64 << 20
+_GRAPH = {
+    "graph": shapes.Range(0),
+    "reason": str,
+    "nodes": [{"op": str}],
+    "calls": [{"reason": str}],
+}
+_ENTRY = {"dtype": str, "data_offsets": [shapes.Range(0, 1 << 48)], "shape?": [shapes.Range(0, 1 << 48)]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +62,16 @@ class Capture:
 
 def load_captures(folder: Path) -> list[Capture]:
     """All graphs that a probe captured (``folder`` is the probe's), in the order of their compilation."""
-    paths = sorted((folder / "capture").glob("graph*.json"), key=lambda p: int(p.stem[5:]))
-    return [load_capture(path) for path in paths]
+    names = [name for name in ChildFiles(folder).names("capture/graph*.json") if _NUMBERED.search(name)]
+    names.sort(key=lambda name: int(_NUMBERED.findall(name)[0]))
+    return [load_capture(folder / name) for name in names]
 
 
 def load_capture(path: Path) -> Capture:
-    """One captured graph by its file; its values lie beside it. Raises ValueError or KeyError for another."""
-    data = json.loads(path.read_text(encoding="utf-8"))
+    """One captured graph by its file; its values lie beside it. Raises :class:`Refused` for another."""
+    data = ChildFiles(path.parent).json(path.name, _GRAPH, most=MOST_BYTES)
+    if data is None:
+        raise Refused(f"there is no {path.name}")
     reason = data["reason"]
     if not reason and not any(not call["reason"] for call in data["calls"]):
         said = [call["reason"] for call in data["calls"]]
@@ -276,11 +292,34 @@ def _constants_inlined(program: Program, index: int, function: Function) -> Prog
 
 def header(path: Path) -> dict[str, Any]:
     """The entries of a safetensors file."""
-    with path.open("rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        entries = json.loads(stream.read(size))
+    return dict(_header(path)[1])
+
+
+def read_entry(path: Path, key: str) -> bytes:
+    """The bytes of one entry of a safetensors file; raises :class:`Refused` where there are none."""
+    start, entries = _header(path)
+    if key not in entries:
+        raise Refused(f"{path.name} has no entry {key!r}"[:200])
+    begin, end = entries[key]["data_offsets"]
+    data = ChildFiles(path.parent).part(path.name, start + begin, end - begin, most=MOST_BYTES)
+    if data is None or len(data) != end - begin:
+        raise Refused(f"{path.name} is shorter than its header says")
+    return data
+
+
+def _header(path: Path) -> tuple[int, dict[str, Any]]:
+    """Where the values start, and the entries."""
+    files = ChildFiles(path.parent)
+    size = int.from_bytes(files.part(path.name, 0, 8, most=8) or b"", "little")
+    text = files.part(path.name, 8, size, most=MOST_HEADER_BYTES) or b""
+    entries: dict[str, Any] = parsed(text, path.name, shapes.Table(shapes.Table()))
     entries.pop("__metadata__", None)
-    return entries  # type: ignore[no-any-return]
+    for key, entry in entries.items():
+        if wrong := shapes.misfit(entry, _ENTRY):
+            raise Refused(f"{path.name}: {key[:40]!r}: {wrong}")
+        if len(entry["data_offsets"]) != 2 or entry["data_offsets"][0] > entry["data_offsets"][1]:
+            raise Refused(f"{path.name}: {key[:40]!r} has no place")
+    return 8 + size, entries
 
 
 _PIECES = re.compile(r"(?:^l_(?:self_|args_|kwargs_|stack0_)?|_$)")

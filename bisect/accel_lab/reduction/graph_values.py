@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .graph_load import header
+from .graph_load import header, read_entry
 from .graph_program import Gradient, Program, Storage, Stored
 
 _FORMATS = {
@@ -29,12 +29,7 @@ _FORMATS = {
 
 def read_bytes(file: str, key: str) -> bytes:
     """The bytes of one entry."""
-    path = Path(file)
-    start, end = header(path)[key]["data_offsets"]
-    with path.open("rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        stream.seek(8 + size + start)
-        return stream.read(end - start)
+    return read_entry(Path(file), key)
 
 
 def read_literal(file: str, key: str, dtype: str) -> str:

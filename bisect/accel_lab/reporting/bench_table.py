@@ -5,9 +5,9 @@ from __future__ import annotations
 from tabulate import tabulate
 
 from accel_lab.core.benchmark import Benchmark, Measurement
+from accel_lab.core.text import printable
 
 from . import bench_words as words
-from .run_files import clean
 from .terminal import paint, wrapped
 
 
@@ -38,7 +38,8 @@ def _table(rows: list[Measurement], colour: bool, unicode: bool) -> list[str]:
     columns = [column for column in words.COLUMNS if any(column.cell(row) for row in rows)]
     head = [("", "backend"), ("", "result"), *(column.head for column in columns)]
     cells = [
-        [clean(row.backend), _result(row, unicode), *(column.cell(row) for column in columns)] for row in rows
+        [printable(row.backend), _result(row, unicode), *(column.cell(row) for column in columns)]
+        for row in rows
     ]
     # The heading goes in as rows: tabulate would make each column two wider than its heading.
     tall = [[part[0] for part in head], [part[1] for part in head]]

@@ -6,46 +6,60 @@ import hashlib
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.findings import Findings, Step
-from accel_lab.core.verdict import Verdict
+from accel_lab.core.findings import Findings
 
-from . import reduced, run_files, words
-from .expected import expectation, message_rules
+from . import reduced, run_files
+from .entries import ARTIFACT_LIMIT, LOG_LIMIT, LOGS, REPORT, TOKENISE_LIMIT, Entries, decoded
+from .expected import expectation, message_rules, shown_by
 from .issue import issue_markdown
+from .limits import LIMIT_BYTES, shown_name
 from .page import render_html
 from .plan import Dropped, Entry, Packed, choose
+from .project import Apart
+from .project_copy import project_of
+from .readme import Contents, readme
 from .redact import Redactor
 from .review import Left, left_in
 from .schema import json_text, plain
-from .sources import Data, repro_sources, rerun_files
+from .sources import ORIGINAL, repro_sources, rerun_files
 
 SCHEMA = "accel-lab/bundle/1"
-#: What GitHub takes as an attachment, a little less.
-LIMIT_BYTES = 25_000_000
 MANIFEST = "MANIFEST.json"
 
-_LOGS = ("stderr.txt", "stdout.txt")
-_LOG_LIMIT = 400_000
-_ARTIFACT_LIMIT = 4_000_000
-_TOKENISE_LIMIT = 300_000
 #: The percentage of the limit that the data files of one reduced script may take.
 _DATA_SHARE = 60
+#: So many files that were left out are named in the manifest.
+_NAMED = 1_000
 #: The earliest moment that a zip can name: a bundle carries no clock.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
-# Ranks: what is dropped first has the highest.
-_REQUIRED, _REPORT, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG = range(8)
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What is run again. ``smallest``: the smallest verified repro, else the program itself.
+
+    ``whole``: with all of the project's folder that is small, not only what a run opened.
+    """
+
+    smallest: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class BundleReport:
-    """What was written: the path, the size, the files, what was dropped, and how much was redacted."""
+    """What was written: the path, the size, the files, what was dropped, and how much was redacted.
+
+    ``digest`` is of all that a run again depends on. ``missing`` files of it did not fit: bundle's name and
+    where they lie here. ``apart`` are files that the program read elsewhere. ``reduced``: what is run again
+    is a reduced script.
+    """
 
     path: Path
     size: int
@@ -54,6 +68,11 @@ class BundleReport:
     dropped: tuple[Dropped, ...]
     redactions: int
     warnings: tuple[str, ...]
+    digest: str = ""
+    missing: tuple[tuple[str, Path], ...] = ()
+    apart: tuple[Apart, ...] = ()
+    reduced: bool = False
+    watched: bool = False
     left: tuple[Left, ...] = ()
 
 
@@ -65,12 +84,15 @@ def write_bundle(
     script_text: str | None = None,
     redactor: Redactor | None = None,
     limit_bytes: int = LIMIT_BYTES,
+    choice: Choice = Choice(),
+    checked: str = "",
 ) -> BundleReport:
     """Writes the bundle, whole or not at all.
 
     ``script_text`` takes the place of the script on disk, for a run whose script has changed since.
+    ``checked`` says what came of running it again; it stands in the bundle's README.
     """
-    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text)
+    maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text, choice, checked)
     data, files, dropped = maker.make(limit_bytes)
     draft = path.with_name(path.name + ".part")
     draft.write_bytes(data)
@@ -83,39 +105,104 @@ def write_bundle(
         dropped=tuple(dropped),
         redactions=sum(row["count"] for row in maker.redactor.ledger()),
         warnings=tuple(maker.warnings + maker.redactor.warnings),
+        digest=maker.digest,
+        missing=tuple(maker.missing),
+        apart=tuple(maker.project.apart),
+        reduced=maker.reduced,
+        watched=maker.project.watched,
         left=tuple(maker.left(files)),
     )
 
 
-class _Maker:
+class _Maker(Entries):
     """Collects, redacts, chooses and zips."""
 
     def __init__(
-        self, findings: Findings, run_dir: Path, redactor: Redactor, script_text: str | None
+        self,
+        findings: Findings,
+        run_dir: Path,
+        redactor: Redactor,
+        script_text: str | None,
+        choice: Choice,
+        checked: str,
     ) -> None:
-        self.findings = findings
-        self.run_dir = run_dir
-        self.redactor = redactor
+        super().__init__(findings, run_dir, redactor)
         self.script_text = script_text
-        self.left_out: list[Dropped] = []
+        self.choice = choice
+        self.checked = checked
+        self.project = project_of(findings, run_dir, whole=choice.whole)
         self.warnings: list[str] = []
-        self.entries: dict[str, Entry] = {}
-        self.folded: set[str] = {"ledger.json", MANIFEST.casefold()}
+        self.expected: dict[str, Any] = {}
+        self.missing: list[tuple[str, Path]] = []
+        self.digest = ""
+        self.reduced = False
 
     def make(self, limit: int) -> tuple[bytes, list[str], list[Dropped]]:
         """The zip's bytes, the names in it, and what is not in it."""
         self._collect(limit)
-        ledger = Entry(name="LEDGER.json", data=json_text({"replaced": self.redactor.ledger()}).encode())
-        entries = [*self.entries.values(), ledger]
-        # The manifest names every file, kept or not: room for a row each is set aside.
-        rows = len(entries) + len(self.left_out)
-        names = sum(len(e.name.encode()) for e in entries) + sum(len(d.name) for d in self.left_out)
-        reserve = 2_000 + 260 * rows + 2 * names
+        last = [self._expected([]), self._readme([]), self._ledger()]
+        entries = [*self.entries.values(), *last]
+        # The manifest names every file, kept or not, and what is run again names its own: room for a row each
+        # is set aside.
+        rows = 2 * len(entries) + min(len(self.left_out), _NAMED)
+        names = sum(len(e.name.encode(errors="replace")) for e in entries)
+        reserve = 4_000 + 260 * rows + 3 * names
         kept, dropped = choose(entries, limit - reserve)
         dropped = sorted([*self.left_out, *dropped], key=lambda d: d.name)
+        kept = self._told(kept, dropped, last)
         manifest = self._manifest(kept, dropped)
         files = [*kept, Packed(entry=manifest, size=0, stored=False)]
         return _zip(files), sorted(p.entry.name for p in files), dropped
+
+    def _told(self, kept: list[Packed], dropped: list[Dropped], last: list[Entry]) -> list[Packed]:
+        """The entries with those that tell of the others made anew, now that it is known what is in."""
+        names = {entry.name for entry in last}
+        kept = [packed for packed in kept if packed.entry.name not in names]
+        here = {packed.entry.name for packed in kept}
+        gone = [row for row in self.expected["run"]["files"] if row[0] not in here]
+        places = {
+            ORIGINAL + self.redactor.text(m.name, "MANIFEST.json"): m.origin or m.path
+            for m in self.project.members
+        }
+        self.missing = [(name, places[name]) for name, _ in gone if name in places]
+        again = [self._expected(gone), self._readme(dropped), self._ledger()]
+        self.digest = self._digest([p.entry for p in kept] + again[:1])
+        return [*kept, *(Packed(entry=entry, size=0, stored=False) for entry in again)]
+
+    def _digest(self, entries: list[Entry]) -> str:
+        """The hash of all that a run again depends on."""
+        sources = {name for name, _ in self.expected["run"]["files"]}
+        sources |= {"expected.json", "rerun.py", self.expected["run"]["stdin"]}
+        digest = hashlib.sha256()
+        for entry in sorted(entries, key=lambda e: e.name):
+            if entry.name in sources:
+                digest.update(
+                    f"{entry.name}\0{len(entry.data)}\0".encode("utf-8", "backslashreplace") + entry.data
+                )
+        return digest.hexdigest()
+
+    def _expected(self, gone: list[list[str]]) -> Entry:
+        sizes = {ORIGINAL + m.name: m.size for m in self.project.members}
+        missing = [{"path": name, "size": sizes.get(name, 0)} for name, _ in gone]
+        data = {**self.expected, "missing": missing, **message_rules()}
+        return Entry(name="expected.json", data=json_text(data).encode())
+
+    def _ledger(self) -> Entry:
+        return Entry(name="LEDGER.json", data=json_text({"replaced": self.redactor.ledger()}).encode())
+
+    def _readme(self, dropped: list[Dropped]) -> Entry:
+        contents = Contents(
+            project=self.project,
+            expected=self.expected,
+            reduced=self.reduced,
+            dropped=dropped,
+            missing=[name for name, _ in self.missing],
+            checked=self.checked,
+        )
+        return Entry(
+            name="README.md",
+            data=self.redactor.text(readme(contents), "README.md").encode("utf-8", "backslashreplace"),
+        )
 
     def left(self, files: Iterable[str]) -> list[Left]:
         """What looks private and was left in the bundle's texts; the page shows the same texts once more."""
@@ -123,13 +210,21 @@ class _Maker:
         texts = {
             name: self.entries[name].data.decode("utf-8", "replace")
             for name in sorted(files, key=_nearness)
-            if name not in own and b"\0" not in self.entries[name].data
+            if name not in own and name in self.entries and b"\0" not in self.entries[name].data
         }
         return left_in(texts, self.redactor.names)
 
     def _collect(self, limit: int) -> None:
         """Every file that the bundle could have, redacted."""
-        sources = repro_sources(self.findings, self.run_dir, self.script_text, limit * _DATA_SHARE // 100)
+        sources = repro_sources(
+            self.findings,
+            self.run_dir,
+            self.project,
+            script_text=self.script_text,
+            room=limit * _DATA_SHARE // 100,
+            smallest=self.choice.smallest,
+        )
+        self.reduced = sources.run_again is not None
         found = moved(self.findings, sources.names)
         self.left_out += sources.left_out
         self.warnings += sources.warnings
@@ -137,22 +232,23 @@ class _Maker:
             self.redactor.learn(text, name)
         self.redactor.learn_value(plain(found.to_json()))
         for file in sources.data:
-            self.redactor.learn(_decoded(file.data) or "", file.name)
+            self.redactor.learn(decoded(file.data) or "", file.name)
         for _, step in self._rows():
             for artifact in run_files.artifacts_of(step, self.run_dir):
-                found_text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
-                slow = found_text.size > _TOKENISE_LIMIT
+                found_text = run_files.read_text(artifact.path, ARTIFACT_LIMIT)
+                slow = found_text.size > TOKENISE_LIMIT
                 self.redactor.learn(found_text.text, "" if slow else artifact.name)
-            for log in _LOGS:
-                self.redactor.learn(run_files.log_of(step, self.run_dir, log, _LOG_LIMIT).text)
+            for log in LOGS:
+                self.redactor.learn(run_files.log_of(step, self.run_dir, log, LOG_LIMIT).text)
         for name, text in sources.files.items():
-            self._add(name, self.redactor.any(text, name))
+            self._add(self.redactor.text(name, "MANIFEST.json"), self.redactor.any(text, name))
         for file in sources.data:
             self._add_data(file)
-        expected = expectation(found, sources.run_again, self.redactor.message)
-        shown = self.redactor.value(expected, "expected.json")
+        publish = self.redactor.message
+        expected = expectation(found, sources.run_again, publish, args=sources.args, printed=self._printed())
+        shown = self.redactor.value({**expected, "run": sources.run}, "expected.json")
         told = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
-        self._add("expected.json", json_text({**shown, **told, **message_rules()}))
+        self.expected = {**shown, **told}
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)
@@ -165,95 +261,18 @@ class _Maker:
         issue = issue_markdown(found, self.run_dir, redact=self._redact_issue, bundle="bundle.zip")
         self._add("ISSUE.md", issue)
         html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
-        self._add("report.html", html, rank=_REPORT)
+        self._add("report.html", html, rank=REPORT)
         self._steps()
 
-    def _redact_issue(self, text: str, file: str) -> str:
-        return (
-            self.redactor.python(text, "ISSUE.md")
-            if file.endswith(".py")
-            else self.redactor.text(text, "ISSUE.md")
-        )
-
-    def _redact_html(self, text: str, file: str) -> str:
-        if file.endswith(".py"):
-            return self.redactor.python(text, "report.html")
-        return self.redactor.text(text, "report.html")
-
-    def _steps(self) -> None:
-        """The artifacts and logs of every step, in folders by rung."""
-        bad, good = words.first_bad(self.findings), words.last_good(self.findings)
-        taken: dict[str, int] = {}
-        for name, step in self._rows():
-            base = "artifacts/" + _file_name(self.redactor.text(name, "MANIFEST.json"))
-            taken[base] = taken.get(base, 0) + 1
-            folder = base if taken[base] == 1 else f"{base}-{taken[base]}"
-            self._step(folder, step, near=step is bad or step is good)
-
-    def _rows(self) -> list[tuple[str, Step]]:
-        rows = [("baseline", step) for step in self.findings.baseline]
-        rows += [(step.rung.value, step) for step in self.findings.ladder]
-        return rows + [(f"switch-{step.switch}", step) for step in self.findings.ablation]
-
-    def _step(self, folder: str, step: Step, *, near: bool) -> None:
-        rank = _CULPRIT if near else _SWITCH if step.switch else _FAILING
-        if rank == _FAILING and step.verdict is Verdict.GOOD:
-            rank = _PASSING
-        for artifact in run_files.artifacts_of(step, self.run_dir):
-            label = self.redactor.text(artifact.name, "MANIFEST.json")
-            name = folder + "/" + "/".join(_file_name(part) for part in label.split("/"))
-            text = run_files.read_text(artifact.path, _ARTIFACT_LIMIT)
-            if "\0" in text.text:
-                reason = "not a text, so nothing private can be taken out of it"
-                self.left_out.append(Dropped(name=name, size=text.size, reason=reason))
-                continue
-            if text.cut:
-                self._was_cut(name, text.size)
-            # A large one is not worth the slow way: nobody runs it.
-            redact = self.redactor.any if text.size <= _TOKENISE_LIMIT else self.redactor.text
-            self._add(name, redact(text.text, name), rank=rank)
-        for log in _LOGS:
-            text = run_files.log_of(step, self.run_dir, log, _LOG_LIMIT)
-            if not text.text:
-                continue
-            if text.cut:
-                self._was_cut(f"{folder}/{log}", text.size)
-            shown = run_files.clean(text.text)
-            self._add(
-                f"{folder}/{log}",
-                self.redactor.text(shown, f"{folder}/{log}"),
-                rank=_CULPRIT_LOG if near else _LOG,
-            )
-        outcome = plain({**step.outcome.to_json(), "folder": folder})
-        self._add(
-            f"{folder}/outcome.json",
-            json_text(self.redactor.value(outcome, f"{folder}/outcome.json")),
-            rank=_FAILING,
-        )
-
-    def _add_data(self, file: Data) -> None:
-        """A file that a reduced script reads: a text redacted as any other, anything else as it is."""
-        name = self.redactor.text(file.name, "MANIFEST.json")
-        text = _decoded(file.data)
-        data = file.data if text is None else self.redactor.any(text, name).encode()
-        self._add_bytes(name, data, rank=_REQUIRED if file.needed else _CULPRIT)
-
-    def _was_cut(self, name: str, size: int) -> None:
-        self.left_out.append(Dropped(name=name, size=size, reason="the middle was cut out"))
-
-    def _add(self, name: str, text: str, *, rank: int = _REQUIRED) -> None:
-        self._add_bytes(name, text.encode("utf-8", "backslashreplace"), rank=rank)
-
-    def _add_bytes(self, name: str, data: bytes, *, rank: int) -> None:
-        if name.casefold() in self.folded:
-            reason = "another file has this name, but for upper and lower case"
-            self.left_out.append(Dropped(name=name, size=len(data), reason=reason))
-            return
-        self.folded.add(name.casefold())
-        self.entries[name] = Entry(name=name, data=data, rank=rank)
+    def _printed(self) -> str:
+        """The end of what the failing run printed."""
+        step = shown_by(self.findings)
+        if step is None:
+            return ""
+        return run_files.log_of(step, self.run_dir, "stdout.txt", LOG_LIMIT).text
 
     def _manifest(self, kept: list[Packed], dropped: list[Dropped]) -> Entry:
-        content = {
+        content: dict[str, Any] = {
             "schema": SCHEMA,
             "accel_lab": __version__,
             "findings": "report.json",
@@ -265,22 +284,20 @@ class _Maker:
                 }
                 for p in kept
             ],
-            "dropped": [{"path": d.name, "size": d.size, "reason": d.reason} for d in dropped],
+            "dropped": [
+                {"path": shown_name(d.name), "size": d.size, "reason": d.reason} for d in dropped[:_NAMED]
+            ],
         }
+        rest = Counter(d.reason for d in dropped[_NAMED:])
+        content["dropped"] += [
+            {"path": f"{count:,} more files", "size": 0, "reason": reason} for reason, count in rest.items()
+        ]
         return Entry(name=MANIFEST, data=json_text(content).encode())
 
 
 def _nearness(name: str) -> tuple[int, str]:
     """What a person wrote comes before what was made of it."""
     return 0 if name == "repro.py" else 2 if "/" not in name or name.startswith("artifacts/") else 1, name
-
-
-def _decoded(data: bytes) -> str | None:
-    """The text that the bytes are; None if they are none."""
-    try:
-        return data.decode("utf-8") if b"\0" not in data else None
-    except UnicodeDecodeError:
-        return None
 
 
 def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:
@@ -310,12 +327,6 @@ def moved(findings: Findings, names: Mapping[str, str]) -> Findings:
         summary=said(findings.summary),
         next_steps=[said(line) for line in findings.next_steps],
     )
-
-
-def _file_name(text: str) -> str:
-    """A name that every file system takes."""
-    name = re.sub(r"[^A-Za-z0-9._+=-]+", "_", text).strip(".")[:100]
-    return name or "_"
 
 
 def _zip(files: list[Packed]) -> bytes:

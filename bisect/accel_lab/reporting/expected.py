@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from accel_lab.core import judge as judges
 from accel_lab.core import signature as signatures
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.outcome import Outcome, Status
@@ -21,13 +23,19 @@ _MAX_ATTEMPTS = 40
 
 
 def expectation(
-    findings: Findings, repro: Reduced | None = None, publish: Callable[[str], str] = signatures.normalise
+    findings: Findings,
+    repro: Reduced | None = None,
+    publish: Callable[[str], str] = signatures.normalise,
+    *,
+    args: Sequence[str] | None = None,
+    printed: str = "",
 ) -> dict[str, Any]:
     """How the failing run ended; ``repro`` is the reduced script, if that is what is run again.
 
-    ``publish`` makes of a message what may be shown and compared (see :meth:`Redactor.message`).
+    ``publish`` makes of a message what may be shown and compared (see :meth:`Redactor.message`). ``printed``
+    is what the failing run printed: the tests that failed are listed there.
     """
-    step = _shown_by(findings)
+    step = shown_by(findings)
     outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
     signature = findings.signature or (step.signature if step else None)
     values = signature is not None and signature.kind == "values"
@@ -51,15 +59,23 @@ def expectation(
         "type_only": False,
         "code_only": False,
         "compare_values": values,
-        # The stand-in for ``-m module`` has its arguments inside.
-        "args": list(findings.program.args) if findings.program.path is not None else [],
+        "tests": failing_tests(printed) if status is Status.EXIT else [],
+        "args": list(findings.program.args if args is None else args),
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
-        "environment": _accelerator(findings),
+        "environment": _steering(findings),
         "torch": torch,
         "python": python,
     }
-    return expected if repro is None else {**expected, **_of_reduced(repro, signature, outcome, publish)}
+    if repro is None:
+        return expected
+    changed = _of_reduced(repro, signature, outcome, publish)
+    return {**expected, "tests": [], **changed, **({} if args is None else {"args": list(args)})}
+
+
+def failing_tests(printed: str) -> list[str]:
+    """The tests that a test runner says have failed, by name; empty where it lists none."""
+    return sorted({match["test"] for match in judges.PYTEST_FAILURE.finditer(printed)})
 
 
 def _signals(signature: Signature | None, number: int | None) -> list[int]:
@@ -82,7 +98,7 @@ def _of_reduced(
     if repro.end is None:
         return changed  # it is judged by its status, as a hang is
     how, number = repro.end
-    if kind == "memory" or (kind in ("timeout", "output", "processes") and how == "signal"):
+    if kind == "memory" or (kind in ("timeout", "output", "processes", "disk") and how == "signal"):
         return changed  # the lab or the system ended it
     if how == "signal":
         signals = {"signal": number, "signals": _signals(signature, number)}
@@ -101,10 +117,17 @@ def _of_reduced(
     return {**changed, **patience, "status": Status.EXIT.value, "exit_code": number, "code_only": True}
 
 
-def _accelerator(findings: Findings) -> dict[str, str]:
-    """The variables that set the mock accelerator up, or seed a fault in it: a run again needs the same."""
+def _steering(findings: Findings) -> dict[str, str]:
+    """The variables that steered torch or the mock accelerator: a run again needs the same.
+
+    One that holds a path means nothing on another machine.
+    """
     variables = findings.environment.get("variables") or {}
-    return {name: str(value) for name, value in sorted(variables.items()) if name.startswith("MOCK_")}
+    return {
+        name: str(value)
+        for name, value in sorted(variables.items())
+        if os.sep not in str(value) and not name.endswith(("_DIR", "_PATH", "_HOME"))
+    }
 
 
 def message_rules() -> dict[str, Any]:
@@ -115,6 +138,7 @@ def message_rules() -> dict[str, Any]:
     return {
         "advice": signatures._ADVICE.pattern,
         "rules": [[pattern.pattern, text] for pattern, text in signatures._RULES],
+        "test": judges.PYTEST_FAILURE.pattern,
         "hole": HIDDEN,
     }
 
@@ -128,7 +152,7 @@ def attempts_for(failure_rate: float | None) -> int:
     return min(max(2, math.ceil(math.log(0.01) / math.log(1 - failure_rate))), _MAX_ATTEMPTS)
 
 
-def _shown_by(findings: Findings) -> Step | None:
+def shown_by(findings: Findings) -> Step | None:
     """The run that shows the failure as a user would see it: the plain one before the instrumented."""
     for step in findings.baseline:
         if step.verdict is Verdict.BAD:

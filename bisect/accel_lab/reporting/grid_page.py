@@ -72,5 +72,5 @@ def _link(folder: str) -> str:
 def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
     """Writes the page, whole or not at all."""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(render(grid, picture), encoding="utf-8")
+    draft.write_text(render(grid, picture), encoding="utf-8", errors="backslashreplace")
     draft.replace(path)

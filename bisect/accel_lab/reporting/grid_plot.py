@@ -6,8 +6,9 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from accel_lab.core.text import printable
+
 from . import grid_words as words
-from .run_files import clean
 
 #: Colours that stay apart for colour-blind eyes (after Okabe and Ito); the signs say the same.
 _FILL = {"good": "#009e73", "bad": "#d55e00", "different": "#e69f00", "skip": "#9aa5b1", "na": "#e6e9ee"}
@@ -39,7 +40,7 @@ def png(grid: Mapping[str, Any]) -> bytes:
     axes.set_xlim(0, wide)
     axes.set_ylim(tall, 0)
     axes.set_xticks([n + 0.5 for n in range(len(columns))], columns, fontsize=9)
-    axes.set_yticks([n + 0.5 for n in range(len(rows))], [clean(row.torch) for row in rows], fontsize=9)
+    axes.set_yticks([n + 0.5 for n in range(len(rows))], [printable(row.torch) for row in rows], fontsize=9)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     for spine in axes.spines.values():

@@ -7,8 +7,9 @@ from typing import Any
 
 from tabulate import tabulate
 
+from accel_lab.core.text import printable
+
 from . import grid_words as words
-from .run_files import clean
 from .terminal import one_line, paint, wrapped
 
 
@@ -28,7 +29,7 @@ def _table(grid: Mapping[str, Any], colour: bool, unicode: bool) -> str:
     """Colour goes on after the columns were laid out, so that escapes never count as width."""
     rows = words.rows_of(grid)
     columns = words.columns_of(grid)
-    cells = [[clean(row.torch), *(_said(cell, unicode) for cell in row.cells)] for row in rows]
+    cells = [[printable(row.torch), *(_said(cell, unicode) for cell in row.cells)] for row in rows]
     lines = tabulate(
         cells, headers=["torch", *columns], tablefmt="simple", disable_numparse=True
     ).splitlines()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
 from accel_lab.core.findings import Exhibit, Findings, Step
 from accel_lab.core.stages import Rung
-from accel_lab.core.text import shorten
+from accel_lab.core.text import command_line, printable, shorten
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
 from .exhibits import view
-from .run_files import clean, cut
+from .run_files import cut
 from .schema import plain
 from .telling import Redact, Teller, keep
 
@@ -70,11 +71,12 @@ class _Parts:
         self.redact = redact
         self.bundle = bundle
         self.bad = words.first_bad(findings)
+        self.stdin = Path(str(run_files.request_of(run_dir).get("stdin") or "")).name
         found = reduced.repro_of(findings, run_dir)
         self.reduced = found if found is not None and found.text.strip() else None
         script = self.reduced.text if self.reduced is not None else run_files.script_text(findings)
-        self.script = clean(redact(script, "repro.py"))
-        self.log = clean(redact(self._log(run_dir), "ISSUE.md"))
+        self.script = printable(redact(script, "repro.py"))
+        self.log = printable(redact(self._log(run_dir), "ISSUE.md"))
 
     def text(self, log_room: int, script_room: int, switches: bool, exhibit: bool) -> str:
         """The whole issue with this much room for its long parts."""
@@ -160,11 +162,20 @@ class _Parts:
         return self._cell("; ".join(part for part in parts if part))
 
     def _repro(self, room: int) -> str:
-        program = self.findings.program
         if not self.script.strip():
-            return f"Run as `python {self._plain(' '.join([program.name, *program.args]))}`."
-        lead = self._lead()
+            return f"Run: {code(self._plain(self._command()))}."
+        lead = f"{self._lead()} Run: {code(self._plain(self._command()))}."
         return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
+
+    def _command(self) -> str:
+        """How the script below is run, as a person would type it."""
+        program = self.findings.program
+        words = ["-m", program.module] if program.module else [program.name]
+        line = command_line("python", *words, *program.args)
+        if self.reduced is not None:
+            line = self.reduced.command("repro.py")
+        reads = self.stdin and (self.reduced is None or self.reduced.kind == "script")
+        return f"{line} < {shlex.quote(self.stdin)}" if reads else line
 
     def _lead(self) -> str:
         """What the script below is, and how far it was checked."""
@@ -229,14 +240,21 @@ class _Parts:
         return found.line if found is not None else ""
 
     def _versions(self) -> str:
-        lines = [f"{key}: {value}" for key, value in _flat(self.findings.environment)]
+        environment = dict(self.findings.environment)
+        collected = str(environment.pop("collect_env", "") or "")
+        if collected:  # what the form asks for; the rest is what it does not tell
+            kept = ("cxx", "variables", "accelerators", "warm", "cold_because", "provider")
+            rest = {key: environment[key] for key in kept if environment.get(key) not in (None, "", {}, [])}
+            rows = [f"{key}: {value}" for key, value in _flat(rest)]
+            return self._plain("\n".join([collected.strip(), "", *rows]))
+        lines = [f"{key}: {value}" for key, value in _flat(environment)]
         torch, python = words.build_of(self.findings)
         if "torch" not in self.findings.environment and torch:
             lines = [f"torch: {torch}", f"python: {python}", *lines]
         return self._plain("\n".join(lines)) or "unknown"
 
     def _plain(self, text: str) -> str:
-        return clean(self.redact(text, "ISSUE.md"))
+        return printable(self.redact(text, "ISSUE.md"))
 
     def _say(self, text: str) -> str:
         return prose(cut(self._plain(text), 4000))

@@ -9,6 +9,7 @@ from typing import Any
 from accel_lab import __version__
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import Signature, normalise
+from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, run_files, since, words
@@ -29,7 +30,7 @@ def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact 
     """Writes the report, whole or not at all."""
     text = render_html(findings, run_dir, redact=redact)
     draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8")
+    draft.write_text(text, encoding="utf-8", errors="backslashreplace")
     draft.replace(path)
 
 
@@ -86,7 +87,7 @@ class _View:
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
             "pair": (good.rung.value, bad.rung.value) if good and bad else None,
             "code": self._code(bad or (found.ladder[-1] if found.ladder else None)),
-            "environment": self._pairs(found.environment),
+            "environment": self._pairs({k: v for k, v in found.environment.items() if k != "collect_env"}),
             "again": self._again(good, bad),
             "version": __version__,
             "schema": found.to_json()["schema"],
@@ -229,9 +230,12 @@ class _View:
 
     def _again(self, good: Step | None, bad: Step | None) -> list[tuple[str, str]]:
         program = self.findings.program
-        target = program.path if program.path is not None else f"-m {program.module}"
-        call = " ".join([target, *program.args])
-        rows = [("The plain run", f"python {call}"), ("The whole bisection", f"accel-lab bisect {call}")]
+        target = [program.path] if program.path is not None else ["-m", program.module]
+        call = [*target, *program.args]
+        rows = [
+            ("The plain run", command_line("python", *call)),
+            ("The whole bisection", command_line("accel-lab", "bisect", *call)),
+        ]
         repro = reduced.repro_of(self.findings, self.run_dir)
         if repro is not None:
             rows.insert(0, ("The smallest repro", repro.command(self.names.get(repro.path, repro.path))))

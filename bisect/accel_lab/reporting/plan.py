@@ -9,12 +9,19 @@ from dataclasses import dataclass
 
 from accel_lab.core.errors import LabError
 
+from .limits import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, name_problem
+
 #: Bytes that a zip spends on an entry beside its name (twice) and its data: local and central header.
 _HEADERS = 30 + 46
-#: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is.
-MAX_RATIO = 50
-#: A name that every file system takes; an entry with another one is refused when a bundle is checked.
-SAFE_NAME = re.compile(r"[^\x00-\x1f\x7f\\:*?\"<>|]{1,400}\Z")
+#: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is, from a ratio on
+#: that is well below the one that is refused.
+STORE_RATIO = 50
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|\ud800-\udfff]")
+
+
+def entry_name(name: str) -> str:
+    """The name as a bundle may have it: what SAFE_NAME and UTF-8 have no place for becomes ``_``."""
+    return _UNSAFE.sub("_", name)[:400] or "_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,34 +56,78 @@ def pack(entry: Entry) -> Packed:
     """How much an entry takes in the zip, and whether it is to be deflated."""
     machine = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = len(machine.compress(entry.data)) + len(machine.flush())
-    stored = deflated >= len(entry.data) or len(entry.data) > MAX_RATIO * deflated
+    stored = deflated >= len(entry.data) or len(entry.data) > STORE_RATIO * deflated
     size = len(entry.data) if stored else deflated
-    return Packed(entry=entry, size=size + _HEADERS + 2 * len(entry.name.encode()), stored=stored)
+    return Packed(
+        entry=entry, size=size + _HEADERS + 2 * len(entry.name.encode(errors="replace")), stored=stored
+    )
 
 
 def choose(entries: Iterable[Entry], limit: int) -> tuple[list[Packed], list[Dropped]]:
     """The entries that fit into ``limit`` bytes, in the order of their names, and those that do not.
 
-    Entries go in by rank; among equals the smaller first, so that one huge log costs nothing else.
+    Entries go in by rank; among equals the smaller first, so that one huge log costs nothing else. What a
+    bundle may not hold (:mod:`.limits`) is left out as well: with it the whole bundle would be refused.
     """
     kept: list[Packed] = []
     dropped: list[Dropped] = []
-    total = 0
+    names, total, unpacked = _Names(), 0, 0
     for packed in _by_use([pack(entry) for entry in entries]):
         entry = packed.entry
-        if total + packed.size <= limit:
+        reason = names.problem(entry.name) or _too_much(len(entry.data), unpacked, len(kept))
+        if not reason and total + packed.size > limit:
+            reason = f"over the limit of {limit:,} bytes"
+        if not reason:
             kept.append(packed)
+            names.take(entry.name)
             total += packed.size
+            unpacked += len(entry.data)
         elif entry.rank == 0:
             raise LabError(
                 f"the bundle cannot be made: {entry.name} ({len(entry.data):,} bytes) does not fit into "
-                f"{limit:,} bytes; raise the limit or make the script smaller"
+                f"{limit:,} bytes ({reason}); raise the limit or make the script smaller"
             )
         else:
-            dropped.append(
-                Dropped(name=entry.name, size=len(entry.data), reason=f"over the limit of {limit:,} bytes")
-            )
+            dropped.append(Dropped(name=entry.name, size=len(entry.data), reason=reason))
     return sorted(kept, key=lambda p: p.entry.name), sorted(dropped, key=lambda d: d.name)
+
+
+def _too_much(size: int, unpacked: int, count: int) -> str:
+    """Why one more file of ``size`` bytes would be refused; empty if it would not."""
+    if size > MAX_FILE_BYTES:
+        return f"a bundle holds no file of more than {MAX_FILE_BYTES:,} bytes"
+    if unpacked + size > MAX_TOTAL_BYTES:
+        return f"a bundle holds no more than {MAX_TOTAL_BYTES:,} bytes unpacked"
+    if count + 2 > MAX_FILES:  # the manifest is one too
+        return f"a bundle holds no more than {MAX_FILES:,} files"
+    return ""
+
+
+class _Names:
+    """The names that are taken, as a file system that does not tell upper from lower case sees them."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+
+    def take(self, name: str) -> None:
+        self._files.add(name.casefold())
+        self._folders.update(_folders(name))
+
+    def problem(self, name: str) -> str:
+        """Why this name cannot go in beside the others; empty if it can."""
+        if why := name_problem(name):
+            return f"a name that a bundle cannot hold: {why}"
+        if name.casefold() in self._files:
+            return "another file has this name, but for upper and lower case"
+        if name.casefold() in self._folders or any(one in self._files for one in _folders(name)):
+            return "a file and a folder have this name"
+        return ""
+
+
+def _folders(name: str) -> list[str]:
+    parts = name.casefold().split("/")[:-1]
+    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
 def _by_use(packed: Sequence[Packed]) -> list[Packed]:

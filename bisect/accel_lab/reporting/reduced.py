@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from accel_lab.core.findings import Exhibit, Findings
+from accel_lab.core.text import command_line
 
 from . import run_files
 
@@ -43,7 +44,7 @@ class Reduced:
 
     def command(self, path: str) -> str:
         """How to run it where it lies at ``path``."""
-        return " ".join(["python", path, *self.args])
+        return command_line("python", path, *self.args)
 
     @property
     def sizes(self) -> str:
@@ -83,6 +84,19 @@ def other_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
     """The second repro, of the other kind."""
     other = (findings.repro or {}).get("other")
     return _reduced(other, findings, run_dir) if isinstance(other, Mapping) else None
+
+
+def without(repro: Mapping[str, Any], kind: str, why: str) -> dict[str, Any]:
+    """What the reduction left, less the script of one kind, and why that is left out."""
+    other = repro.get("other")
+    notes = [*(repro.get("notes") or ()), why]
+    if repro.get("kind") != kind:
+        return {**repro, "other": None, "notes": notes}
+    if isinstance(other, Mapping):
+        kept = {key: repro.get(key) for key in ("candidates", "seconds", "exhibits")}
+        graph = other.get("script") if other.get("kind") == "graph" else None
+        return {**kept, **other, "graph": graph, "other": None, "min_good": None, "notes": notes}
+    return {**repro, "script": None, "graph": None, "min_good": None, "verified": False, "why_not": why}
 
 
 def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, str] | None:
@@ -136,22 +150,24 @@ def notes_of(findings: Findings) -> list[str]:
 
 def read(said: str, run_dir: Path | None) -> str:
     """The text of a script by the path that the run wrote, also when the run's folder was moved since."""
-    path = Path(said)
-    places = [path]
-    if run_dir is not None:
-        places += [run_dir / said, run_dir / short_name(said), run_dir / path.name]
-    for place in places:
+    for place in [*_places(said, run_dir), *([run_dir / Path(said).name] if run_dir is not None else [])]:
         text = run_files.read_text(place, _LIMIT).text
         if text:
             return text
     return ""
 
 
+def _places(said: str, run_dir: Path | None) -> list[Path]:
+    """Where a script of that path may lie. A run's folder can be a stranger's: nothing outside it is read."""
+    if run_dir is None:
+        return [Path(said)]
+    places = (Path(said), run_dir / said, run_dir / short_name(said))
+    return [place for place in places if run_files.is_inside(place, run_dir)]
+
+
 def folder_of(said: str, run_dir: Path | None) -> Path | None:
     """The folder in which the script of that path lies now."""
-    places = [Path(said)]
-    if run_dir is not None:
-        places += [run_dir / said, run_dir / short_name(said)]
+    places = _places(said, run_dir)
     try:
         return next((place.parent for place in places if place.is_file() and not place.is_symlink()), None)
     except OSError:  # a name too long for the file system: then there is no such file

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.findings import Findings, Step
-
-#: Characters that a page, a terminal or a diff must not receive raw: controls, lone surrogates, and
-#: the marks that reorder text so that code reads differently from what it is.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
 #: Artifacts by what they show; graphs come in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
@@ -31,7 +28,7 @@ class Artifact:
     @property
     def kind(self) -> str:
         """The name without its number and suffix: ``post_grad_0.py`` is a ``post_grad``."""
-        return re.sub(r"_?\d+$", "", self.name.rsplit("/", 1)[-1].split(".", 1)[0])
+        return re.sub(r"_?(?<!\d)\d+$", "", self.name.rsplit("/", 1)[-1].split(".", 1)[0])
 
     @property
     def is_graph(self) -> bool:
@@ -48,12 +45,6 @@ class Text:
     cut: bool = False
 
 
-def clean(text: str) -> str:
-    """The text without terminal escapes; other unsafe characters become visible escapes."""
-    text = _ANSI.sub("", text.replace("\r\n", "\n"))
-    return _UNSAFE.sub(lambda m: f"\\u{ord(m.group()):04x}" if m.group() != "\r" else "\n", text)
-
-
 def cut(text: str, limit: int) -> str:
     """At most about ``limit`` characters: two thirds from the start, one from the end, and a note between."""
     if len(text) <= limit:
@@ -66,17 +57,17 @@ def cut(text: str, limit: int) -> str:
 
 def read_text(path: Path, limit: int) -> Text:
     """The file's text, the middle left out when it is larger than ``limit`` bytes; missing reads as empty."""
+    files = ChildFiles(path.parent)
     try:
-        if path.is_symlink() or not path.is_file():
+        size = files.size(path.name)
+        if size is None:
             return Text(text="", size=0)
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            if size <= limit:
-                return Text(text=file.read().decode("utf-8", "replace"), size=size)
-            head = file.read(limit * 2 // 3)
-            file.seek(size - (limit - len(head)))
-            tail = file.read(limit - len(head))
-    except OSError:
+        if size <= limit:
+            return Text(text=files.head(path.name, limit) or "", size=size)
+        head = files.part(path.name, 0, limit * 2 // 3, most=limit) or b""
+        rest = limit - len(head)
+        tail = files.part(path.name, size - rest, rest, most=limit) or b""
+    except (Refused, OSError):
         return Text(text="", size=0)
     left_out = size - len(head) - len(tail)
     middle = f"\n[... {left_out:,} bytes left out ...]\n"
@@ -86,14 +77,22 @@ def read_text(path: Path, limit: int) -> Text:
 
 
 def folder_of(step: Step, run_dir: Path) -> Path | None:
-    """The probe folder of a step, also when the run folder was moved after the run."""
+    """The probe folder of a step, also when the run folder was moved after the run; none outside of it."""
     if not step.outcome.folder:
         return None
     said = Path(step.outcome.folder)
     for folder in (said, run_dir / "probes" / said.name):
-        if folder.is_dir():
+        if is_inside(folder, run_dir) and folder.is_dir():
             return folder
     return None
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path, links followed, lies below a folder."""
+    try:
+        return Path(os.path.realpath(root)) in Path(os.path.realpath(path)).parents
+    except (OSError, ValueError):  # a name that the file system does not take
+        return False
 
 
 def artifacts_of(step: Step, run_dir: Path) -> list[Artifact]:
@@ -124,3 +123,12 @@ def script_text(findings: Findings, limit: int = 2_000_000) -> str:
     """The user's script as it lies on disk; empty for a module, or when it is gone."""
     path = findings.program.path
     return read_text(Path(path), limit).text if path else ""
+
+
+def request_of(run_dir: Path) -> dict[str, Any]:
+    """What the run was asked for, as ``request.json`` says; empty where it does not."""
+    try:
+        data = json.loads(read_text(run_dir / "request.json", 4_000_000).text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from accel_lab.core.findings import Findings
+from accel_lab.core.text import encodable
 
 
 def load_schema() -> dict[str, Any]:
@@ -18,23 +19,25 @@ def load_schema() -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it: infinities and NaN become strings, other strangers their text."""
-    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
-        return value if type(value) in (bool, int, str, type(None)) else _base(value)
+    """The value as JSON can hold it: infinities and NaN become strings, other strangers their text.
+
+    Lone surrogates become escapes: strict readers refuse a file that has one.
+    """
+    if isinstance(value, str):
+        return encodable(str(value))
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)  # also of an enum
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {encodable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((plain(item) for item in value), key=str)
-    return str(value)
-
-
-def _base(value: Any) -> Any:
-    """An enum over str or int, down to the plain value that it stands for."""
-    return str(value) if isinstance(value, str) else int(value)
+    return encodable(str(value))
 
 
 def findings_json(findings: Findings) -> dict[str, Any]:

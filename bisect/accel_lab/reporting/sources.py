@@ -1,27 +1,28 @@
-"""The sources of a bundle: the script, the modules beside it that it imports, and what runs it again."""
+"""The sources of a bundle: what is run again, the program as the user has it, and what runs it again."""
 
 from __future__ import annotations
 
-import ast
 import io
 import tokenize
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from accel_lab.core.findings import Findings
-from accel_lab.core.probe import Program
 
 from . import reduced
-from .plan import SAFE_NAME, Dropped, Entry, pack
+from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES, name_problem, shown_name
+from .plan import Dropped, Entry, pack
+from .project import Project, is_secret
 from .reduced import Reduced
 
-_MAX_FILES = 200
-_MAX_BYTES = 2_000_000
 #: Names at the top of the bundle that a module of the user's must not take.
 RESERVED = frozenset({"repro.py", "rerun.py", "rerun.sh"})
-#: The folder of the script as the user wrote it.
+#: The folder of the program as the user has it.
 ORIGINAL = "original/"
+#: What the program is given as standard input.
+STDIN = "stdin.txt"
 #: What a data file beside repro.py must not be called, in lower case.
 _TAKEN = RESERVED | {
     "artifacts",
@@ -32,12 +33,14 @@ _TAKEN = RESERVED | {
     "manifest.json",
     "min-good",
     "original",
+    "readme.md",
     "reduced",
     "report.html",
     "report.json",
+    STDIN,
 }
 #: More than this is not looked at: no bundle has room for it.
-MAX_DATA_BYTES = 100_000_000
+MAX_DATA_BYTES = MAX_FILE_BYTES
 
 _SHELL = """#!/bin/sh
 # Runs repro.py again with PYTHON (default: python3) and says MATCH or MISMATCH. See rerun.py.
@@ -49,24 +52,39 @@ fi
 exec "$python" "$(dirname "$0")/rerun.py" "$@"
 """
 
-_MODULE = '''"""Stands in for ``python -m {module}``."""
+_LAUNCH = '''"""Runs the program in {folder} as it was run; rerun.py does so in a copy, and judges its end."""
 import os
-import runpy
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.argv = [{module!r}, {args}]
-runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+ROOT = os.path.join(HERE, {folder!r})
+CWD = os.path.join(ROOT, {cwd!r})
+COMMAND = [sys.executable, {command}]
+
+env = dict(os.environ)
+paths = [os.path.join(ROOT, path) for path in {pythonpath!r}]
+env["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [env.get("PYTHONPATH")])])
+os.makedirs(CWD, exist_ok=True)
+with open({stdin}, "rb") as stdin:
+    code = subprocess.call(COMMAND, cwd=CWD, env=env, stdin=stdin)
+if code < 0:
+    os.kill(os.getpid(), -code)
+sys.exit(code)
 '''
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A file that a reduced script reads. ``needed``: repro.py itself cannot run without it."""
+    """A file that is not the bundle's own text. ``needed``: repro.py itself cannot run without it.
+
+    ``why`` is that of a member of the program's project (:mod:`.project`).
+    """
 
     name: str
     data: bytes
-    needed: bool
+    needed: bool = False
+    why: str = ""
 
 
 @dataclass(kw_only=True)
@@ -74,13 +92,16 @@ class Sources:
     """Texts by their name in the bundle.
 
     ``run_again`` is the reduced script that is repro.py, if one is; ``names`` are the bundle's names of
-    the reduced scripts by the path that the run wrote.
+    the reduced scripts by the path that the run wrote. ``run`` says what rerun.py runs: ``files`` are pairs
+    of a file of the bundle and its place in the folder of the run.
     """
 
     files: dict[str, str] = field(default_factory=dict)
     data: list[Data] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     run_again: Reduced | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+    args: tuple[str, ...] = ()
     left_out: list[Dropped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -95,44 +116,111 @@ def rerun_files() -> list[Entry]:
 
 
 def repro_sources(
-    findings: Findings, run_dir: Path, script_text: str | None, room: int = MAX_DATA_BYTES
+    findings: Findings,
+    run_dir: Path,
+    project: Project,
+    *,
+    script_text: str | None = None,
+    room: int = MAX_DATA_BYTES,
+    smallest: bool = True,
 ) -> Sources:
-    """repro.py, the original script, the user's own modules that it imports, and the reduced scripts.
+    """repro.py and what it needs, the program itself, and the reduced scripts.
 
-    The smallest verified script whose data files fit into ``room`` bytes becomes repro.py, else the
-    original does.
+    The smallest verified script whose data files fit into ``room`` bytes becomes repro.py; where there is
+    none, or not ``smallest``, the program itself is what is run again.
     """
-    found, program = Sources(), findings.program
-    _add_reduced(found, findings, run_dir, room)
-    reduced_text = found.run_again.text if found.run_again is not None else ""
-    if program.path is not None:
-        path = Path(program.path)
-        text = script_text if script_text is not None else decoded(path)
-        if not text and not reduced_text:
-            found.warnings.append(f"the script is gone or empty: {path.name}")
-        name = path.name if path.suffix in (".py", ".pyw") else path.name + ".py"
-        found.files[f"{ORIGINAL}{name}"] = text
-        found.files["repro.py"] = reduced_text or text
-        _add_imports(found, text, path.parent, ORIGINAL if reduced_text else "")
-    else:
-        _add_module(found, program)
-        if reduced_text or script_text is not None:
-            found.files["repro.py"] = reduced_text or script_text or ""
+    found = Sources()
+    _add_reduced(found, findings, run_dir, room, smallest=smallest)
+    if found.run_again is not None:
+        files = [["repro.py", "repro.py"], *([file.name, file.name] for file in found.data if file.needed)]
+        found.run = {"script": "repro.py", "module": None, "cwd": "", "pythonpath": [], "files": files}
+        # A graph's script calls the compiled functions itself; the other is still the user's script.
+        found.args = project.args if found.run_again.kind == "script" else ()
+    _add_project(found, findings, project, script_text)
+    reads = found.run_again is None or found.run_again.kind == "script"
+    found.run["stdin"] = STDIN if reads and project.stdin is not None else ""
+    if found.run["stdin"] and project.stdin is not None:
+        found.data.append(Data(name=STDIN, data=_bytes(project.stdin), why="argument"))
     return found
 
 
-def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int) -> None:
+def _add_project(found: Sources, findings: Findings, project: Project, script_text: str | None) -> None:
+    """The program as the user has it in ``original/``, and, if that is run again, what runs it."""
+    runs = found.run_again is None
+    files: list[list[str]] = []
+    left = MAX_TOTAL_BYTES // 2
+    for member in sorted(project.members, key=lambda m: (m.why != "script", not m.needed, m.size)):
+        name = ORIGINAL + member.name
+        left -= member.size
+        problem = name_problem(name)
+        if problem or not member.here or member.size > MAX_FILE_BYTES or left < 0:
+            reason = f"a name that a bundle cannot hold: {problem}" if problem else "too big for a bundle"
+            found.left_out.append(Dropped(name=shown_name(name), size=member.size, reason=reason))
+        elif member.why == "script":
+            text = script_text if script_text is not None else _portable(decoded(member.path), findings)
+            found.files[name] = text
+            if not text and runs:
+                found.warnings.append(f"the script is gone or empty: {member.path.name}")
+        elif member.name.endswith(".py"):
+            found.data.append(Data(name=name, data=decoded(member.path).encode("utf-8"), why=member.why))
+        else:
+            found.data.append(Data(name=name, data=_bytes(member.path), why=member.why))
+        if not problem:
+            files.append([name, member.name])
+    if not runs:
+        return
+    found.args = project.args
+    if project.alone and files:
+        found.files["repro.py"] = found.files[ORIGINAL + str(project.script)]
+        files = [["repro.py", str(project.script)]]
+    else:
+        found.files["repro.py"] = script_text if project.script is None and script_text else _launch(project)
+    found.run = {
+        "script": project.script,
+        "module": project.module,
+        "cwd": project.cwd,
+        "pythonpath": list(project.pythonpath),
+        "files": files,
+    }
+
+
+def _launch(project: Project) -> str:
+    """repro.py for a program of several files."""
+    if project.script is not None:
+        command = [f"os.path.join(ROOT, {project.script!r})"]
+    else:
+        command = [repr("-m"), repr(project.module)]
+    command += [repr(arg) for arg in project.args]
+    return _LAUNCH.format(
+        folder=ORIGINAL.rstrip("/"),
+        cwd=project.cwd,
+        command=", ".join(command),
+        pythonpath=list(project.pythonpath),
+        stdin=f"os.path.join(HERE, {STDIN!r})" if project.stdin is not None else "os.devnull",
+    )
+
+
+def _portable(text: str, findings: Findings) -> str:
+    """A script that was made of a notebook looks for modules where it lies itself."""
+    origin = findings.program.origin
+    if not origin:
+        return text
+    return text.replace(f"; sys.path[0] = {str(Path(origin).resolve().parent)!r}", "", 1)
+
+
+def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int, *, smallest: bool) -> None:
     """The reduced scripts, each with the files that it reads, and the neighbour that passes."""
     both = (reduced.repro_of(findings, run_dir), reduced.other_of(findings, run_dir))
     for script in both:
         if script is None or not script.text.strip():
             continue
         kind = script.kind or "smallest"
-        if script.verified and found.run_again is None:
+        if script.verified and found.run_again is None and smallest:
             data, reason = _data_of(found, script.path, run_dir, room, prefix="", needed=True)
             if not reason:
                 found.run_again = script
                 found.names[script.path] = "repro.py"
+                found.files["repro.py"] = script.text
                 found.data += data
                 continue
             found.warnings.append(f"repro.py is not the reduced {kind}: {reason}")
@@ -158,8 +246,11 @@ def _data_of(
     problem = ""
     for name, path in reduced.data_files(said, run_dir):
         size = path.stat().st_size
-        if not SAFE_NAME.match(name):
+        if name_problem(prefix + name):
             problem = problem or "a file beside it has a name that a bundle cannot hold"
+            continue
+        if is_secret(Path(name)):
+            problem = problem or f"{name} beside it holds secrets, by its name"
             continue
         if needed and name.partition("/")[0].casefold() in _TAKEN:
             problem = problem or f"{name} beside it has the name of a file of the bundle's"
@@ -178,10 +269,7 @@ def _data_of(
 
 def decoded(path: Path) -> str:
     """A source as text, by its own encoding cookie; bytes that do not fit are replaced."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return ""
+    data = _bytes(path)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding, "replace")
@@ -196,65 +284,8 @@ def decoded(path: Path) -> str:
     return text
 
 
-def _add_module(found: Sources, program: Program) -> None:
-    """``python -m pytest test_x.py::case`` becomes a script that does so, with the named files beside it."""
-    args = []
-    for arg in program.args:
-        name, sep, rest = arg.partition("::")
-        path = Path(name)
-        if path.suffix == ".py" and path.is_file() and path.name not in RESERVED:
-            text = decoded(path)
-            found.files[path.name] = text
-            _add_imports(found, text, path.parent)
-            # The re-run works in an empty folder: the file is named by where repro.py lies.
-            args.append(path.name + sep + rest)
-        else:
-            args.append(arg)
-    listed = ", ".join(
-        f"os.path.join(HERE, {arg!r})" if arg.partition("::")[0] in found.files else repr(arg) for arg in args
-    )
-    found.files["repro.py"] = _MODULE.format(module=program.module or "", args=listed)
-
-
-def _add_imports(found: Sources, text: str, folder: Path, prefix: str = "") -> None:
-    """The modules that a source imports and that lie beside it, and theirs in turn."""
-    queue = _imported(text)
-    seen: set[str] = set()
-    while queue:
-        name = queue.pop(0)
-        if name in seen:
-            continue
-        seen.add(name)
-        for path in _module_files(folder, name):
-            entry = prefix + path.relative_to(folder).as_posix()
-            if entry in RESERVED or entry in found.files:
-                continue
-            size = path.stat().st_size
-            if len(found.files) >= _MAX_FILES or size > _MAX_BYTES:
-                found.left_out.append(Dropped(name=entry, size=size, reason="too many or too large modules"))
-                continue
-            found.files[entry] = decoded(path)
-            queue += _imported(found.files[entry])
-
-
-def _module_files(folder: Path, name: str) -> list[Path]:
-    """The files of a module or package of that name in the folder; links are left out."""
-    single, package = folder / f"{name}.py", folder / name
-    if package.is_dir() and not package.is_symlink() and (package / "__init__.py").is_file():
-        return sorted(path for path in package.rglob("*.py") if path.is_file() and not path.is_symlink())
-    return [single] if single.is_file() and not single.is_symlink() else []
-
-
-def _imported(text: str) -> list[str]:
-    """The top-level names that a source imports, in order."""
+def _bytes(path: Path) -> bytes:
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return []
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name.partition(".")[0] for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.append(node.module.partition(".")[0])
-    return [name for name in names if name.isidentifier()]
+        return path.read_bytes()
+    except OSError:
+        return b""

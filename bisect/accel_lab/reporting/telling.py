@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .run_files import clean, cut
+from accel_lab.core.text import printable
+
+from .run_files import cut
 from .schema import plain
 
 #: ``redact(text, file name)``: what takes private parts out before anything is shown.
@@ -57,7 +59,7 @@ class Teller:
 
     def whole(self, text: str, file: str = "report.html") -> str:
         """The same, not cut: for who cuts by line. What is shown of it is to be :meth:`taken`."""
-        return clean(self._redact(text, file))
+        return printable(self._redact(text, file))
 
     def room(self) -> int:
         """How many characters one more text may have; a little is always left."""

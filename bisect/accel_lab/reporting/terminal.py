@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from accel_lab.core.findings import Culprit, Exhibit, Findings, Step
-from accel_lab.core.text import shorten
+from accel_lab.core.text import control, printable, shorten
 from accel_lab.core.verdict import Verdict
 
 from . import reduced, since, words
-from .run_files import clean
 
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
 
@@ -24,13 +23,15 @@ _SCREEN = 40
 
 
 def paint(text: str, name: str, colour: bool) -> str:
-    """The text in the colour of a mark (or ``bold``), or as it is."""
-    return f"\x1b[{_CODES[name]}m{text}\x1b[0m" if colour and text else text
+    """The text in the colour of a mark (or ``bold``), for ``core.text.for_terminal``, or as it is."""
+    if not (colour and text):
+        return text
+    return control(f"\x1b[{_CODES[name]}m") + text + control("\x1b[0m")
 
 
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most ``width`` characters, with no control characters."""
-    flat = " ".join(clean(text).split())
+    flat = " ".join(printable(text).split())
     return shorten(flat, max(width, 3))
 
 
@@ -118,19 +119,19 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
     lines = [
         paint("Smallest repro", "bold", colour)
         + "  "
-        + clean("; ".join(filter(None, (found.sizes, standing)))),
-        clean(found.path),
+        + printable("; ".join(filter(None, (found.sizes, standing)))),
+        printable(found.path),
     ]
     if found.proof:
         lines.append(wrapped("proof: " + "; ".join(found.proof), width, hang="  "))
     elif not found.verified:
         lines.append(wrapped(found.standing, width, hang="  "))
-    script = clean(found.text).strip("\n").splitlines()
+    script = printable(found.text).strip("\n").splitlines()
     if script and len(script) <= _SCREEN:
         lines += ["", *script, ""]
     if other is not None:
         name = " ".join(filter(None, ("the other repro:", other.kind, other.path)))
-        lines.append(clean(name + (f"  ({other.sizes})" if other.sizes else "")))
+        lines.append(printable(name + (f"  ({other.sizes})" if other.sizes else "")))
     lines += [*_exhibit_lines(reduced.exhibits_of(findings), width), *notes]
     return "\n".join(lines).rstrip("\n")
 
@@ -141,7 +142,9 @@ def versions_block(
     """The line of releases: the flips in one line, what qualifies them, and a row for each that was asked."""
     if not findings.versions:
         return ""
-    head = paint("Since when", "bold", colour) + "  " + clean(since.headline(findings.versions))
+    title = "Since when"
+    head = wrapped(f"{title}  {since.headline(findings.versions)}", width, hang="  ")
+    head = paint(title, "bold", colour) + head.removeprefix(title)
     notes = [wrapped(f"- {line}", width, hang="  ") for line in since.notes_of(findings.versions)]
     asked = [row for row in since.rows_of(findings.versions) if row.mark is not since.UNASKED]
     rows = [
@@ -161,7 +164,7 @@ def versions_block(
         for place, row in enumerate(asked, 2):
             said = rows[place - 2][0]
             lines[place] = paint(said, row.mark.name, True) + lines[place][len(said) :]
-    return "\n".join([wrapped(head, width, hang="  "), *notes, "", *lines])
+    return "\n".join([head, *notes, "", *lines])
 
 
 def _exhibit_lines(exhibits: Sequence[Exhibit], width: int) -> list[str]:
@@ -217,7 +220,7 @@ def _lines(headers: Sequence[str], rows: list[list[str]]) -> list[str]:
 
 def wrapped(text: str, width: int, hang: str = "") -> str:
     """Each line of the text broken at spaces to ``width``; a longer word, such as a path, stays whole."""
-    lines = clean(text).splitlines() or [""]
+    lines = printable(text).splitlines() or [""]
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
         for line in lines

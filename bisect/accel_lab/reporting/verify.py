@@ -1,6 +1,7 @@
 """Checks a bundle that came from anywhere before a byte of it is written, and unpacks only what passed.
 
 A manifest proves that a bundle is whole, not who made it: re-running one runs the code that is in it.
+:mod:`.run_again` does that.
 """
 
 from __future__ import annotations
@@ -8,28 +9,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
+import secrets
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.variables import cut_environment
 
 from .bundle import MANIFEST, SCHEMA
-from .plan import SAFE_NAME
+from .limits import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_MANIFEST_BYTES,
+    MAX_RATIO,
+    MAX_TOTAL_BYTES,
+    RATIO_FLOOR_BYTES,
+    name_problem,
+    shown_name,
+)
+from .run_again import MATCH, Places, Runner, prepare, rerun, rerun_command
 
-MAX_FILES = 5_000
-MAX_TOTAL_BYTES = 400_000_000
-MAX_FILE_BYTES = 100_000_000
-MAX_MANIFEST_BYTES = 8_000_000
-#: Deflated texts come nowhere near this; below the floor a ratio says nothing.
-MAX_RATIO = 200
-_RATIO_FLOOR_BYTES = 100_000
 _CHUNK = 1 << 16
 #: Without these a bundle cannot be run again.
 REQUIRED = ("repro.py", "expected.json", "rerun.py", "rerun.sh", "report.json")
@@ -86,9 +91,57 @@ def extract_bundle(path: Path, folder: Path) -> Manifest:
     return manifest
 
 
-def rerun_command(folder: Path, python: str) -> list[str]:
-    """The command that runs an unpacked bundle again; exit code 0: MATCH, 1: MISMATCH, 2: no torch."""
-    return [python, str(folder / "rerun.py")]
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A bundle that was run again: whether it failed as recorded, what was said, what to know of it."""
+
+    manifest: Manifest
+    matches: bool
+    said: str
+    notes: tuple[str, ...]
+
+
+def verify_bundle(
+    path: Path,
+    *,
+    confirmed: bool,
+    python: str,
+    run: Runner,
+    timeout_s: float = 900.0,
+    environment: Mapping[str, str] | None = None,
+    library: Callable[[], Path] | None = None,
+    folder: Path | None = None,
+) -> Verified:
+    """Checks a bundle and runs it again, with the lab's own rerun.py and an environment without secrets.
+
+    ``confirmed``: whoever is responsible agreed to the bundle's code being run; the lab itself does for one
+    that it has just written. ``python`` is the interpreter and ``run`` what starts it
+    (``execution.process.run``). ``environment`` is what is cut down for it, default this process's;
+    ``library`` makes the folder from which a script imports the lab's accelerators. ``folder`` is an empty
+    one to work in, default a temporary one.
+
+    Raises :class:`UsageError` for a bundle that is not sound or not confirmed, and :class:`LabError` where it
+    could not be run to an answer.
+    """
+    manifest = check_bundle(path)
+    if not confirmed:
+        raise UsageError(f"{path.name} was not run: nobody agreed to run the code of whoever made it")
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-lab-")))
+        places = Places(root=folder)
+        extract_bundle(path, places.bundle)
+        notes = prepare(places)
+        code, said = rerun(
+            places,
+            python=python,
+            run=run,
+            timeout_s=timeout_s,
+            environment=cut_environment(os.environ if environment is None else environment, places.home),
+            library=library,
+            marker=f"verify-{secrets.token_hex(8)}",
+        )
+    return Verified(manifest=manifest, matches=code == MATCH, said=said, notes=tuple(notes))
 
 
 @contextmanager
@@ -166,15 +219,10 @@ def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 def _check_entry(path: Path, info: zipfile.ZipInfo) -> None:
     name = info.orig_filename
-    shown = name.encode("unicode_escape").decode()[:120]
-    if "\\" in name:
-        raise UsageError(f"{path.name} is refused: backslash in the entry name {shown}")
-    if name.startswith("/") or re.match(r"[A-Za-z]:", name):
-        raise UsageError(f"{path.name} is refused: absolute entry name {shown}")
-    if any(part in ("..", ".", "") for part in name.split("/")):
-        raise UsageError(f"{path.name} is refused: the entry name {shown} leads elsewhere or to a folder")
-    if name != info.filename or not SAFE_NAME.match(name) or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
-        raise UsageError(f"{path.name} is refused: unsafe entry name {shown}")
+    shown = shown_name(name)[:120]
+    problem = name_problem(name) or ("" if name == info.filename else "unsafe entry name")
+    if problem:
+        raise UsageError(f"{path.name} is refused: {problem} ({shown})")
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise UsageError(f"{path.name} is refused: {shown} is a link or another special file")
@@ -184,7 +232,7 @@ def _check_entry(path: Path, info: zipfile.ZipInfo) -> None:
         raise UsageError(f"{path.name} is refused: {shown} is packed by an unexpected method")
     if info.file_size > MAX_FILE_BYTES:
         raise UsageError(f"{path.name} is refused: {shown} has more than {MAX_FILE_BYTES:,} bytes")
-    if info.file_size > max(_RATIO_FLOOR_BYTES, MAX_RATIO * info.compress_size):
+    if info.file_size > max(RATIO_FLOOR_BYTES, MAX_RATIO * info.compress_size):
         raise UsageError(f"{path.name} is refused: {shown} unpacks to {MAX_RATIO} times its size and more")
 
 
@@ -293,3 +341,6 @@ def _new_file(target: Path, *, executable: bool) -> Any:
     return os.fdopen(
         os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if executable else 0o644), "wb"
     )
+
+
+__all__ = ["Manifest", "check_bundle", "extract_bundle", "rerun_command", "verify_bundle"]

@@ -18,7 +18,7 @@ from .named import Named
 from .proof import prove_component
 
 #: How ``mock.verify_problem`` words a refused spec.
-_REFUSED = re.compile(r"SpecError: kernel (\S+): (.+?) \(rule ([\w-]+)\)", re.S)
+_REFUSED = re.compile(r"SpecError: kernel (\S{1,300}): (.{1,2000}?) \(rule ([\w-]{1,80})\)", re.S)
 #: A table in the report shows so many kernels.
 MOST_ROWS = 30
 

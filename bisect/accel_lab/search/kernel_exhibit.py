@@ -26,7 +26,9 @@ from .named import Named
 MOST_LINES = 120
 AROUND = 5
 
-_ERROR = re.compile(r"([^\s:'\"]+\.(?:cpp|cc|h|hpp)):(\d+):(?:(\d+):)? (?:fatal )?error: ([^\n]+)")
+_ERROR = re.compile(
+    r"(?<![^\s:'\"])([^\s:'\"]+\.(?:cpp|cc|h|hpp)):(\d+):(?:(\d+):)? (?:fatal )?error: ([^\n]+)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from .memory_fault import is_memory_fault
 from .named import Named
 
 #: The marks of ``child/annotate.py`` in a kernel's text.
-_MARK = re.compile(r"[ ]*/\*@\d+\*/")
+_MARK = re.compile(r"(?<! )[ ]*/\*@\d+\*/")
 _SWITCHES = (("annotate", True), ("sanitize", True))
 
 

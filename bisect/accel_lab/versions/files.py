@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles, Refused, parsed
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
+from accel_lab.core.shapes import Table
 from accel_lab.core.stages import Stage
 from accel_lab.execution.prober import Interrupted, aside_folder
 from accel_lab.search import frames
@@ -23,6 +24,8 @@ SHOWN_LINES = 240
 SHOWN_FILES = 3
 #: A shorter name of a culprit is found in too many lines to mean anything.
 LEAST_WORD = 6
+#: The shape of what the child prints.
+_LIST = ({"error": str}, {"files": Table(str), "native": Table()})
 #: Files in the list; the others are counted.
 LISTED = 60
 
@@ -105,9 +108,11 @@ def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
     copies.mkdir()
     said = bench.prober.aside(_aside(bench), ["files", str(copies), *prefixes])
     try:
-        data = json.loads(said)
-    except ValueError:
-        raise LabError(f"torch {bench.version}: the list of its files cannot be read") from None
+        data = parsed(
+            said, "the list of its files", ({"error": str}, {"files": Table(str), "native": Table()})
+        )
+    except Refused as error:
+        raise LabError(f"torch {bench.version}: {error}") from None
     if "error" in data:
         raise LabError(f"torch {bench.version}: {data['error']}")
     return Sources(files=data["files"], native=data["native"], copies=copies)
@@ -175,14 +180,14 @@ def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int],
 
 
 def _diff(good: Sources, bad: Sources, path: str) -> list[str]:
-    one, two = (_lines(build.copies / path) for build in (good, bad))
+    one, two = (_lines(build.copies, path) for build in (good, bad))
     return list(difflib.unified_diff(one, two, f"{path} (passes)", f"{path} (fails)", lineterm="", n=2))
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(copies: Path, path: str) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        return (ChildFiles(copies).text(path) or "").splitlines()
+    except Refused:
         return []
 
 

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from accel_lab.core.child_files import parsed
 from accel_lab.core.probe import Probe
-from accel_lab.execution.builds import Build
+from accel_lab.execution.builds import FACTS, Build
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Prober
 from accel_lab.lab import LocalLab
@@ -29,7 +30,7 @@ class Ground:
 
 def on_bench(bench: Bench) -> Ground:
     """A release of the line as the place of the bisection."""
-    facts = json.loads(bench.prober.aside("doctor", ["doctor"]))
+    facts = parsed(bench.prober.aside("doctor", ["doctor"]), "the answer to doctor", FACTS)
     return Ground(
         prober=bench.prober,
         lab=bench.lab,
@@ -59,5 +60,5 @@ def kept_ground(folder: Path) -> tuple[Build, str, str, str] | None:
         row = json.loads((folder / "ground.json").read_text(encoding="utf-8"))
         build = Build(python=row["python"], torch=row["torch"], facts=row["facts"])
         return build, str(row["environment"]), str(row["provider"]), str(row["cold"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None

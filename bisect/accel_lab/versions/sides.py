@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Rung
@@ -22,6 +22,7 @@ from .decide import Wanted
 #: What is laid side by side, nearest to the machine first, and how much of each.
 SHOWN = ("kernel", "output_code", "post_grad")
 SHOWN_CHARACTERS = 24_000
+MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +124,8 @@ def _artifact(outcome: Outcome | None, kind: str) -> str:
     """The texts of one kind, without the comments that only say where the script lies."""
     if outcome is None or not outcome.folder:
         return ""
-    folder = Path(outcome.folder) / "artifacts"
-    texts = []
-    for path in sorted(folder.glob(f"{kind}_*"))[:6]:
-        try:
-            texts.append(path.read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            continue
+    files = ChildFiles(outcome.folder)
+    texts = [files.head(name, MOST_BYTES) or "" for name in files.names(f"artifacts/{kind}_*")[:6]]
     return "\n".join(line for text in texts for line in text.splitlines() if "# File: " not in line)
 
 

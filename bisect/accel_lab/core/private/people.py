@@ -185,9 +185,9 @@ def _user_rules(user: str, spare: frozenset[str]) -> Iterator[Rule]:
 def _around(match: re.Match[str]) -> str:
     """The identifier that a match lies in, a hundred characters on either side of it at most."""
     text, start, end = match.string, match.start(), match.end()
-    left = re.search(r"\w*\Z", text[max(start - 100, 0) : start])
-    right = re.match(r"\w*", text[end : end + 100])
-    return (left.group() if left else "") + match.group("s") + (right.group() if right else "")
+    before, after = text[max(start - 100, 0) : start], text[end : end + 100]
+    left, right = (re.match(r"\w*", side) for side in (before[::-1], after))
+    return (left.group()[::-1] if left else "") + match.group("s") + (right.group() if right else "")
 
 
 def _in_paths(user: str) -> Iterator[Rule]:

@@ -1,0 +1,144 @@
+"""The shapes of what a child writes in ``result.json``: what is read of it without another look.
+
+A key that is not here is not read by the lab; it may hold anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .shapes import Range, Shape, Table
+
+_COUNT = Range(0)
+_NUMBER = (None, int, float, str)
+_TEXTS = (None, [str])
+_TEXT = (None, str)
+_FLAG = (None, bool)
+_STATE = Table(str)
+
+_REGION = {
+    "id": _COUNT,
+    "name": str,
+    "backend?": (None, bool, int, str),
+    "calls?": (None, _COUNT),
+    "graphs?": (None, _COUNT),
+    "rung?": _TEXT,
+    "wraps?": _TEXT,
+    "fullgraph?": (None, bool, int, str),
+    "options?": (None, Table()),
+}
+_FRAME = {"file": str, "line": (None, Range(-1)), "function": str}
+RAISED: Shape = {
+    "type": str,
+    "message": str,
+    "frames?": [_FRAME],
+    "text?": str,
+    "links?": [[str]],
+    "operator?": str,
+}
+_CALL = {
+    "region": (None, int, str),
+    "call": _COUNT,
+    "before": _STATE,
+    "after": _STATE,
+    "raised?": _TEXT,
+    "born?": (None, [_COUNT]),
+    "ran?": (None, [_COUNT]),
+    "guards?": (None, [_COUNT]),
+}
+_FRONT = {
+    "frames?": [{"key": str}],
+    "inlined?": [{"key": str, "caller": _TEXT}],
+    "units?": object,
+    "guards?": _TEXTS,
+    "names?": _TEXTS,
+    "calls?": [_CALL],
+    "calls_left_out?": (None, int),
+}
+_DIVERGED = {
+    "node": str,
+    "op": str,
+    "shape": [_COUNT],
+    "dtype": str,
+    "differs": bool,
+    "error": _NUMBER,
+    "wrong": (None, int, float),
+    "eager": _NUMBER,
+    "values": object,
+    "inputs?": _TEXTS,
+    "between?": _TEXTS,
+}
+_APPLICATION = {
+    "subsystem": str,
+    "key": str,
+    "parent?": _TEXT,
+    "changed?": _FLAG,
+    "graph?": (None, Table((None, bool, int, str))),
+    **{f"{name}?": _TEXT for name in ("raised", "function", "at", "hook", "search", "node")},
+    **{f"{name}?": (None, [(int, str)]) for name in ("nodes", "gone", "added")},
+}
+_STEP = {
+    "kind": str,
+    "name": str,
+    "tensor": str,
+    "wrong": int,
+    "of": int,
+    "shape": [_COUNT],
+    "dtype": str,
+    "strides": [int],
+    "offset": int,
+}
+_TRACED = {"program": object, "call": object, "name": str, "origins": [str], "graph": object}
+
+FACTS: dict[str, Shape] = {
+    "regions": (None, [_REGION]),
+    "caught": (None, [{**RAISED, "region?": (None, int)}]),
+    "kernels": (None, [{"file": str, "language": str, "text": str, "origins": Table([int])}]),
+    "other_entries": (None, [Table()]),
+    "graphs": (None, _COUNT),
+    "reached": _TEXTS,
+    "dtypes": _TEXTS,
+    "graph_texts": _TEXTS,
+    "shadow_fallbacks": _TEXTS,
+    "random": _FLAG,
+    "not_applicable": _TEXT,
+    "lab_error": (None, {"type?": _TEXT, "message?": _TEXT}),
+    "meta_mismatches": (None, [{"op": str, "what": str, "real": str, "fake": str}]),
+    "counters": (None, Table(Table())),
+    "shown": (None, {"before": object, "after": object}),
+    "compiles": (None, {"again?": (None, [Table()]), "breaks?": (None, [object]), "limit?": (None, int)}),
+    "config": (None, Table()),
+    "applied": (None, Table([str])),
+    "applications": (None, [_APPLICATION]),
+    "order_conflicts": (None, [{"operators?": _TEXTS}]),
+    "front": (None, _FRONT),
+    "python_kernels": (
+        None,
+        {"kernels?": [{"op": str, "keys": [str], "kernel": str, "different": [Table()]}], "removed?": object},
+    ),
+    "measures": (None, Table((None, float, Table(), [object]))),
+    "mock": (
+        None,
+        {
+            "faults?": _TEXTS,
+            "kernels?": (None, [_TRACED]),
+            "steps?": (None, {"wrong?": (None, [_STEP])}),
+        },
+    ),
+    "accelerator": (
+        None,
+        {"name?": _TEXT, "ways?": (None, [[str]]), "violations?": (None, Table(int)), "last?": _TEXT},
+    ),
+    "divergence": (None, {"graphs?": [{"rows": [_DIVERGED]}], "problems?": _TEXTS}),
+    "determinism": (None, Table()),
+}
+
+RESULT: dict[str, Any] = {
+    "raised?": (None, RAISED),
+    "torch?": _TEXT,
+    "python?": _TEXT,
+    "notes?": _TEXTS,
+    "facts?": (None, {f"{name}?": shape for name, shape in FACTS.items()}),
+}
+
+__all__ = ["FACTS", "RAISED", "RESULT"]

@@ -1,0 +1,64 @@
+"""Locks between threads and processes: shared while a thing is used, exclusive to change it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+_PAUSE_S = 0.1
+
+
+class Lock:
+    """A lock on a file. It ends with the process at the latest, so a killed lab leaves none behind.
+
+    Each object is a holder of its own, so two threads exclude each other as two processes do.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def take(self, *, shared: bool = False, wait_s: float = 0.0) -> bool:
+        """Take the lock, or change its kind; False if others hold it all the time that we wait."""
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(self._file, kind | fcntl.LOCK_NB)
+                return True
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR):
+                    self.release()
+                    raise
+            if time.monotonic() >= deadline:
+                self.release()
+                return False
+            time.sleep(_PAUSE_S)
+
+    def is_current(self) -> bool:
+        """Whether the file that is locked still has the lock's name: who removed it may have had the lock."""
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            return False
+        return self._file is not None and os.path.samestat(there, os.fstat(self._file))
+
+    def release(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)  # which gives up the lock
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

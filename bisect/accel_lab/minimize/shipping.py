@@ -1,0 +1,119 @@
+"""What a reduced script needs beside it, and a folder with that and nothing else to prove it in.
+
+A candidate is tried in a folder of links to all that lies beside the user's script. The repro is handed out
+with copies of what it opens: a run of it tells what that is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.probe import Probe, Program
+from accel_lab.reduction.problem import Candidate
+from accel_lab.search.lab import Lab
+
+from .candidates import SCRIPT_NAME, write_program
+
+#: Bytes and files that a repro may bring along.
+MAX_BYTES, MAX_FILES = 60_000_000, 400
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: str) -> dict[str, Path]:
+    """The files that a candidate opens of those beside it, by their place there.
+
+    ``folder`` is where it is run, with links; a file of the working directory's has its place there. Where no
+    run can tell, all that the source may mean by a name in it.
+    """
+    script = write_program(candidate, folder)
+    program = replace(probe.program, path=str(script), module=None, sha256=key)
+    outcome = lab.submit(replace(probe, program=program, cold=True, bare=False)).result()
+    told = outcome.facts.get("opened")
+    if not isinstance(told, dict):
+        return _named_in(candidate)
+    found: dict[str, Path] = {}
+    roots = [folder.resolve(), Path(str(told.get("cwd") or folder))]
+    for path in map(Path, _texts(told, "read") + _texts(told, "handed")):
+        for root in roots:
+            if root in path.parents and path.is_file() and path != script and ".." not in path.parts:
+                found.setdefault(path.relative_to(root).as_posix(), path.resolve())
+                break
+    return _bounded(found)
+
+
+def everything(candidate: Candidate) -> dict[str, Path]:
+    """All files that lie beside a candidate, as far as a repro may bring them along."""
+    return _bounded(
+        {
+            (name if path == source else f"{name}/{path.relative_to(source).as_posix()}"): path
+            for name, source in candidate.files.items()
+            for path in _below(source)
+        }
+    )
+
+
+def lay_out(candidate: Candidate, files: Mapping[str, Path], folder: Path) -> Path:
+    """The candidate's script in an empty folder, with copies of the files; returns its path."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, path in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    return write_program(Candidate(candidate.source), folder)
+
+
+def beside(folder: Path) -> dict[str, Path]:
+    """The data files of a repro that lies in ``folder``, by their place there."""
+    files = (path for path in _below(folder) if path.name != SCRIPT_NAME)
+    return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def probe_in(probe: Probe, script: Path, key: str) -> Probe:
+    """The probe of a script that lies alone, started where it lies."""
+    program = Program(path=str(script), args=probe.program.args, sha256=key)
+    return replace(probe, program=program, cwd=str(script.parent))
+
+
+def _named_in(candidate: Candidate) -> dict[str, Path]:
+    """The files whose name, or whose package's, stands in the source."""
+    named = {name: path for name, path in candidate.files.items() if Path(name).stem in candidate.source}
+    return everything(Candidate(candidate.source, named))
+
+
+def _below(source: Path) -> Iterable[Path]:
+    if source.is_file():
+        yield source
+        return
+    if _is_skipped(source):
+        return
+    for folder, folders, names in os.walk(source):
+        folders[:] = sorted(name for name in folders if not _is_skipped(Path(folder, name)))
+        yield from (Path(folder, name) for name in sorted(names) if Path(folder, name).is_file())
+
+
+def _is_skipped(folder: Path) -> bool:
+    return folder.name in _SKIPPED or folder.name.startswith(".") or (folder / "pyvenv.cfg").exists()
+
+
+def _bounded(files: Mapping[str, Path]) -> dict[str, Path]:
+    """The smallest of them first, as many as fit."""
+    found: dict[str, Path] = {}
+    left = MAX_BYTES
+    for name, path in sorted(files.items(), key=lambda row: (row[1].stat().st_size, row[0])):
+        left -= path.stat().st_size
+        if left < 0 or len(found) >= MAX_FILES:
+            break
+        if name != SCRIPT_NAME:
+            found[name] = path
+    return found
+
+
+def _texts(told: Mapping[str, Any], kind: str) -> list[str]:
+    value = told.get(kind)
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
