@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from accel_lab.mock import decompositions
 from accel_lab.mock.backend import CompiledGraph
-from accel_lab.mock.constraints import UnsupportedOnDevice
-from accel_lab.mock.lower_graph import LoweringError
-from accel_lab.mock.memory import OutOfDeviceMemory
-from accel_lab.mock.program import Kernel
+from accel_lab.mock.constraints.catalogue import UnsupportedOnDevice
+from accel_lab.mock.frontend import decompositions
+from accel_lab.mock.ir.program import Kernel
+from accel_lab.mock.lowering.graph import LoweringError
+from accel_lab.mock.runtime.memory import OutOfDeviceMemory
 from accel_lab.mock.settings import Settings, read_settings
-from accel_lab.mock.verify_problem import SpecError
+from accel_lab.mock.spec.problem import SpecError
 from accel_lab.numerics.comparison import compare_tensors
 
 #: What a sample can come to, the worst last. ``decomposition``: not eager's result, but that of the graph

@@ -128,8 +128,8 @@ def serve() -> None:
     os.dup2(2, 1)  # what operators print is not an answer
     import torch
 
-    from accel_lab.mock import front_end
-    from accel_lab.mock.lower import REGISTRY
+    from accel_lab.mock.frontend import pipeline as front_end
+    from accel_lab.mock.lowering.builder import REGISTRY
     from operator_samples import names, op_db
 
     del front_end  # its import enters the lowerings
@@ -157,7 +157,7 @@ def never_traced(name: str) -> bool:
     were made otherwise."""
     import torch
 
-    from accel_lab.mock import decompositions
+    from accel_lab.mock.frontend import decompositions
 
     library, _, rest = name.partition(".")
     packet = getattr(getattr(torch.ops, library), rest.partition(".")[0], None)

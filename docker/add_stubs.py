@@ -9,8 +9,8 @@ from pathlib import Path
 
 from accel_lab.core.errors import LabError
 from accel_lab.environments.commands import Commands
-from accel_lab.environments.slim import add_stubs
-from accel_lab.execution import process
+from accel_lab.environments.uv.slim import add_stubs
+from accel_lab.execution.processes import process
 
 
 def main(target: str) -> int:

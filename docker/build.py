@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from accel_lab.core.errors import LabError
-from accel_lab.environments.docker_provider import DockerProvider
+from accel_lab.environments.docker.provider import DockerProvider
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.execution import process
+from accel_lab.execution.processes import process
 
 
 def main() -> int:

@@ -10,17 +10,24 @@ from pathlib import Path
 from accel_lab.core.environment import EnvironmentUnavailable, Index
 from accel_lab.core.errors import LabError
 from accel_lab.environments.commands import Commands
-from accel_lab.environments.docker_table import TABLE, read_table
-from accel_lab.environments.docker_wheels import digest
-from accel_lab.environments.eras import era_of
-from accel_lab.environments.index import list_wheels
+from accel_lab.environments.docker.pinned_builds import TABLE, read_table
+from accel_lab.environments.docker.wheels import digest
+from accel_lab.environments.index.pip_settings import pip_index
+from accel_lab.environments.index.reader import list_wheels
+from accel_lab.environments.index.releases import (
+    Wheel,
+    choose_wheel,
+    local_part,
+    normalise,
+    public,
+    releases_of,
+)
 from accel_lab.environments.options import default_folder
-from accel_lab.environments.pip_settings import pip_index
-from accel_lab.environments.releases import Wheel, choose_wheel, local_part, normalise, public, releases_of
-from accel_lab.environments.slim import is_left_out
-from accel_lab.environments.uv import COMPANIONS
-from accel_lab.environments.uv_tool import UvTool
-from accel_lab.execution import process
+from accel_lab.environments.uv.eras import era_of
+from accel_lab.environments.uv.provider import COMPANIONS
+from accel_lab.environments.uv.slim import is_left_out
+from accel_lab.environments.uv.tool import UvTool
+from accel_lab.execution.processes import process
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder.workspace import Workspace
 
 # No test asserts on time: a busy machine is no failure.
 settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.ended import Ended
-from accel_lab.environments.releases import Wheel, read_wheel_name
+from accel_lab.environments.index.releases import Wheel, read_wheel_name
 
 MACHINE = "manylinux_2_28_x86_64"
 

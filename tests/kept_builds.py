@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.environments.store import Store
+from accel_lab.environments.store.folder import Store
 
 #: The folder that ACCEL_LAB_STORE names; empty: every test fetches what it needs into a folder of its own.
 KEPT = os.environ.get("ACCEL_LAB_STORE", "")

@@ -9,14 +9,14 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from accel_lab.mock import decompositions, front_end
 from accel_lab.mock.device import Device
-from accel_lab.mock.host_calls import restrided
-from accel_lab.mock.memory import Memory
-from accel_lab.mock.program import Constant, Enter, HostCall, Kernel, Program, Ref
-from accel_lab.mock.reference_back_end import ReferenceBackEnd
-from accel_lab.mock.simulator import Simulator
-from accel_lab.mock.verifier import verify
+from accel_lab.mock.frontend import decompositions, pipeline
+from accel_lab.mock.ir.program import Constant, Enter, HostCall, Kernel, Program, Ref
+from accel_lab.mock.reference.back_end import ReferenceBackEnd
+from accel_lab.mock.runtime.host_calls import restrided
+from accel_lab.mock.runtime.memory import Memory
+from accel_lab.mock.simulator.back_end import Simulator
+from accel_lab.mock.spec.verifier import verify
 
 SMALL = Device(memory_bytes=64 * 1024 * 1024)
 
@@ -28,7 +28,7 @@ def graph(function: Callable[..., Any], inputs: Sequence[Any]) -> torch.fx.Graph
 
 def lowered(function: Callable[..., Any], *inputs: Any, device: Device = SMALL, **options: Any) -> Program:
     """The main front end's program of a function."""
-    return front_end.lower(graph(function, inputs), inputs, device, "test", **options)
+    return pipeline.lower(graph(function, inputs), inputs, device, "test", **options)
 
 
 def run(program: Program, inputs: Sequence[Any], *, device: Device = SMALL, main: bool = True) -> list[Any]:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from accel_lab.mock.device import FORMATS, STICK_BYTES, Device
-from accel_lab.mock.layout import Layout
-from accel_lab.mock.memory import Memory
-from accel_lab.mock.reference_back_end import ReferenceBackEnd
-from accel_lab.mock.simulator import Simulator
-from accel_lab.mock.spec import Dim, KernelSpec, Operand, Statement
-from accel_lab.mock.verifier import Problem, verify
+from accel_lab.mock.ir.layout import Layout
+from accel_lab.mock.reference.back_end import ReferenceBackEnd
+from accel_lab.mock.runtime.memory import Memory
+from accel_lab.mock.simulator.back_end import Simulator
+from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Operand, Statement
+from accel_lab.mock.spec.verifier import Problem, verify
 
 SMALL = Device(memory_bytes=64 * 1024 * 1024, scratchpad_bytes=64 * 1024, span_bytes=32 * 1024 * 1024)
 #: Extents on both sides of a stick of every format, and the degenerate ones.

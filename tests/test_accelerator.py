@@ -13,9 +13,16 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.minimize.target import ask, target_of
-from accel_lab.search.accelerator import ABLATIONS, COMBINATIONS, SETTINGS, Ask, read_table, switches
-from accel_lab.search.accelerator_kernel import TracedKernel, first_diverging
-from accel_lab.search.accelerator_search import AcceleratorDiagnosis
+from accel_lab.search.accelerator.kernel import TracedKernel, first_diverging
+from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
+from accel_lab.search.accelerator.replacements import (
+    ABLATIONS,
+    COMBINATIONS,
+    SETTINGS,
+    Ask,
+    read_table,
+    switches,
+)
 from fakes_lab import FakeLab, failing, passing
 
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP

@@ -12,7 +12,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.adapter_search import GRAPHS, AdapterDiagnosis, first_fault, stage_of
+from accel_lab.search.accelerator.adapter_search import GRAPHS, AdapterDiagnosis, first_fault, stage_of
 from fakes_lab import FakeLab, failing, passing
 
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP

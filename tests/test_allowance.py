@@ -10,9 +10,9 @@ from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung, Stage
-from accel_lab.search.allowance import LEAST_PLAIN_S, PLAIN_RUNS
 from accel_lab.search.diagnosis import Diagnosis, Options
-from accel_lab.search.kernel_component import MOST
+from accel_lab.search.localize.allowance import LEAST_PLAIN_S, PLAIN_RUNS
+from accel_lab.search.localize.kernel import MOST
 from fakes_lab import FakeLab, failing, passing
 
 OPS = [f"n{i} target=aten.op{i}.default#0" for i in range(40)]

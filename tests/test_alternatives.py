@@ -9,12 +9,12 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search import opening
 from accel_lab.search.alternatives import meta_kernel
 from accel_lab.search.alternatives.case import Case
-from accel_lab.search.climb import Climber
 from accel_lab.search.ladder import read
-from accel_lab.search.named import Named
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize import opening
+from accel_lab.search.localize.localization import Named
 from accel_lab.search.premise import Baseline
 from fakes_lab import PROBE, STAGES, FakeLab, diagnose, failing, passing
 

@@ -17,11 +17,11 @@ import pytest
 
 from accel_lab.core.benchmark import Benchmark, Standing
 from accel_lab.core.text import for_terminal
-from accel_lab.reporting import bench_words as words
-from accel_lab.reporting.bench_page import render
-from accel_lab.reporting.bench_plots import plots
-from accel_lab.reporting.bench_table import text
+from accel_lab.reporting.page.bench import render
+from accel_lab.reporting.page.bench_plots import plots
 from accel_lab.reporting.schema import json_text
+from accel_lab.reporting.tables.bench import text
+from accel_lab.reporting.words import bench as words
 from fakes_bench import benchmark
 
 SCHEMA = Path(__file__).resolve().parents[1] / "bisect" / "accel_lab" / "reporting" / "bench.schema.json"

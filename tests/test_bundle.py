@@ -34,16 +34,16 @@ from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting import verify
-from accel_lab.reporting.bundle import BundleReport, write_bundle
-from accel_lab.reporting.expected import attempts_for, expectation
-from accel_lab.reporting.plan import Entry, choose, pack
-from accel_lab.reporting.project_copy import keep_project
-from accel_lab.reporting.redact import Redactor
-from accel_lab.reporting.reduced import Reduced, other_of, repro_of
+from accel_lab.reporting.bundle import verify
+from accel_lab.reporting.bundle.expected import attempts_for, expectation
+from accel_lab.reporting.bundle.project_copy import keep_project
+from accel_lab.reporting.bundle.size_budget import Entry, choose, pack
+from accel_lab.reporting.bundle.verify import check_bundle, extract_bundle, rerun_command
+from accel_lab.reporting.bundle.writer import BundleReport, write_bundle
+from accel_lab.reporting.redact.redactor import Redactor
+from accel_lab.reporting.repro_reader import Reduced, other_of, repro_of
 from accel_lab.reporting.schema import load_schema
-from accel_lab.reporting.summary import next_steps, summarise
-from accel_lab.reporting.verify import check_bundle, extract_bundle, rerun_command
+from accel_lab.reporting.words.summary import next_steps, summarise
 from fakes_run import SHAPES, FakeRun
 
 TOP = {

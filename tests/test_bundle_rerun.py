@@ -21,14 +21,14 @@ from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting.bundle import BundleReport, write_bundle
-from accel_lab.reporting.issue import issue_markdown
-from accel_lab.reporting.plan import Entry, choose
-from accel_lab.reporting.project import Project
-from accel_lab.reporting.project_copy import keep_project, project_of
-from accel_lab.reporting.redact import Redactor
-from accel_lab.reporting.reduced import without
-from accel_lab.reporting.verify import check_bundle, extract_bundle
+from accel_lab.reporting.bundle.issue import issue_markdown
+from accel_lab.reporting.bundle.project import Project
+from accel_lab.reporting.bundle.project_copy import keep_project, project_of
+from accel_lab.reporting.bundle.size_budget import Entry, choose
+from accel_lab.reporting.bundle.verify import check_bundle, extract_bundle
+from accel_lab.reporting.bundle.writer import BundleReport, write_bundle
+from accel_lab.reporting.redact.redactor import Redactor
+from accel_lab.reporting.repro_reader import without
 from fakes_run import FakeRun
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,10 +15,10 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import BLAMES, Rung, Stage
 from accel_lab.search.alternatives import by_design, python_kernel
 from accel_lab.search.alternatives.case import Case
-from accel_lab.search.climb import Climber
-from accel_lab.search.flaky import Tally
 from accel_lab.search.ladder import read
+from accel_lab.search.ladder_runner import Climber
 from accel_lab.search.premise import Baseline
+from accel_lab.search.repeats import Tally
 
 CHECK = Raised(
     type="AssertionError", message="not equal", frames=(Frame(file="s.py", line=9, function="<module>"),)

@@ -10,8 +10,8 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.reduction.graph_emit import Check, emit
-from accel_lab.reduction.graph_load import Capture, load_captures, programs_of
+from accel_lab.reduction.graph.emit import Check, emit
+from accel_lab.reduction.graph.load import Capture, load_captures, programs_of
 from accel_lab.reduction.problem import Candidate
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -154,7 +154,7 @@ def torch_free(tmp_path: Path) -> Any:
     """Run a repro by this interpreter in an empty workspace."""
     import sys
 
-    from accel_lab.execution.workspace import Workspace
+    from accel_lab.execution.run_folder.workspace import Workspace
 
     workspace = Workspace(tmp_path / "run", tmp_path)
     assert (workspace.library.parent / "accel_lab" / "mock" / "constraints.py").exists()

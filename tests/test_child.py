@@ -12,7 +12,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Place, Workspace
+from accel_lab.execution.run_folder.workspace import Place, Workspace
 
 DATA = Path(__file__).parent / "data"
 FORMS = Probe(program=Program(path=str(DATA / "forms.py")), limits=Limits(timeout_s=300.0))

@@ -12,7 +12,7 @@ import pytest
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested as Row
-from accel_lab.search.companions import Blame, FlipSide, blame, differing, one_sided
+from accel_lab.search.timeline.companions import Blame, FlipSide, blame, differing, one_sided
 from fakes_versions import answer, answered
 
 GOOD = FlipSide(torch="2.5.1", companions={"numpy": "1.26.4", "triton": "3.1.0", "setuptools": "70.0"})

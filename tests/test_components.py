@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.search.cure import Item, smallest_cure
+from accel_lab.search.localize.ablation import Item, smallest_cure
 
 ITEMS = [("group", f"name{n}#0") for n in range(40)]
 

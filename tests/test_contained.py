@@ -15,7 +15,7 @@ import pytest
 
 import accel_lab
 
-SOURCE = Path(accel_lab.__file__).with_name("child") / "contained.py"
+SOURCE = Path(accel_lab.__file__).with_name("child") / "container_init.py"
 
 
 class Inside:

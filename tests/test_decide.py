@@ -13,8 +13,8 @@ from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.flaky import Tally
-from accel_lab.versions.decide import Wanted, decide
+from accel_lab.search.repeats import Tally
+from accel_lab.versions.build_verdict import Wanted, decide
 from fakes_lab import FakeLab, failing, passing
 
 PROBE = Probe(program=Program(path="s.py"), limits=Limits(timeout_s=300.0))

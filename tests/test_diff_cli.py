@@ -15,7 +15,9 @@ from accel_lab.cli.main import cli, main
 from accel_lab.numerics.pairs import pairs
 from accel_lab.numerics.records import Entry, Recording
 from accel_lab.numerics.values import Record
-from accel_lab.reporting import diff_page, diff_plots, diff_words
+from accel_lab.reporting.page import diff as diff_page
+from accel_lab.reporting.page import diff_plots
+from accel_lab.reporting.words import diff as diff_words
 
 WRONG = """
 import torch

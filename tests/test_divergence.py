@@ -12,10 +12,10 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import Climber
-from accel_lab.search.divergence import first_divergence
-from accel_lab.search.flaky import Tally
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.divergence import first_divergence
 from accel_lab.search.premise import Baseline
+from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
 
 

@@ -24,16 +24,16 @@ from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
-from accel_lab.environments.docker_build import OWN_BASE
-from accel_lab.environments.docker_client import connector
-from accel_lab.environments.docker_leftovers import RUN
-from accel_lab.environments.docker_provider import DockerProvider
-from accel_lab.environments.docker_runner import DockerRunner
+from accel_lab.environments.docker.build import OWN_BASE
+from accel_lab.environments.docker.client import connector
+from accel_lab.environments.docker.leftovers import RUN
+from accel_lab.environments.docker.provider import DockerProvider
+from accel_lab.environments.docker.runner import DockerRunner
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.execution import process
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.surroundings import LINKS
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder.surroundings import LINKS
+from accel_lab.execution.run_folder.workspace import Workspace
 
 pytestmark = pytest.mark.docker
 

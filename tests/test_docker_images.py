@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 from accel_lab.cli.env_command import command
 from accel_lab.core.environment import EnvironmentUnavailable
-from accel_lab.environments import docker_images
-from accel_lab.environments.docker_build import PYTHON_AT, SLIM, TORCH, WHEELS
-from accel_lab.environments.docker_images import ImageShelf
-from accel_lab.environments.docker_leftovers import DEADLINE, OWNER, RUN
-from accel_lab.environments.docker_uses import note_use
-from accel_lab.environments.pruning import Pruned, prune
-from accel_lab.environments.store import DAY_S, Store
+from accel_lab.environments.docker import images as docker_images
+from accel_lab.environments.docker.build import PYTHON_AT, SLIM, TORCH, WHEELS
+from accel_lab.environments.docker.images import ImageShelf
+from accel_lab.environments.docker.leftovers import DEADLINE, OWNER, RUN
+from accel_lab.environments.docker.uses import note_use
+from accel_lab.environments.store.folder import DAY_S, Store
+from accel_lab.environments.store.pruning import Pruned, prune
 from fakes_docker import FakeDaemon, FakeImage, api_error
 
 BASE = ("debootstrap", 400)

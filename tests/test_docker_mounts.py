@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from accel_lab.environments import docker_mounts
-from accel_lab.environments.docker_confine import HOME, environment
-from accel_lab.environments.docker_mounts import NOBODY, User, Views, homes_of, is_wide, shown, user_for
+from accel_lab.environments.docker import mounts as docker_mounts
+from accel_lab.environments.docker.confinement import HOME, environment
+from accel_lab.environments.docker.mounts import NOBODY, User, Views, homes_of, is_wide, shown, user_for
 
 OURSELVES = User(uid=os.getuid(), gid=os.getgid())
 STRANGER = User(uid=NOBODY, gid=NOBODY, owns=True)

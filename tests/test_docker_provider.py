@@ -16,12 +16,13 @@ from accel_lab.core.ended import Ended
 from accel_lab.core.environment import Environment, EnvironmentUnavailable, Release
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Limits
-from accel_lab.environments import docker_provider, docker_wheels
-from accel_lab.environments.docker_build import OWN_BASE, PYTHON_AT, RECIPE_KEY, SLIM, TORCH, WHEELS
-from accel_lab.environments.docker_images import ImageShelf
-from accel_lab.environments.docker_provider import DockerProvider
-from accel_lab.environments.docker_table import find_folder, is_slim, read_table
-from accel_lab.environments.docker_uses import use_lock
+from accel_lab.environments.docker import provider as docker_provider
+from accel_lab.environments.docker import wheels as docker_wheels
+from accel_lab.environments.docker.build import OWN_BASE, PYTHON_AT, RECIPE_KEY, SLIM, TORCH, WHEELS
+from accel_lab.environments.docker.images import ImageShelf
+from accel_lab.environments.docker.pinned_builds import find_folder, is_slim, read_table
+from accel_lab.environments.docker.provider import DockerProvider
+from accel_lab.environments.docker.uses import use_lock
 from accel_lab.environments.options import EnvironmentOptions
 from fakes_docker import FakeDaemon, FakeImage
 

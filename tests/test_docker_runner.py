@@ -19,12 +19,12 @@ from accel_lab.core.ended import Ended
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
-from accel_lab.environments import docker_runner
-from accel_lab.environments.docker_client import connector
-from accel_lab.environments.docker_leftovers import DEADLINE, OWNER, RUN, is_leftover, labels
-from accel_lab.environments.docker_runner import DockerRunner
+from accel_lab.environments.docker import runner as docker_runner
+from accel_lab.environments.docker.client import connector
+from accel_lab.environments.docker.leftovers import DEADLINE, OWNER, RUN, is_leftover, labels
+from accel_lab.environments.docker.runner import DockerRunner
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
 from fakes_docker import FakeContainer, FakeDaemon, FakeImage, api_error
 

@@ -14,14 +14,14 @@ import docker.errors
 import pytest
 
 from accel_lab.core.environment import EnvironmentUnavailable
-from accel_lab.environments.docker_build import OWN_BASE, PYTHON_AT, TORCH, WHEELS
-from accel_lab.environments.docker_images import ImageShelf
-from accel_lab.environments.docker_provider import DockerProvider
-from accel_lab.environments.index import list_wheels
+from accel_lab.environments.docker.build import OWN_BASE, PYTHON_AT, TORCH, WHEELS
+from accel_lab.environments.docker.images import ImageShelf
+from accel_lab.environments.docker.provider import DockerProvider
+from accel_lab.environments.index.pip_settings import pip_index
+from accel_lab.environments.index.reader import list_wheels
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.environments.pip_settings import pip_index
-from accel_lab.environments.pruning import prune
-from accel_lab.execution import process
+from accel_lab.environments.store.pruning import prune
+from accel_lab.execution.processes import process
 
 pytestmark = pytest.mark.docker
 

@@ -11,15 +11,15 @@ import pytest
 
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands, plain_environment
-from accel_lab.environments.index import list_wheels
+from accel_lab.environments.index.pip_settings import NO_INDEX, pip_index
+from accel_lab.environments.index.reader import list_wheels
+from accel_lab.environments.index.releases import local_part
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.environments.pip_settings import NO_INDEX, pip_index
-from accel_lab.environments.releases import local_part
-from accel_lab.environments.slim import find_compiler
-from accel_lab.environments.store import Store
-from accel_lab.environments.uv import UvProvider
-from accel_lab.environments.verifying import verify_entry
-from accel_lab.execution import process
+from accel_lab.environments.store.folder import Store
+from accel_lab.environments.store.thorough_check import verify_entry
+from accel_lab.environments.uv.provider import UvProvider
+from accel_lab.environments.uv.slim import find_compiler
+from accel_lab.execution.processes import process
 from kept_builds import KEPT, why_not
 
 pytestmark = [pytest.mark.slow]

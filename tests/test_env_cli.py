@@ -17,11 +17,13 @@ from accel_lab.cli.env_command import command
 from accel_lab.cli.environment_options import WORDS, read_options
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
-from accel_lab.environments import checking, local, uv
+from accel_lab.environments import local
 from accel_lab.environments.local import LocalProvider
 from accel_lab.environments.options import EnvironmentOptions, default_folder
-from accel_lab.environments.store import Store
-from accel_lab.execution import process
+from accel_lab.environments.store import quick_check
+from accel_lab.environments.store.folder import Store
+from accel_lab.environments.uv import provider as uv
+from accel_lab.execution.processes import process
 from fakes_env import FakeRun, wheel_name
 
 NOTHING: dict[str, Any] = dict.fromkeys(WORDS) | {
@@ -300,13 +302,13 @@ def test_an_interpreter_is_asked_and_what_it_lacks_is_said(
     (tmp_path / "torch" / "__init__.py").write_text("raise RuntimeError('broken')\n")
     (tmp_path / "torch" / "version.py").write_text("__version__ = '2.9.1+cpu'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    facts = checking.ask_interpreter(commands, sys.executable, isolated=False)
+    facts = quick_check.ask_interpreter(commands, sys.executable, isolated=False)
     assert facts["torch"] == "2.9.1+cpu"
     with pytest.raises(EnvironmentUnavailable, match="RuntimeError: broken"):
-        checking.ask_interpreter(commands, sys.executable, full=True, isolated=False)
+        quick_check.ask_interpreter(commands, sys.executable, full=True, isolated=False)
     (tmp_path / "bad").write_text("#!/bin/sh\necho nonsense >&2\n")
     (tmp_path / "bad").chmod(0o755)
     with pytest.raises(EnvironmentUnavailable, match="does not run as a Python interpreter: nonsense"):
-        checking.ask_interpreter(commands, str(tmp_path / "bad"))
+        quick_check.ask_interpreter(commands, str(tmp_path / "bad"))
     with pytest.raises(EnvironmentUnavailable, match="cannot start"):
-        checking.ask_interpreter(commands, str(tmp_path / "none"))
+        quick_check.ask_interpreter(commands, str(tmp_path / "none"))

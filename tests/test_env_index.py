@@ -12,11 +12,11 @@ import pytest
 from accel_lab.config import load
 from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
-from accel_lab.environments import index as index_module
-from accel_lab.environments import pip_settings
-from accel_lab.environments.index import hide_secrets, list_wheels, without_secrets
-from accel_lab.environments.pip_settings import NO_INDEX, pip_index
-from accel_lab.environments.requirements import (
+from accel_lab.environments.index import pip_settings
+from accel_lab.environments.index import reader as index_module
+from accel_lab.environments.index.pip_settings import NO_INDEX, pip_index
+from accel_lab.environments.index.reader import hide_secrets, list_wheels, without_secrets
+from accel_lab.environments.index.requirements import (
     exact_version,
     gather,
     name_of,

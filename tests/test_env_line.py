@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from accel_lab.core.environment import Release
 from accel_lab.core.errors import UsageError
-from accel_lab.environments.eras import era_of
-from accel_lab.environments.line import select
-from accel_lab.environments.releases import (
+from accel_lab.environments.index.line import select
+from accel_lab.environments.index.releases import (
     choose_wheel,
     fits,
     order,
@@ -16,6 +15,7 @@ from accel_lab.environments.releases import (
     read_wheel_name,
     releases_of,
 )
+from accel_lab.environments.uv.eras import era_of
 from fakes_env import wheel, wheel_name
 
 VERSIONS = ["2.0.0", "2.0.1", "2.4.0", "2.4.1", "2.5.0", "2.6.0", "2.9.0", "2.9.1", "2.10.0", "2.15.0"]

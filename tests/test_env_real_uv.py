@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from accel_lab.core.environment import EnvironmentUnavailable, Index
+from accel_lab.environments.index.pip_settings import NO_INDEX
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.environments.pip_settings import NO_INDEX
-from accel_lab.environments.pruning import Census, prune
-from accel_lab.environments.store import Store
-from accel_lab.environments.uv import UvProvider
-from accel_lab.environments.verifying import verify_entry
-from accel_lab.execution import process
+from accel_lab.environments.store.folder import Store
+from accel_lab.environments.store.pruning import Census, prune
+from accel_lab.environments.store.thorough_check import verify_entry
+from accel_lab.environments.uv.provider import UvProvider
+from accel_lab.execution.processes import process
 from fakes_env import json_page, serving
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="uv is not installed")

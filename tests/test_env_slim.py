@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from accel_lab.core.environment import EnvironmentUnavailable
-from accel_lab.environments import slim as slim_module
 from accel_lab.environments.commands import Commands
-from accel_lab.environments.slim import add_stubs, assembly, is_left_out, plan, version_script
-from accel_lab.environments.slim_elf import NotElf, SharedObject, Symbol, read_shared_object
-from accel_lab.execution import process
+from accel_lab.environments.uv import slim as slim_module
+from accel_lab.environments.uv.shared_objects import NotElf, SharedObject, Symbol, read_shared_object
+from accel_lab.environments.uv.slim import add_stubs, assembly, is_left_out, plan, version_script
+from accel_lab.execution.processes import process
 
 GCC = shutil.which("gcc")
 linux_gcc = pytest.mark.skipif(

@@ -11,8 +11,8 @@ import pytest
 
 from accel_lab.core import locks
 from accel_lab.core.locks import Lock
-from accel_lab.environments.pruning import Census, prune
-from accel_lab.environments.store import Store, write_atomic
+from accel_lab.environments.store.folder import Store, write_atomic
+from accel_lab.environments.store.pruning import Census, prune
 
 
 def left_over(folder: Path) -> list[str]:

@@ -11,24 +11,24 @@ import pytest
 
 from accel_lab.core.environment import EnvironmentUnavailable, Index
 from accel_lab.core.errors import UsageError
-from accel_lab.environments import choosing
-from accel_lab.environments import uv as uv_module
 from accel_lab.environments.explain import explain
-from accel_lab.environments.index import Listing
+from accel_lab.environments.index import choosing
+from accel_lab.environments.index.reader import Listing
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import NAMES, provider
-from accel_lab.environments.slim import Stubs
-from accel_lab.environments.store import Store, changed_files
-from accel_lab.environments.uv import UvProvider
-from accel_lab.environments.uv_tool import read_lock
+from accel_lab.environments.store.folder import Store, changed_files
+from accel_lab.environments.uv import provider as uv_module
+from accel_lab.environments.uv.provider import UvProvider
+from accel_lab.environments.uv.slim import Stubs
+from accel_lab.environments.uv.tool import read_lock
 from fakes_env import MACHINE, FakeRun, wheel, wheel_name
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of the line's kind, whatever runs the tests: its wheels, two Pythons, a C compiler."""
-    monkeypatch.setattr("accel_lab.environments.releases.platform.machine", lambda: "x86_64")
-    monkeypatch.setattr("accel_lab.environments.releases.fits.__defaults__", ("linux", "x86_64"))
+    monkeypatch.setattr("accel_lab.environments.index.releases.platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("accel_lab.environments.index.releases.fits.__defaults__", ("linux", "x86_64"))
     monkeypatch.setattr(uv_module, "find_interpreters", lambda: {"3.11": "/py/3.11", "3.8": "/py/3.8"})
     monkeypatch.setattr(choosing, "find_compiler", lambda: "/usr/bin/gcc")
 

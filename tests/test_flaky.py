@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.search.flaky import Tally, cautious_rate, doubt, passes_needed, runs_to_see
+from accel_lab.search.repeats import Tally, cautious_rate, doubt, passes_needed, runs_to_see
 
 
 def test_doubt_by_hand() -> None:

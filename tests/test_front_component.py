@@ -20,13 +20,13 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.numerics.records import Difference
 from accel_lab.numerics.values import Comparison
 from accel_lab.search.alternatives import baked_attribute
-from accel_lab.search.climb import Climber
-from accel_lab.search.components import name_component
-from accel_lab.search.flaky import Tally
-from accel_lab.search.front_guards import look
-from accel_lab.search.front_questions import MOST, MOST_OF_A_HANG, Questions, user_line
-from accel_lab.search.named import Named
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.dynamo_guards import look
+from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.question_budget import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.premise import Baseline
+from accel_lab.search.repeats import Tally
 
 Switch = Mapping[str, Any]
 

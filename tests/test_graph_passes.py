@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accel_lab.reduction.graph_emit import Check, emit
-from accel_lab.reduction.graph_format import reduce_graph
-from accel_lab.reduction.graph_load import load_captures, program_of, programs_of
-from accel_lab.reduction.graph_passes import cut_prefix, cut_suffix, drop_calls
-from accel_lab.reduction.graph_program import Program
-from accel_lab.reduction.graph_shrink import shrink_sizes, simplify_values
-from accel_lab.reduction.graph_state import State
+from accel_lab.reduction.graph.emit import Check, emit
+from accel_lab.reduction.graph.load import load_captures, program_of, programs_of
+from accel_lab.reduction.graph.passes import cut_prefix, cut_suffix, drop_calls
+from accel_lab.reduction.graph.program import Program
+from accel_lab.reduction.graph.reducer import reduce_graph
+from accel_lab.reduction.graph.shrink import shrink_sizes, simplify_values
+from accel_lab.reduction.graph.state import State
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from test_graph_program import node, one, output, ref, write_capture
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from accel_lab.reduction import graph_edit
-from accel_lab.reduction.graph_args import Name, Ref
-from accel_lab.reduction.graph_emit import Check, emit
-from accel_lab.reduction.graph_inputs import constructor
-from accel_lab.reduction.graph_load import Capture, load_captures, program_of, programs_of, short_name
-from accel_lab.reduction.graph_program import Made, Program, Stored, TensorInput, live, with_function
-from accel_lab.reduction.graph_values import packed, read_literal, write_safetensors
+from accel_lab.reduction.graph import edits
+from accel_lab.reduction.graph.arguments import Name, Ref
+from accel_lab.reduction.graph.emit import Check, emit
+from accel_lab.reduction.graph.inputs import constructor
+from accel_lab.reduction.graph.load import Capture, load_captures, program_of, programs_of, short_name
+from accel_lab.reduction.graph.program import Made, Program, Stored, TensorInput, live, with_function
+from accel_lab.reduction.graph.values import packed, read_literal, write_safetensors
 
 F4 = {"shape": [4], "dtype": "float32", "stride": [1], "device": "cpu", "requires_grad": False}
 
@@ -178,13 +178,13 @@ def test_what_nothing_needs_goes_and_what_has_an_effect_stays(tmp_path: Path) ->
 def test_a_removed_statement_becomes_an_input_with_its_captured_value(tmp_path: Path) -> None:
     nodes = [node("a", "torch.neg", ref("l_x0_")), node("b", "torch.abs", ref("a")), output("b")]
     program = one(tmp_path, nodes, values=("a", "b"))
-    cut = graph_edit.without(program, 0, ["a"])
+    cut = edits.without(program, 0, ["a"])
     assert cut is not None
     assert cut.functions[0].params == ("a",)
     assert cut.calls[0].storages[0].source == Stored(file="graph0_values.safetensors", key="a")
     write_capture(tmp_path / "bare", nodes)
     bare = program_of(load_captures(tmp_path / "bare")[0])
-    assert graph_edit.without(bare, 0, ["a"]) is None  # its value is not known
+    assert edits.without(bare, 0, ["a"]) is None  # its value is not known
 
 
 def test_a_cut_returns_what_the_rest_would_have_used(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_cut_returns_what_the_rest_would_have_used(tmp_path: Path) -> None:
         node("c", "operator.add", ref("a"), ref("b")),
         output("c"),
     ]
-    cut = graph_edit.cut_after(one(tmp_path, nodes), 0, 2)
+    cut = edits.cut_after(one(tmp_path, nodes), 0, 2)
     assert cut is not None
     assert cut.functions[0].results == (Ref("a"), Ref("b"))
 
@@ -203,13 +203,13 @@ def test_a_program_that_uses_what_nothing_defines_is_refused(tmp_path: Path) -> 
     nodes = [node("a", "torch.neg", ref("l_x0_")), output("a")]
     program = one(tmp_path, nodes)
     broken = with_function(program, 0, replace(program.functions[0], body=()))
-    assert graph_edit.checked(broken) is None
+    assert edits.checked(broken) is None
     assert live(program.functions[0]) == program.functions[0].body
 
 
 def test_a_size_changes_everywhere_at_once(tmp_path: Path) -> None:
     nodes = [node("y", "expand", ref("l_x0_"), 3, 4, op="call_method"), output("y")]
-    small = graph_edit.resized(one(tmp_path, nodes), {4: 2})
+    small = edits.resized(one(tmp_path, nodes), {4: 2})
     assert small is not None
     text = source(small)
     assert "x0.expand(3, 2)" in text
@@ -298,7 +298,7 @@ def test_inputs_that_share_a_storage_still_share_it(tmp_path: Path) -> None:
     assert 'base = load("graph0_call0.safetensors", "s0", torch.float32)' in text
     assert "x0 = base.as_strided((2, 2), (1, 2))" in text
     assert "x1 = base.as_strided((2,), (1,), 2)" in text
-    own = graph_edit.made_contiguous(program.calls[0], 0)
+    own = edits.made_contiguous(program.calls[0], 0)
     assert own is not None
     changed = own.inputs[0]
     assert isinstance(changed, TensorInput)
@@ -345,7 +345,7 @@ def test_only_what_is_used_is_packed(tmp_path: Path) -> None:
 
 def test_types_change_in_inputs_and_arguments(tmp_path: Path) -> None:
     nodes = [node("y", "torch.sum", ref("l_x0_"), dtype={"name": "torch.float32"}), output("y")]
-    changed = graph_edit.retyped(one(tmp_path, nodes), "float32", "float64")
+    changed = edits.retyped(one(tmp_path, nodes), "float32", "float64")
     assert changed.functions[0].body[0].kwargs == (("dtype", Name("torch.float64")),)
     assert ".to(torch.float64)" in source(changed)
 

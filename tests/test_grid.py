@@ -14,9 +14,12 @@ from accel_lab.core.probe import Limits, Program
 from accel_lab.core.stages import LADDER
 from accel_lab.core.text import for_terminal
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting import grid_page, grid_plot, grid_table, grid_words
-from accel_lab.versions.bench import Benches, Setting
+from accel_lab.reporting.page import matrix as grid_page
+from accel_lab.reporting.page import matrix_plot
+from accel_lab.reporting.tables import matrix as grid_table
+from accel_lab.reporting.words import matrix as grid_words
 from accel_lab.versions.grid import GridRun, columns_of
+from accel_lab.versions.release_session import Benches, Setting
 from fakes_releases import Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
@@ -78,7 +81,7 @@ def test_every_cell_leads_to_its_run(tmp_path: Path) -> None:
         for cell in row["cells"].values():
             assert (tmp_path / "run" / cell["folder"] / "outcome.json").is_file()
             assert not cell["folder"].startswith("/")
-    page = grid_page.render(data, grid_plot.png(data))
+    page = grid_page.render(data, matrix_plot.png(data))
     for row in data["matrix"]["rows"]:
         for cell in row["cells"].values():
             assert f'href="{cell["folder"]}/"' in page
@@ -101,10 +104,10 @@ def test_the_table_for_a_terminal(tmp_path: Path) -> None:
 def test_the_picture_is_a_png_that_grows_with_the_line(tmp_path: Path) -> None:
     grid = run(tmp_path, FakeProvider(behave=broken_between("2.6.0", None, NAMES), names=NAMES))
     data = as_json(grid)
-    whole = grid_plot.png(data)
+    whole = matrix_plot.png(data)
     assert whole.startswith(b"\x89PNG")
     short = {**data, "matrix": {**data["matrix"], "rows": data["matrix"]["rows"][:1]}}
-    assert _height(grid_plot.png(short)) < _height(whole)
+    assert _height(matrix_plot.png(short)) < _height(whole)
 
 
 def _height(png: bytes) -> int:

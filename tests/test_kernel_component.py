@@ -15,13 +15,13 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import Climber
-from accel_lab.search.components import name_component
-from accel_lab.search.flaky import Tally
-from accel_lab.search.kernel_component import MOST, MOST_CHOICES
-from accel_lab.search.kernel_exhibit import MOST_LINES, compile_error
-from accel_lab.search.named import Named
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.kernel import MOST, MOST_CHOICES
+from accel_lab.search.localize.kernel_exhibit import MOST_LINES, compile_error
+from accel_lab.search.localize.localization import Named
 from accel_lab.search.premise import Baseline
+from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
 
 OPS = [f"n{i} target=aten.op{i}.default#0" for i in range(12)]

@@ -11,9 +11,9 @@ import pytest
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting import since
-from accel_lab.versions.bench import Benches, Setting
+from accel_lab.reporting.words import versions
 from accel_lab.versions.metric import MetricAxis, number
+from accel_lab.versions.release_session import Benches, Setting
 from fakes_releases import Deed, FakeProvider
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
@@ -49,7 +49,7 @@ def test_a_counter_that_grows_is_found_with_one_run_each(tmp_path: Path) -> None
     assert flip.details["code"][0]["kind"] == "output_code"
     assert {row.runs for row in found.versions.tested} == {1}
     assert found.versions.metric["name"] == "kernels"
-    rows = {row.torch: row for row in since.rows_of(found.versions.to_json())}
+    rows = {row.torch: row for row in versions.rows_of(found.versions.to_json())}
     assert rows["2.6.0"].number == "5 (2.50x)"
 
 

@@ -16,12 +16,18 @@ from hypothesis import strategies as st
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
 from accel_lab.core.verdict import Verdict
-from accel_lab.search import metric_search
-from accel_lab.search.metric_judge import METRICS, MetricJudge, parse_worse_by
-from accel_lab.search.metric_search import Measured, MetricOptions, MetricSearch, sample_sizes
-from accel_lab.search.rank_test import _approximated, _counted, _doubled_ranks, chance_larger, least_chance
-from accel_lab.search.rank_test import samples_needed as needed_for
-from accel_lab.search.version_search import LineSearch
+from accel_lab.search.timeline import metric_search
+from accel_lab.search.timeline.metric_judge import METRICS, MetricJudge, parse_worse_by
+from accel_lab.search.timeline.metric_search import Measured, MetricOptions, MetricSearch, sample_sizes
+from accel_lab.search.timeline.rank_test import (
+    _approximated,
+    _counted,
+    _doubled_ranks,
+    chance_larger,
+    least_chance,
+)
+from accel_lab.search.timeline.rank_test import samples_needed as needed_for
+from accel_lab.search.timeline.version_search import LineSearch
 from fakes_versions import names
 
 # -- the rank test ---------------------------------------------------------------------------------

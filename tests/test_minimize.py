@@ -18,13 +18,13 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.minimize import repro
 from accel_lab.minimize.candidates import Clock, LabProblem
 from accel_lab.minimize.graphs import checks_for
-from accel_lab.minimize.selfcheck import with_check
+from accel_lab.minimize.minimizer import Elsewhere, Minimizer, interrupted
 from accel_lab.minimize.target import Target, ask, limits_for, target_of
-from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
+from accel_lab.minimize.value_assertion import with_check
 from accel_lab.reduction.problem import Candidate, OutOfBudget
-from accel_lab.search.flaky import Tally
+from accel_lab.search.bisection import Pair
 from accel_lab.search.premise import INSTRUMENTATION, Baseline
-from accel_lab.search.searching import Pair
+from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
 
 #: Only the untouched script shows the failure.

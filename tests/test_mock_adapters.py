@@ -27,7 +27,7 @@ from accel_lab.mock.adapters import (  # noqa: E402
     adapters,
     load_adapter,
 )
-from accel_lab.mock.constraints import ConstraintError, GraphView, check_graph  # noqa: E402
+from accel_lab.mock.constraints.catalogue import ConstraintError, GraphView, check_graph  # noqa: E402
 from accel_lab.mock.settings import SettingError  # noqa: E402
 
 pytestmark = pytest.mark.torch

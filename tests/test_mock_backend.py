@@ -14,9 +14,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import accel_lab  # noqa: E402
-from accel_lab.mock import backend, run_statistics  # noqa: E402
+from accel_lab.mock import backend  # noqa: E402
 from accel_lab.mock.backend import UnsupportedOnDevice, aot_mock_backend, mock_backend  # noqa: E402
 from accel_lab.mock.device import Device  # noqa: E402
+from accel_lab.mock.runtime import run_statistics  # noqa: E402
 from accel_lab.mock.settings import SettingError  # noqa: E402
 
 SIDES = [(front, back) for front in ("main", "reference") for back in ("main", "reference")]

@@ -15,13 +15,9 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from accel_lab.mock import constraint_watch  # noqa: E402
 from accel_lab.mock.backend import aot_mock_backend  # noqa: E402
-from accel_lab.mock.constraint_choice import NAMES, choose  # noqa: E402
-from accel_lab.mock.constraint_liveness import peak_memory  # noqa: E402
-from accel_lab.mock.constraint_ops import canonical, entry_of, named  # noqa: E402
-from accel_lab.mock.constraint_watch import Watch  # noqa: E402
-from accel_lab.mock.constraints import (  # noqa: E402
+from accel_lab.mock.constraints import watch as constraint_watch  # noqa: E402
+from accel_lab.mock.constraints.catalogue import (  # noqa: E402
     Constraint,
     ConstraintError,
     Finding,
@@ -29,8 +25,12 @@ from accel_lab.mock.constraints import (  # noqa: E402
     Violation,
     check_graph,
 )
-from accel_lab.mock.program import HostCall, Program  # noqa: E402
-from accel_lab.mock.run_statistics import reset  # noqa: E402
+from accel_lab.mock.constraints.choice import NAMES, choose  # noqa: E402
+from accel_lab.mock.constraints.liveness import peak_memory  # noqa: E402
+from accel_lab.mock.constraints.operators import canonical, entry_of, named  # noqa: E402
+from accel_lab.mock.constraints.watch import Watch  # noqa: E402
+from accel_lab.mock.ir.program import HostCall, Program  # noqa: E402
+from accel_lab.mock.runtime.run_statistics import reset  # noqa: E402
 from accel_lab.mock.settings import SettingError, read_settings  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -11,10 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from accel_lab.mock import faults, front_end  # noqa: E402
+from accel_lab.mock import faults  # noqa: E402
 from accel_lab.mock.device import Device  # noqa: E402
-from accel_lab.mock.program import STATIC_INPUTS, Enter, Kernel  # noqa: E402
-from accel_lab.mock.spec_cache import SpecCache  # noqa: E402
+from accel_lab.mock.frontend import pipeline  # noqa: E402
+from accel_lab.mock.ir.program import STATIC_INPUTS, Enter, Kernel  # noqa: E402
+from accel_lab.mock.spec.cache import SpecCache  # noqa: E402
 from mock_front_end_cases import SMALL, check, graph, lowered, run  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -162,7 +163,7 @@ def test_parameters_are_resident_and_texts_are_kept() -> None:
     w, x = torch.nn.Parameter(torch.randn(7, 5)), torch.randn(3, 5)
     gm = graph(lambda w, x: x @ w.t(), (w.detach(), x))
     gm.meta[STATIC_INPUTS] = (0,)
-    program = front_end.lower(gm, (w, x), SMALL, "test")
+    program = pipeline.lower(gm, (w, x), SMALL, "test")
     assert {step.index: step.resident for step in program.steps if isinstance(step, Enter)} == {
         0: True,
         1: False,

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from accel_lab.mock.access import Space, same_bytes, strides  # noqa: E402
-from accel_lab.mock.layout import Layout, row_major  # noqa: E402
-from accel_lab.mock.loop_ir import Place, View, whole  # noqa: E402
+from accel_lab.mock.frontend.access import Space, same_bytes, strides  # noqa: E402
+from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
+from accel_lab.mock.ir.loop_ir import Place, View, whole  # noqa: E402
 from mock_front_end_cases import lowered  # noqa: E402
 
 pytestmark = pytest.mark.torch

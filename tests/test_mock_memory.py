@@ -14,13 +14,8 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock.device import FORMATS, Device  # noqa: E402
-from accel_lab.mock.layout import Layout, row_major  # noqa: E402
-from accel_lab.mock.memory import (  # noqa: E402
-    DeviceAddressError,
-    Memory,
-    OutOfDeviceMemory,
-    padding_value,
-)
+from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
+from accel_lab.mock.runtime.memory import DeviceAddressError, Memory, OutOfDeviceMemory, padding_value  # noqa: E402
 from mock_specs import EXTENTS, SMALL, all_orders, values_of  # noqa: E402
 
 pytestmark = pytest.mark.torch

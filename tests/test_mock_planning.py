@@ -12,8 +12,8 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock import faults  # noqa: E402
-from accel_lab.mock.loop_ir import Line, LoopProgram, Nest, Place, Result, whole  # noqa: E402
-from accel_lab.mock.planning import lifetimes, plan  # noqa: E402
+from accel_lab.mock.frontend.memory_plan import lifetimes, plan  # noqa: E402
+from accel_lab.mock.ir.loop_ir import Line, LoopProgram, Nest, Place, Result, whole  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

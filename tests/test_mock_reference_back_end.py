@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock.device import FORMATS  # noqa: E402
-from accel_lab.mock.layout import Layout, row_major  # noqa: E402
-from accel_lab.mock.memory import extreme  # noqa: E402
-from accel_lab.mock.ref_units import MEANINGS  # noqa: E402
-from accel_lab.mock.spec import Dim, KernelSpec, Statement  # noqa: E402
-from accel_lab.mock.verify_vocabulary import ARITY, LAYOUT_OPS, REDUCTIONS  # noqa: E402
+from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
+from accel_lab.mock.reference.units import MEANINGS  # noqa: E402
+from accel_lab.mock.runtime.memory import extreme  # noqa: E402
+from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Statement  # noqa: E402
+from accel_lab.mock.spec.vocabulary import ARITY, LAYOUT_OPS, REDUCTIONS  # noqa: E402
 from mock_specs import (  # noqa: E402
     BACK_ENDS,
     EXTENTS,

@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from accel_lab.mock.device import Device  # noqa: E402
-from accel_lab.mock.program import Enter, Kernel, Program  # noqa: E402
-from accel_lab.mock.reference_front_end import lower, native_operators  # noqa: E402
-from accel_lab.mock.run_statistics import Statistics  # noqa: E402
-from accel_lab.mock.runtime import Runtime  # noqa: E402
+from accel_lab.mock.ir.program import Enter, Kernel, Program  # noqa: E402
+from accel_lab.mock.reference.front_end import lower, native_operators  # noqa: E402
+from accel_lab.mock.runtime.run_statistics import Statistics  # noqa: E402
+from accel_lab.mock.runtime.runner import Runtime  # noqa: E402
 
 DEVICE = Device(memory_bytes=1 << 26)
 EXTENTS = (0, 1, 31, 32, 33, 65, 129)

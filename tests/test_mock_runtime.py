@@ -9,15 +9,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from accel_lab.mock.device import Device  # noqa: E402
-from accel_lab.mock.host_calls import restrided  # noqa: E402
-from accel_lab.mock.layout import row_major  # noqa: E402
-from accel_lab.mock.output_aliases import alias_groups, share  # noqa: E402
-from accel_lab.mock.plain_build import Builder  # noqa: E402
-from accel_lab.mock.program import Enter, HostCall, Output, Program, Ref  # noqa: E402
-from accel_lab.mock.resident import fingerprint  # noqa: E402
-from accel_lab.mock.run_statistics import Statistics  # noqa: E402
-from accel_lab.mock.runtime import Runtime  # noqa: E402
-from accel_lab.mock.verifier import SpecError  # noqa: E402
+from accel_lab.mock.ir.layout import row_major  # noqa: E402
+from accel_lab.mock.ir.program import Enter, HostCall, Output, Program, Ref  # noqa: E402
+from accel_lab.mock.reference.builder import Builder  # noqa: E402
+from accel_lab.mock.runtime.host_calls import restrided  # noqa: E402
+from accel_lab.mock.runtime.output_aliases import alias_groups, share  # noqa: E402
+from accel_lab.mock.runtime.resident import fingerprint  # noqa: E402
+from accel_lab.mock.runtime.run_statistics import Statistics  # noqa: E402
+from accel_lab.mock.runtime.runner import Runtime  # noqa: E402
+from accel_lab.mock.spec.verifier import SpecError  # noqa: E402
 
 SMALL = Device(cores=2, memory_bytes=1 << 20)
 

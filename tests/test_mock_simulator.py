@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 
 from accel_lab.mock.device import FORMATS, Device  # noqa: E402
 from accel_lab.mock.faults import CATALOGUE  # noqa: E402
-from accel_lab.mock.layout import Layout, row_major  # noqa: E402
-from accel_lab.mock.memory import DeviceAddressError, Memory  # noqa: E402
-from accel_lab.mock.reference_back_end import ReferenceBackEnd  # noqa: E402
-from accel_lab.mock.sim_ops import clashes  # noqa: E402
-from accel_lab.mock.simulator import Simulator, SpecError  # noqa: E402
-from accel_lab.mock.spec import Dim, KernelSpec, Statement  # noqa: E402
+from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
+from accel_lab.mock.reference.back_end import ReferenceBackEnd  # noqa: E402
+from accel_lab.mock.runtime.memory import DeviceAddressError, Memory  # noqa: E402
+from accel_lab.mock.simulator.back_end import Simulator, SpecError  # noqa: E402
+from accel_lab.mock.simulator.statements import clashes  # noqa: E402
+from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Statement  # noqa: E402
 from mock_specs import (  # noqa: E402
     BACK_ENDS,
     SMALL,

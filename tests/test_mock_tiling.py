@@ -13,7 +13,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock import faults  # noqa: E402
 from accel_lab.mock.device import Device  # noqa: E402
-from accel_lab.mock.tiling import Axis, divide, divisors, next_step  # noqa: E402
+from accel_lab.mock.frontend.tiling import Axis, divide, divisors, next_step  # noqa: E402
 from mock_front_end_cases import check, lowered  # noqa: E402
 
 pytestmark = pytest.mark.torch

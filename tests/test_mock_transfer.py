@@ -14,9 +14,9 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock.device import FORMATS  # noqa: E402
-from accel_lab.mock.layout import Layout, row_major  # noqa: E402
-from accel_lab.mock.memory import Memory  # noqa: E402
-from accel_lab.mock.transfer import checksum, to_device, to_host  # noqa: E402
+from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
+from accel_lab.mock.runtime.memory import Memory  # noqa: E402
+from accel_lab.mock.runtime.transfer import checksum, to_device, to_host  # noqa: E402
 from mock_specs import EXTENTS, SMALL, values_of  # noqa: E402
 
 pytestmark = pytest.mark.torch

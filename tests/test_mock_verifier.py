@@ -16,12 +16,12 @@ torch = pytest.importorskip("torch")
 import jsonschema  # noqa: E402
 
 import accel_lab.mock  # noqa: E402
-from accel_lab.mock import verifier  # noqa: E402
 from accel_lab.mock.device import Device  # noqa: E402
-from accel_lab.mock.layout import row_major  # noqa: E402
-from accel_lab.mock.spec import KINDS, MEMORIES, PADDINGS, ROLES, SCHEMA, UNITS, Dim, KernelSpec  # noqa: E402
-from accel_lab.mock.spec import Statement as S  # noqa: E402
-from accel_lab.mock.verifier import SpecError, check, verify  # noqa: E402
+from accel_lab.mock.ir.layout import row_major  # noqa: E402
+from accel_lab.mock.spec import verifier  # noqa: E402
+from accel_lab.mock.spec.kernel_spec import KINDS, MEMORIES, PADDINGS, ROLES, SCHEMA, UNITS, Dim, KernelSpec  # noqa: E402
+from accel_lab.mock.spec.kernel_spec import Statement as S  # noqa: E402
+from accel_lab.mock.spec.verifier import SpecError, check, verify  # noqa: E402
 from mock_specs import (  # noqa: E402
     SMALL,
     Bench,
@@ -35,7 +35,7 @@ from mock_specs import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.torch
-SCHEMA_FILE = Path(str(accel_lab.mock.__file__)).parent / "schema" / "kernel_spec.schema.json"
+SCHEMA_FILE = Path(str(accel_lab.mock.__file__)).parent / "spec" / "schema" / "kernel_spec.schema.json"
 ROWS, COLUMNS = 6, 70
 LAYOUT = row_major((ROWS, COLUMNS), "fp32")
 ARENA = 1 << 16

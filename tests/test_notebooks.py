@@ -124,7 +124,7 @@ def test_a_huge_file_is_not_read_as_json(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.torch
 @pytest.mark.parametrize("bare", [True, False])
 def test_it_runs_in_the_notebooks_folder(torch_python: str, tmp_path: Path, bare: bool) -> None:
-    from accel_lab.execution.workspace import Workspace
+    from accel_lab.execution.run_folder.workspace import Workspace
 
     home = tmp_path / "home"
     home.mkdir()

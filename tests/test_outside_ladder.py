@@ -13,7 +13,7 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
-from accel_lab.reporting.summary import next_steps, summarise
+from accel_lab.reporting.words.summary import next_steps, summarise
 from accel_lab.search.alternatives.outside_ladder import look
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.diagnosis import Diagnosis

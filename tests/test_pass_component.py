@@ -12,14 +12,14 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.merged_results import merged_results
-from accel_lab.search.applications import Application, Tree, name_of
-from accel_lab.search.climb import Climber
-from accel_lab.search.components import name_component
-from accel_lab.search.cure import as_switch
-from accel_lab.search.flaky import Tally
-from accel_lab.search.named import Named
-from accel_lab.search.pass_words import application_words, graph_change
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.ablation import as_switch
+from accel_lab.search.localize.applications import Application, Tree, name_of
+from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.pass_words import application_words, graph_change
 from accel_lab.search.premise import Baseline
+from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
 
 Off = frozenset[tuple[str, str]]

@@ -19,10 +19,10 @@ import pytest
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
-from accel_lab.execution import process, proctable, watch
-from accel_lab.execution.process import MARKER, Ended, Watch, run, spawn, sweep
+from accel_lab.execution.processes import process, process_table, watch
+from accel_lab.execution.processes.process import MARKER, Ended, Watch, run, spawn, sweep
 
-pytestmark = pytest.mark.skipif(not proctable.HAVE_PROC, reason="looks for leftovers in /proc")
+pytestmark = pytest.mark.skipif(not process_table.HAVE_PROC, reason="looks for leftovers in /proc")
 
 # Nothing here may outlive a bug in the code under test for long: every sleep and every loop is bounded.
 NAP = "import time; time.sleep(40)"
@@ -74,7 +74,7 @@ class Bench:
     def left(self) -> list[int]:
         """Every process, zombies excepted, that has the token in its arguments."""
         found = []
-        for entry in proctable.table():
+        for entry in process_table.table():
             try:
                 line = Path(f"/proc/{entry.pid}/cmdline").read_bytes()
             except OSError:
@@ -266,7 +266,7 @@ def test_memory_of_a_process_that_has_ended_meanwhile_is_not_counted():
     living = subprocess.Popen([sys.executable, "-c", NAP])
     ended = subprocess.Popen([sys.executable, "-c", NAP])
     try:
-        members = [proctable.read(living.pid), proctable.read(ended.pid)]
+        members = [process_table.read(living.pid), process_table.read(ended.pid)]
         table = [replace(member, rss_mb=200.0) for member in members if member is not None]
         ended.kill()
         ended.wait()
@@ -413,8 +413,8 @@ def test_daemon_at_the_timeout(bench):
 def test_no_zombie_of_a_run_stays_with_us(bench):
     bench.run(DAEMON, "0")
     bench.run(DETACHED.replace("40", "0"))
-    assert proctable.REGISTER.orphans() == []
-    assert [p for p in proctable.table() if proctable.REGISTER.is_orphan(p)] == []
+    assert process_table.REGISTER.orphans() == []
+    assert [p for p in process_table.table() if process_table.REGISTER.is_orphan(p)] == []
 
 
 def test_name_that_looks_like_a_line_of_the_process_table(bench, tmp_path):
@@ -598,7 +598,7 @@ def test_watch_ends_one_child_of_the_server_and_no_other(bench, server, session,
 
 def test_watch_of_a_child_that_has_ended(bench, server):
     pid = server.fork("own", "pass")
-    wait_for(lambda: proctable.read(pid) is None)
+    wait_for(lambda: process_table.read(pid) is None)
     late = server.watch(pid, timeout_s=30)
     assert late.poll() is None
     late.stop()
@@ -610,7 +610,7 @@ def test_watch_finds_what_an_ended_child_has_left(bench, server):
     pid = server.fork("own", "time.sleep(0.5); os.fork() or time.sleep(40)")
     watched = server.watch(pid)
     assert watched.poll() is None
-    wait_for(lambda: proctable.read(pid) is None)
+    wait_for(lambda: process_table.read(pid) is None)
     assert watched.poll() is None
     assert len(bench.left()) == 2
     watched.clear()
@@ -620,7 +620,7 @@ def test_watch_finds_what_an_ended_child_has_left(bench, server):
 def test_daemon_of_a_child_of_the_server(bench, server):
     code = textwrap.dedent(DAEMON).replace("sys.argv[2]", "0.3").strip().replace("\n", "\\n")
     watched = server.watch(pid := server.fork("own", code))
-    wait_for(lambda: watched.poll() is None and proctable.read(pid) is None)
+    wait_for(lambda: watched.poll() is None and process_table.read(pid) is None)
     watched.clear()
     assert bench.left() == [server.popen.pid]
 
@@ -656,7 +656,7 @@ def test_without_proc_the_group_is_ended(bench, monkeypatch):
     def init() -> None:
         """Where there is no /proc there is no adoption either: process 1 reaps the orphans."""
         while not over.wait(0.05):
-            proctable.REGISTER.reap()
+            process_table.REGISTER.reap()
 
     thread = threading.Thread(target=init)
     thread.start()

@@ -14,10 +14,9 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.registry import ALTERNATIVES
-from accel_lab.search.climb import Climber
-from accel_lab.search.components import name_component
 from accel_lab.search.diagnosis import Diagnosis, Options
-from accel_lab.search.flaky import Tally, doubt
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.components import name_component
 from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import (
     PairOfRuns,
@@ -29,6 +28,7 @@ from accel_lab.search.proof import (
     qualify,
     surest,
 )
+from accel_lab.search.repeats import Tally, doubt
 from fakes_lab import FakeLab, failing, passing
 
 PROBE = Probe(program=Program(path="x.py"))

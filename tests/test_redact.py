@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.redact.redactor import Redactor
 
 # Odd escapes are wanted here; newer Pythons warn of them.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence", 'ignore:"')

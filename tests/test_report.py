@@ -20,11 +20,11 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import run_files
-from accel_lab.reporting.exhibits import View, view
-from accel_lab.reporting.issue import LIMIT, code, fenced, issue_markdown, length, prose
-from accel_lab.reporting.page import render_html, write_html
-from accel_lab.reporting.picture import WIDTH, draw
-from accel_lab.reporting.telling import TEXT_LIMIT, TOTAL_LIMIT, Teller, keep
+from accel_lab.reporting.bundle.issue import LIMIT, code, fenced, issue_markdown, length, prose
+from accel_lab.reporting.page.exhibits import View, view
+from accel_lab.reporting.page.ladder_picture import WIDTH, draw
+from accel_lab.reporting.page.report import render_html, write_html
+from accel_lab.reporting.page.text_budget import TEXT_LIMIT, TOTAL_LIMIT, Teller, keep
 from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT, SHAPES, FakeRun
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}{% raw %}"

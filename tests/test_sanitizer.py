@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.execution import sanitizer
 from accel_lab.execution.collect import collect, heap_check
-from accel_lab.execution.process import Ended
+from accel_lab.execution.processes.process import Ended
 from accel_lab.search.diagnosis import Diagnosis, Options
 from fakes_lab import FakeLab
 

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accel_lab.reduction.problem import Candidate, OutOfBudget
-from accel_lab.reduction.script_format import inline_local_imports, reduce_script, size_of
-from accel_lab.reduction.script_names import unbound
+from accel_lab.reduction.script.names import unbound
+from accel_lab.reduction.script.reducer import inline_local_imports, reduce_script, size_of
 
 # -- a torch whose values know only whether they are wrong ------------------------------------------
 

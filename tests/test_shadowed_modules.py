@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.child import shadowing
+from accel_lab.child import shadowed_modules
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import must_run_cold
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ from accel_lab.execution.workspace import Workspace
 def test_what_takes_the_place_of_a_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, found: list[str]
 ) -> None:
-    monkeypatch.setattr(shadowing, "_SUFFIXES", (".py", ".pyc", ".abi3.so"))
+    monkeypatch.setattr(shadowed_modules, "_SUFFIXES", (".py", ".pyc", ".abi3.so"))
     (tmp_path / made).parent.mkdir(exist_ok=True)
     (tmp_path / made).touch()
-    assert shadowing.shadowed([str(tmp_path / "none"), str(tmp_path)], {"json", "os"}) == found
+    assert shadowed_modules.shadowed([str(tmp_path / "none"), str(tmp_path)], {"json", "os"}) == found
 
 
 @pytest.mark.parametrize(

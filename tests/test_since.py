@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from accel_lab.core.text import for_terminal
-from accel_lab.reporting import since
-from accel_lab.reporting.page import render_html
-from accel_lab.reporting.telling import Teller, keep
-from accel_lab.reporting.terminal import versions_block
-from accel_lab.reporting.versions_view import versions_view
+from accel_lab.reporting.page.report import render_html
+from accel_lab.reporting.page.text_budget import Teller, keep
+from accel_lab.reporting.page.versions_section import versions_view
+from accel_lab.reporting.tables.findings import versions_block
+from accel_lab.reporting.words import versions as since
 from fakes_run import FakeRun
 
 

@@ -13,7 +13,7 @@ from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.prober import Prober
-from accel_lab.reporting.summary import summarise
+from accel_lab.reporting.words.summary import summarise
 
 
 def said(compiles: Any) -> str:

@@ -15,8 +15,9 @@ from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import for_terminal
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting import terminal, words
-from accel_lab.reporting.summary import next_steps, summarise
+from accel_lab.reporting.tables import findings as terminal
+from accel_lab.reporting.words import terms as words
+from accel_lab.reporting.words.summary import next_steps, summarise
 from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT_REPRO, SHAPES, FakeRun
 
 

@@ -7,8 +7,8 @@ import pytest
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip
-from accel_lab.search.two_axes import Laddered, two_axes, where_changed
-from accel_lab.search.version_matrix import Cell, Matrix, columns_in_order
+from accel_lab.search.timeline.matrix import Cell, Matrix, columns_in_order
+from accel_lab.search.timeline.two_axes import Laddered, two_axes, where_changed
 
 G, B, S, D = Verdict.GOOD, Verdict.BAD, Verdict.SKIP, Verdict.DIFFERENT
 

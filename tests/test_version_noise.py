@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested as Row
-from accel_lab.search.flaky import Tally
-from accel_lab.search.version_noise import Patience, chain_length
-from accel_lab.search.version_plan import grid_points
-from accel_lab.search.version_search import LineSearch
+from accel_lab.search.repeats import Tally
+from accel_lab.search.timeline.plan import grid_points
+from accel_lab.search.timeline.repeat_policy import Patience, chain_length
+from accel_lab.search.timeline.version_search import LineSearch
 from fakes_versions import names
 
 

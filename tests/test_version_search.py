@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Versions
-from accel_lab.search import version_search
-from accel_lab.search.version_plan import Gap, Plan, grid_points, steps_needed
-from accel_lab.search.version_reading import read_line
-from accel_lab.search.version_search import LineSearch
+from accel_lab.search.timeline import version_search
+from accel_lab.search.timeline.flips import read_line
+from accel_lab.search.timeline.plan import Gap, Plan, grid_points, steps_needed
+from accel_lab.search.timeline.version_search import LineSearch
 from fakes_versions import FakeAsker, answer, names
 
 JUDGED = (Verdict.GOOD, Verdict.BAD)

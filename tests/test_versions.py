@@ -27,19 +27,19 @@ from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.execution.builds import Build
 from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import read_program
-from accel_lab.reporting import since
 from accel_lab.reporting.schema import findings_json, load_schema
-from accel_lab.reporting.summary import summarise
+from accel_lab.reporting.words import versions as since
+from accel_lab.reporting.words.summary import summarise
 from accel_lab.request import Request, load_request
 from accel_lab.search.diagnosis import Options
-from accel_lab.search.flaky import Tally
+from accel_lab.search.repeats import Tally
 from accel_lab.session import Session
 from accel_lab.versions import line as line_module
-from accel_lab.versions.asker import ReleaseAsker
-from accel_lab.versions.bench import Benches, Setting, clean_environment
-from accel_lab.versions.decide import Wanted
+from accel_lab.versions.build_verdict import Wanted
+from accel_lab.versions.failing_release import order, seek
 from accel_lab.versions.line import Asked
-from accel_lab.versions.reference import order, seek
+from accel_lab.versions.release_judge import ReleaseAsker
+from accel_lab.versions.release_session import Benches, Setting, clean_environment
 from fakes_releases import Behave, Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0"]

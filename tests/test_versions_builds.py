@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from accel_lab.reporting import grid_page
+from accel_lab.reporting.page import matrix
 from accel_lab.reporting.schema import load_schema
 from kept_builds import NEW, OLD, two_builds
 
@@ -95,7 +95,7 @@ def test_the_matrix_of_both(tmp_path: Path, pair: tuple[str, str]) -> None:
     )
     assert done.returncode == 1, done.stderr[-2000:]
     data = json.loads(done.stdout)
-    schema = Path(grid_page.__file__).with_name("matrix.schema.json")
+    schema = Path(matrix.__file__).with_name("matrix.schema.json")
     jsonschema.validate(data, json.loads(schema.read_text()))
     rows = {
         row["torch"]: {k: c["verdict"] for k, c in row["cells"].items()} for row in data["matrix"]["rows"]

@@ -12,11 +12,11 @@ import pytest
 
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
-from accel_lab.execution import copies
-from accel_lab.execution.copies import Copy, remove
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.surroundings import COPY, LINKS, MOUNT
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder import copies
+from accel_lab.execution.run_folder.copies import Copy, remove
+from accel_lab.execution.run_folder.surroundings import COPY, LINKS, MOUNT
+from accel_lab.execution.run_folder.workspace import Workspace
 
 #: Without the right to mount, only copies are tried here; ``kind`` says which was used.
 KINDS = ("", COPY)

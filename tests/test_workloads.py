@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from accel_lab.core.benchmark import Reply, Spread, Standing
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits
-from accel_lab.execution.isolated import Isolated
+from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.workloads import backends, measure, registry
 from fakes_bench import FACTS, RICH, WRONG, asker, benchmark
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from accel_lab.mock import privateuse
 from accel_lab.mock.device import Device
-from accel_lab.mock.run_statistics import collected
+from accel_lab.mock.runtime import torch_device
+from accel_lab.mock.runtime.run_statistics import collected
 
 
 def refused(value: Any) -> bool:
@@ -34,18 +34,18 @@ def gradient() -> Any:
 
 def main() -> None:
     """Print one JSON object: each case and whether it holds."""
-    if not privateuse.available():
+    if not torch_device.available():
         try:
-            privateuse.install()
-        except privateuse.DeviceUnavailable as error:
+            torch_device.install()
+        except torch_device.DeviceUnavailable as error:
             print(json.dumps({"available": False, "said": "torch.compile" in str(error)}))
         return
     device = Device(memory_bytes=1 << 20)
-    privateuse.install(device)
-    privateuse.install(device)
+    torch_device.install(device)
+    torch_device.install(device)
     host = torch.arange(6 * 65.0).view(6, 65)
     there = host.to("mock")
-    taken = privateuse.memory().in_use
+    taken = torch_device.memory().in_use
     line = there.view(-1)
     line[65:130].fill_(-1)
     cases = {
@@ -62,7 +62,7 @@ def main() -> None:
         "factories": torch.equal(torch.ones(3, device="mock").cpu(), torch.ones(3)),
         "module": torch.nn.Linear(65, 3).to("mock")(host.to("mock")).cpu().shape == (6, 3),
         "gradient": torch.equal(gradient(), torch.arange(3.0) * 2),
-        "counted": any(entry["reason"] == privateuse.REASON for entry in collected().fallbacks.values()),
+        "counted": any(entry["reason"] == torch_device.REASON for entry in collected().fallbacks.values()),
         "repr": "mock" in repr(there),
     }
     try:
@@ -74,7 +74,7 @@ def main() -> None:
     cases["logged"] = entry["transfer"] == "to_device" and entry["shape"] == [6, 65]
     del there, line
     gc.collect()
-    cases["freed"] = privateuse.memory().in_use == 0
+    cases["freed"] = torch_device.memory().in_use == 0
     print(json.dumps({"available": True, **cases}))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from accel_lab import mock_backend
-from accel_lab.mock.run_statistics import collected
+from accel_lab.mock.runtime.run_statistics import collected
 
 RUNS = 3
 

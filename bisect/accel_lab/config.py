@@ -20,14 +20,14 @@ import platformdirs
 
 from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
-from accel_lab.core.settings_files import (
+from accel_lab.core.toml_text import read_toml
+from accel_lab.core.untrusted.settings_files import (
     SettingsFile,
     folder_objection,
     home_folder,
     open_settings,
     trusted_folder,
 )
-from accel_lab.core.toml_text import read_toml
 
 FILE = "accel-lab.toml"
 PROJECT = "pyproject.toml"

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import Unanswered
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
@@ -20,9 +19,10 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
-from accel_lab.execution import process
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted, Prober, aside_folder
+from accel_lab.execution.processes import process
 from accel_lab.numerics import records
 from accel_lab.numerics.tolerances import ComparisonConfig
 

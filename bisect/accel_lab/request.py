@@ -18,7 +18,7 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits, Program
 from accel_lab.execution.notebooks import as_script
 from accel_lab.execution.programs import read_program
-from accel_lab.execution.run_marker import mark
+from accel_lab.execution.run_folder.marker import mark
 from accel_lab.lab import Oracle
 from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import Asked

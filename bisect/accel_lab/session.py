@@ -11,33 +11,33 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Stage
 from accel_lab.core.text import command_line
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
-from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.notebooks import said_of
 from accel_lab.execution.prober import Interrupted, Listener, Prober
+from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, read_program
-from accel_lab.execution.run_lock import held
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder.lock import held
+from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab
+from accel_lab.minimize.minimizer import Elsewhere, Minimizer, interrupted
 from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
-from accel_lab.minimize.work import Elsewhere, Minimizer, interrupted
 from accel_lab.request import Request, opened
-from accel_lab.search.accelerator_search import AcceleratorDiagnosis
-from accel_lab.search.adapter_search import AdapterDiagnosis
+from accel_lab.search.accelerator.adapter_search import AdapterDiagnosis
+from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
 from accel_lab.search.alternatives.outside_ladder import about_entries
+from accel_lab.search.bisection import Searching
 from accel_lab.search.diagnosis import Diagnosis
-from accel_lab.search.searching import Searching
-from accel_lab.versions.bench import Bench, Setting, Told, silent
-from accel_lab.versions.ground import Ground, keep_ground, kept_ground, on_bench
+from accel_lab.versions.diagnosis_target import Ground, keep_ground, kept_ground, on_bench
 from accel_lab.versions.line import ReleaseLine
+from accel_lab.versions.release_session import Bench, Setting, Told, silent
 
 #: Where a run keeps what torch's ``collect_env`` told.
 COLLECTED = "collect_env.json"

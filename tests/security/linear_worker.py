@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from accel_lab.core import signature
 from accel_lab.core.private import Known, assigned, engine, keys, machines, people, rule, shapes
-from accel_lab.reporting import review, run_files
-from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting import run_files
+from accel_lab.reporting.redact import review
+from accel_lab.reporting.redact.redactor import Redactor
 
 SIZE = 200_000
 KNOWN = Known(homes=("/home/ab",), users=("marlene", "tomek"), hosts=("gpu7.corp",), learned=frozenset({"x"}))

@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 
 import accel_lab
-from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.ended import Ended
-from accel_lab.core.fact_shapes import FACTS
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.fact_shapes import FACTS
 from accel_lab.execution.journal import Journal
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.surroundings import LINKS
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder.surroundings import LINKS
+from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.numerics import records
-from accel_lab.reduction.graph_load import header, load_captures, read_entry
+from accel_lab.reduction.graph.load import header, load_captures, read_entry
 
 SECRET = "do not tell"
 Spoil = Callable[[Path], None]

@@ -24,8 +24,9 @@ from accel_lab.core.ended import Ended
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.text import control, for_terminal, printable
-from accel_lab.execution import builds, prober, surroundings
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution import builds, prober
+from accel_lab.execution.run_folder import surroundings
+from accel_lab.execution.run_folder.workspace import Workspace
 
 SOURCE = Path(streams.__file__).resolve().parents[2]
 Capture = pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ import pytest
 
 from accel_lab.core.private import spans
 from accel_lab.core.signature import legible
-from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.redact.redactor import Redactor
 
 RNG = random.Random(7)
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,10 +13,10 @@ import pytest
 
 import accel_lab
 import fakes_interpreter
-from accel_lab.execution import guardian, proctable
-from accel_lab.execution.run_lock import NAME
+from accel_lab.execution.processes import guardian, process_table
+from accel_lab.execution.run_folder.lock import NAME
 
-pytestmark = pytest.mark.skipif(not proctable.HAVE_PROC, reason="looks for leftovers in /proc")
+pytestmark = pytest.mark.skipif(not process_table.HAVE_PROC, reason="looks for leftovers in /proc")
 
 PATIENCE_S = 120.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
@@ -94,7 +94,7 @@ class Lab:
     def left(self) -> list[str]:
         """All processes that have the folder's name in their arguments or their environment."""
         found = []
-        for process in proctable.table({os.getpid()}):
+        for process in process_table.table({os.getpid()}):
             told = [read(f"/proc/{process.pid}/{name}") for name in ("cmdline", "environ")]
             if process.alive and any(os.fsencode(self.stops) in text for text in told):
                 found.append(f"{process.pid} {told[0].decode().split(chr(0))}")
@@ -228,7 +228,7 @@ def test_a_guardian_knows_the_end_of_the_lab_in_any_way(tmp_path: Path, how: str
         pid = int(lab.stdout.readline())
         assert lab.wait(PATIENCE_S) == (0 if how == "closed" else -signal.SIGKILL)
         assert marked.wait(PATIENCE_S) == -signal.SIGKILL
-        wait_for(lambda: (p := proctable.read(pid)) is None or not p.alive, lambda: "the guardian stays")
+        wait_for(lambda: (p := process_table.read(pid)) is None or not p.alive, lambda: "the guardian stays")
     finally:
         marked.kill()
         marked.wait()

@@ -15,8 +15,9 @@ from accel_lab.cli import main as cli
 from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.ended import Ended
 from accel_lab.core.probe import Limits
-from accel_lab.execution import process, workspace
 from accel_lab.execution.journal import Journal
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder import workspace
 
 WRITER = """
 import os, sys

@@ -18,11 +18,11 @@ from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting.bundle import write_bundle
-from accel_lab.reporting.page import render_html
-from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.bundle.verify import extract_bundle, rerun_command
+from accel_lab.reporting.bundle.writer import write_bundle
+from accel_lab.reporting.page.report import render_html
+from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.schema import report_json
-from accel_lab.reporting.verify import extract_bundle, rerun_command
 from fakes_run import FakeRun
 
 from .secret_sorts import SORTS, windows_of

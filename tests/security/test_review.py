@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from accel_lab.cli import bundle_command
 from accel_lab.core.errors import UsageError
-from accel_lab.reporting.bundle import write_bundle
-from accel_lab.reporting.redact import Redactor
-from accel_lab.reporting.review import left_in, told
+from accel_lab.reporting.bundle.writer import write_bundle
+from accel_lab.reporting.redact.redactor import Redactor
+from accel_lab.reporting.redact.review import left_in, told
 from fakes_run import FakeRun
 
 from .test_innocent_texts import INNOCENT

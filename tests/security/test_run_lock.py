@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 from accel_lab.cli import bisect_command, bundle_command, clean_command, report_command
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
-from accel_lab.execution import leftovers, proctable
-from accel_lab.execution.guardian import GUARDIAN, RUN
-from accel_lab.execution.process import run
-from accel_lab.execution.run_lock import NAME, InUse, held, holder
-from accel_lab.execution.run_marker import mark
+from accel_lab.execution.processes import leftovers, process_table
+from accel_lab.execution.processes.guardian import GUARDIAN, RUN
+from accel_lab.execution.processes.process import run
+from accel_lab.execution.run_folder.lock import NAME, InUse, held, holder
+from accel_lab.execution.run_folder.marker import mark
 
 HOLD = """
 import sys, time
@@ -108,7 +108,7 @@ def test_the_lock_of_a_dead_lab_is_taken_over(folder: Path, live: Any) -> None:
     assert not (folder / NAME).exists()
 
 
-@pytest.mark.skipif(not proctable.HAVE_PROC, reason="looks into /proc")
+@pytest.mark.skipif(not process_table.HAVE_PROC, reason="looks into /proc")
 def test_what_a_killed_lab_left_is_ended_with_its_lock_taken(folder: Path) -> None:
     """As if its guardian had been killed with it."""
     run_id = "ab" * 16
@@ -199,7 +199,7 @@ def test_a_child_does_not_inherit_the_lock(folder: Path) -> None:
         child.wait()
 
 
-@pytest.mark.skipif(not proctable.HAVE_PROC, reason="reads /proc")
+@pytest.mark.skipif(not process_table.HAVE_PROC, reason="reads /proc")
 def test_every_child_carries_the_marker_of_the_run(tmp_path: Path) -> None:
     code = "import os, sys; sys.exit(os.environ['ACCEL_LAB_RUN'] != sys.argv[1])"
     ended = run(
@@ -214,7 +214,7 @@ def test_every_child_carries_the_marker_of_the_run(tmp_path: Path) -> None:
     assert ended.exit_code == 0
 
 
-@pytest.mark.skipif(not proctable.HAVE_PROC, reason="there is no guardian")
+@pytest.mark.skipif(not process_table.HAVE_PROC, reason="there is no guardian")
 def test_a_guardian_that_was_killed_is_replaced(tmp_path: Path) -> None:
     def probe() -> int:
         code = "import os; print(os.getppid())"
@@ -237,4 +237,4 @@ def test_a_guardian_that_was_killed_is_replaced(tmp_path: Path) -> None:
     while (second := probe()) == first and time.monotonic() < until:
         time.sleep(0.05)
     assert second != first
-    assert proctable.read(second) is not None
+    assert process_table.read(second) is not None

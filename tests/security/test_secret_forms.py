@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.redact.redactor import Redactor
 
 from .secret_sorts import ALNUM, B64, Planted, key_lines, some, windows_of
 

@@ -17,7 +17,7 @@ from accel_lab.core.private import SECRET_KINDS, mask, spans
 from accel_lab.core.private.rule import Rule
 from accel_lab.core.private.shapes import SHAPES
 from accel_lab.core.signature import legible, normalise
-from accel_lab.reporting.redact import Redactor
+from accel_lab.reporting.redact.redactor import Redactor
 
 from .secret_sorts import SHAPED, SORTS, Planted, windows_of
 

@@ -15,7 +15,7 @@ import pytest
 from accel_lab import config
 from accel_lab.cli import settings
 from accel_lab.cli.main import main
-from accel_lab.core import settings_files
+from accel_lab.core.untrusted import settings_files
 
 ROOT = os.geteuid() == 0
 STRANGER = 65_534

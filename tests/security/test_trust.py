@@ -21,12 +21,13 @@ from accel_lab.core.environment import EnvironmentSpec, EnvironmentUnavailable
 from accel_lab.core.errors import Unanswered, UsageError
 from accel_lab.core.probe import Limits
 from accel_lab.core.variables import cut_environment
-from accel_lab.execution import process, run_marker
-from accel_lab.reporting import run_again
-from accel_lab.reporting.bundle import write_bundle
-from accel_lab.reporting.redact import Redactor
-from accel_lab.reporting.sources import rerun_files
-from accel_lab.reporting.verify import verify_bundle
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder import marker as run_marker
+from accel_lab.reporting.bundle import run_again
+from accel_lab.reporting.bundle.sources import rerun_files
+from accel_lab.reporting.bundle.verify import verify_bundle
+from accel_lab.reporting.bundle.writer import write_bundle
+from accel_lab.reporting.redact.redactor import Redactor
 from fakes_run import FakeRun
 
 Capture = pytest.CaptureFixture[str]

@@ -10,9 +10,9 @@ _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_here)
 
 if __name__ == "__main__":
-    from accel_lab_child import shadowing
+    from accel_lab_child import shadowed_modules
 
-    shadowing.at_start = _AT_START
+    shadowed_modules.at_start = _AT_START
     if sys.argv[1] == "once":
         from accel_lab_child.runner import run_once
 

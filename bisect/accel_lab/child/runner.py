@@ -22,10 +22,10 @@ import types
 from typing import Any, Callable, Dict, List, Optional
 
 from .artifacts import Artifacts
-from .entries import ENTRIES, Entries
 from .exceptions import NotApplicable, describe
-from .opened import Opened
-from .shadowing import Own
+from .opened_files import Opened
+from .rungs.unreached_compilers import ENTRIES, Entries
+from .shadowed_modules import Own
 
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
@@ -151,12 +151,12 @@ class _Session:
             raise SystemExit("accel-lab could not prepare this run: %s" % error) from error
 
     def _install_rung(self) -> None:
-        from .record import Recorder
-        from .rungs import Ladder
+        from .record.recorder import Recorder
+        from .rungs.ladder import Ladder
 
         switches = self.job.get("switches") or {}
         if switches.get("shadow"):
-            from .shadow import DRAWS, ShadowMode
+            from .shadow.mode import DRAWS, ShadowMode
 
             self.shadow = ShadowMode(draws=DRAWS)
             self.shadow.__enter__()
@@ -170,7 +170,7 @@ class _Session:
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
         )
         if switches.get("measure"):
-            from .measures import Meter
+            from .record.measures import Meter
 
             self.ladder.meter = Meter()
         self.ladder.on_region = self._write_regions
@@ -208,7 +208,8 @@ class _Session:
             except Exception as error:
                 self.notes.append("the final state could not be recorded: %r" % error)
         if self.ladder is not None:
-            from . import compiles, torch_internals
+            from . import torch_internals
+            from .hooks import recompiles
 
             facts.update(
                 regions=self.ladder.regions,
@@ -217,7 +218,7 @@ class _Session:
                 caught=self.ladder.caught,
                 meta_mismatches=self.ladder.meta_log.entries,
                 counters=torch_internals.counters(),
-                compiles=compiles.facts(),
+                compiles=recompiles.facts(),
                 config=torch_internals.changed_config(),
                 not_applicable=self.ladder.not_applicable or self.not_applicable,
                 applied=self.ladder.subsystems.applied,

@@ -32,7 +32,7 @@ def serve() -> None:
     initialised = torch_internals.lazy_init()
     import torch
 
-    from . import loops, record, rungs, runner, shadow, view  # noqa: F401 - so that no child pays for them
+    from .shadow import mode as shadow  # noqa: F401 - so that no child pays for them
 
     _become_subreaper()
     _say(
@@ -183,7 +183,7 @@ def _in_child(job: Any) -> Any:
         main()
         return 0
     from .runner import execute
-    from .shadowing import in_the_way
+    from .shadowed_modules import in_the_way
 
     names = in_the_way(job["program"])
     if names:

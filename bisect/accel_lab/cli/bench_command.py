@@ -16,9 +16,9 @@ from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limi
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.isolated import Isolated
 from accel_lab.execution.journal import write_atomic
-from accel_lab.execution.run_lock import held
+from accel_lab.execution.processes.isolated import Isolated
+from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import new_folder, state_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
@@ -206,8 +206,8 @@ def _tell(row: Measurement, quiet: bool) -> None:
     """One line on standard error for a row that is done."""
     if quiet:
         return
-    from accel_lab.reporting.bench_words import MARKS
-    from accel_lab.reporting.terminal import one_line
+    from accel_lab.reporting.tables.findings import one_line
+    from accel_lab.reporting.words.bench import MARKS
 
     mark = MARKS[row.standing]
     name = f"{row.model} {row.backend}".strip()
@@ -219,8 +219,8 @@ def _tell(row: Measurement, quiet: bool) -> None:
 
 def _write_files(found: Benchmark, folder: Path, backends: list[tuple[str, str]]) -> None:
     """``bench.json``, ``bench.html`` and the pictures."""
-    from accel_lab.reporting.bench_page import render
-    from accel_lab.reporting.bench_plots import plots
+    from accel_lab.reporting.page.bench import render
+    from accel_lab.reporting.page.bench_plots import plots
     from accel_lab.reporting.schema import json_text
 
     pictures = plots(found)
@@ -238,7 +238,7 @@ def _show(found: Benchmark, as_json: bool) -> None:
 
         click.echo(json_text(found.to_json()), nl=False)
         return
-    from accel_lab.reporting.bench_table import text
+    from accel_lab.reporting.tables.bench import text
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")

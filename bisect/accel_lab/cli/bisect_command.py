@@ -16,7 +16,7 @@ from accel_lab.cli.streams import ReaderGone
 from accel_lab.core.errors import UsageError
 from accel_lab.request import opened
 from accel_lab.search.diagnosis import Options
-from accel_lab.search.metric_judge import METRICS, parse_worse_by
+from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
 
 
 @click.command(name="bisect", cls=ProgramCommand)

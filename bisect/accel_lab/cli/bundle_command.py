@@ -18,10 +18,10 @@ from accel_lab.cli.report_command import find_run, only_read
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import UsageError
 from accel_lab.core.text import printable
-from accel_lab.execution.run_lock import held
-from accel_lab.reporting.bundle import BundleReport
-from accel_lab.reporting.limits import LIMIT_BYTES
-from accel_lab.reporting.review import Left, told
+from accel_lab.execution.run_folder.lock import held
+from accel_lab.reporting.bundle.limits import LIMIT_BYTES
+from accel_lab.reporting.bundle.writer import BundleReport
+from accel_lab.reporting.redact.review import Left, told
 
 #: A list of words is refused beyond this: it is another file than was meant.
 _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000

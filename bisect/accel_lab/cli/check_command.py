@@ -16,16 +16,16 @@ from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.settings import config_option, read_settings
 from accel_lab.cli.streams import print_json
-from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
-from accel_lab.core.shapes import Range, Table
 from accel_lab.core.stages import Rung
-from accel_lab.execution import process
-from accel_lab.execution.run_lock import held
-from accel_lab.execution.workspace import Workspace
+from accel_lab.core.untrusted.child_files import ChildFiles
+from accel_lab.core.untrusted.shapes import Range, Table
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder.lock import held
+from accel_lab.execution.run_folder.workspace import Workspace
 
 SCHEMA = "accel-lab/check/1"
 #: Errors of the child that say that the user asked for something that there is not.

@@ -20,7 +20,7 @@ from accel_lab.numerics import records
 from accel_lab.numerics.pairs import Pair, arrays, by_error, differing, pairs
 from accel_lab.numerics.records import Recording
 from accel_lab.numerics.tolerances import ComparisonConfig
-from accel_lab.search.accelerator import Ask, switches
+from accel_lab.search.accelerator.replacements import Ask, switches
 
 SCHEMA = "accel-lab/diff/1"
 #: Tensors of which a picture is made, those that differ first.
@@ -140,7 +140,7 @@ def _answer(found: Sequence[Pair], ran: Sequence[Once], reference: str, test: st
 
 
 def _pictures(found: Sequence[Pair], got: Recording, want: Recording, *, float64: bool) -> list[Any]:
-    from accel_lab.reporting import diff_plots
+    from accel_lab.reporting.page import diff_plots
 
     made = [diff_plots.over_depth(found)]
     chosen = sorted(by_error(found), key=lambda pair: pair.comparison.same)[:MOST_PICTURES]
@@ -152,7 +152,7 @@ def _pictures(found: Sequence[Pair], got: Recording, want: Recording, *, float64
 
 
 def _write(diff: dict[str, Any], pictures: Sequence[Any], folder: Path) -> None:
-    from accel_lab.reporting import diff_page
+    from accel_lab.reporting.page import diff as diff_page
     from accel_lab.reporting.schema import json_text
 
     write_atomic(folder / "diff.json", json_text(diff))
@@ -160,8 +160,8 @@ def _write(diff: dict[str, Any], pictures: Sequence[Any], folder: Path) -> None:
 
 
 def _show(diff: dict[str, Any], folder: Path, *, as_json: bool) -> None:
-    from accel_lab.reporting import diff_words
     from accel_lab.reporting.schema import json_text
+    from accel_lab.reporting.words import diff as diff_words
 
     if as_json:
         click.echo(json_text(diff), nl=False)

@@ -19,11 +19,11 @@ from accel_lab.cli.settings import config_option
 from accel_lab.cli.streams import print_json
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
-from accel_lab.environments.line import HELP, select
+from accel_lab.environments.index.line import HELP, select
 from accel_lab.environments.providers import provider
-from accel_lab.environments.pruning import prune
-from accel_lab.environments.store import DAY_S
-from accel_lab.execution import process
+from accel_lab.environments.store.folder import DAY_S
+from accel_lab.environments.store.pruning import prune
+from accel_lab.execution.processes import process
 
 _MAX_BYTES = 10**18
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

@@ -16,10 +16,10 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
 from accel_lab.execution.journal import write_atomic
-from accel_lab.reporting.summary import next_steps, summarise
+from accel_lab.reporting.words.summary import next_steps, summarise
 
 if TYPE_CHECKING:
-    from accel_lab.reporting.bundle import BundleReport
+    from accel_lab.reporting.bundle.writer import BundleReport
 
 
 def write_files(
@@ -49,7 +49,7 @@ def write_files(
 
 
 def _write_reports(findings: Findings, folder: Path) -> None:
-    from accel_lab.reporting.page import write_html
+    from accel_lab.reporting.page.report import write_html
     from accel_lab.reporting.schema import report_json
 
     write_html(findings, folder, folder / "report.html")
@@ -76,7 +76,7 @@ def sum_up(findings: Findings) -> None:
 
 def say_left(made: BundleReport, folder: Path) -> None:
     """One line on standard error: how many words that look private were left, and how to see them."""
-    from accel_lab.reporting.review import told
+    from accel_lab.reporting.redact.review import told
 
     count = len(made.left)
     see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
@@ -90,7 +90,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
 
         print_json(findings_json(findings))
         return
-    from accel_lab.reporting import terminal
+    from accel_lab.reporting.tables import findings as terminal
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)

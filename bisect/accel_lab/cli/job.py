@@ -23,8 +23,8 @@ from accel_lab.core.text import command_line
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.prober import Interrupted, Prober
 from accel_lab.execution.programs import folder_of, read_program
-from accel_lab.execution.run_lock import held
-from accel_lab.execution.workspace import Workspace
+from accel_lab.execution.run_folder.lock import held
+from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.request import Request, load_request, opened

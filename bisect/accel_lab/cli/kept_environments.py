@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from accel_lab.cli.settings import read_settings
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.environments.options import default_folder
-from accel_lab.environments.pruning import Census
-from accel_lab.environments.store import Entry, Store
-from accel_lab.environments.verifying import verify_entry
-from accel_lab.execution import process
+from accel_lab.environments.store.folder import Entry, Store
+from accel_lab.environments.store.pruning import Census
+from accel_lab.environments.store.thorough_check import verify_entry
+from accel_lab.execution.processes import process
 
 if TYPE_CHECKING:
-    from accel_lab.environments.docker_images import ImageShelf, KeptImage
+    from accel_lab.environments.docker.images import ImageShelf, KeptImage
 
 
 class KeptEnvironments:
@@ -104,7 +104,7 @@ def _images(folder: Path, *, wanted: bool, configured: bool) -> ImageShelf | Non
     ``configured``: the settings speak of docker, so it is told.
     """
     try:
-        from accel_lab.environments.docker_images import ImageShelf
+        from accel_lab.environments.docker.images import ImageShelf
     except ImportError as error:
         if wanted:
             raise EnvironmentUnavailable(f"the docker provider cannot be loaded: {error}") from None

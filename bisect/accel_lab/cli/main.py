@@ -12,7 +12,7 @@ import click
 from accel_lab import __version__
 from accel_lab.cli import mistakes
 from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
-from accel_lab.execution.interruptible import INTERRUPTED, StopSignals
+from accel_lab.execution.processes.interruptible import INTERRUPTED, StopSignals
 
 #: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -20,15 +20,15 @@ from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.text import command_line
-from accel_lab.execution.interruptible import Interruptible
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import must_run_cold
-from accel_lab.execution.run_lock import held
+from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import Request, opened
-from accel_lab.versions.bench import Setting
 from accel_lab.versions.grid import GridRun, columns_of
 from accel_lab.versions.line import Asked, ReleaseLine
+from accel_lab.versions.release_session import Setting
 
 _RUNGS = [rung.value for rung in (*LADDER, Rung.META, Rung.LOOPS, Rung.SCHEDULED)]
 
@@ -142,18 +142,18 @@ def _run(
 
 def _write(grid: dict[str, Any], folder: Path) -> None:
     """``matrix.json``, ``matrix.png`` and ``matrix.html`` in the run's folder."""
-    from accel_lab.reporting import grid_page, grid_plot
+    from accel_lab.reporting.page import matrix, matrix_plot
     from accel_lab.reporting.schema import json_text
 
     write_atomic(folder / "matrix.json", json_text(grid))
-    picture = grid_plot.png(grid)
+    picture = matrix_plot.png(grid)
     (folder / "matrix.png").write_bytes(picture)
-    grid_page.write(grid, picture, folder / "matrix.html")
+    matrix.write(grid, picture, folder / "matrix.html")
 
 
 def _show(given: Given, grid: dict[str, Any], folder: Path) -> None:
-    from accel_lab.reporting import grid_table
     from accel_lab.reporting.schema import json_text
+    from accel_lab.reporting.tables import matrix
 
     if given.as_json:
         click.echo(json_text(grid), nl=False)
@@ -161,13 +161,13 @@ def _show(given: Given, grid: dict[str, Any], folder: Path) -> None:
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = min(shutil.get_terminal_size((100, 24)).columns, 140)
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
-    click.echo(grid_table.text(grid, colour=colour, unicode=unicode, width=width))
+    click.echo(matrix.text(grid, colour=colour, unicode=unicode, width=width))
     click.echo(f"\n{grid['probes']} probes in {grid['seconds']['total']:.0f} s")
     for name in ("matrix.html", "matrix.png", "matrix.json"):
         click.echo(f"{name:11s} {folder / name}")
 
 
 def _exit_code(grid: dict[str, Any]) -> int:
-    from accel_lab.reporting import grid_words
+    from accel_lab.reporting.words import matrix
 
-    return {"bad": 1, "good": 0}.get(grid_words.mark_of(grid).name, 125)
+    return {"bad": 1, "good": 0}.get(matrix.mark_of(grid).name, 125)

@@ -20,19 +20,19 @@ from accel_lab.child.view import FAILED
 from accel_lab.core.ended import Ended
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits
-from accel_lab.execution import process
 from accel_lab.execution.journal import write_atomic
-from accel_lab.execution.surroundings import enter_command
-from accel_lab.execution.workspace import Workspace
-from accel_lab.reporting import reduced
-from accel_lab.reporting.bundle import BundleReport, Choice, write_bundle
-from accel_lab.reporting.limits import LIMIT_BYTES
-from accel_lab.reporting.project import is_broad, look
-from accel_lab.reporting.project_copy import keep_project, project_of
-from accel_lab.reporting.redact import Redactor
-from accel_lab.reporting.sources import ORIGINAL
-from accel_lab.reporting.summary import next_steps, summarise
-from accel_lab.reporting.verify import extract_bundle, rerun_command
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder.surroundings import enter_command
+from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.reporting import repro_reader
+from accel_lab.reporting.bundle.limits import LIMIT_BYTES
+from accel_lab.reporting.bundle.project import is_broad, look
+from accel_lab.reporting.bundle.project_copy import keep_project, project_of
+from accel_lab.reporting.bundle.sources import ORIGINAL
+from accel_lab.reporting.bundle.verify import extract_bundle, rerun_command
+from accel_lab.reporting.bundle.writer import BundleReport, Choice, write_bundle
+from accel_lab.reporting.redact.redactor import Redactor
+from accel_lab.reporting.words.summary import next_steps, summarise
 
 MATCH, MISMATCH, NOT_RUN = "match", "mismatch", "not_run"
 #: So many tries of a failure that comes now and then, and the seconds that a hang is waited for.
@@ -118,7 +118,7 @@ def ship(
 def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choice]:
     """The ways of packing it that differ, the smallest first; what was taken out is not asked again."""
     for _ in range(2):
-        scripts = (reduced.repro_of(findings, folder), reduced.other_of(findings, folder))
+        scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
         if any(script is not None and script.verified and script.text.strip() for script in scripts):
             yield Choice()
     yield Choice(smallest=False)
@@ -131,10 +131,10 @@ def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choic
 
 def _take_out(findings: Findings, folder: Path, told: Rehearsal) -> None:
     """Take the repro that did not fail as recorded out of the findings, and out of what they say."""
-    scripts = (reduced.repro_of(findings, folder), reduced.other_of(findings, folder))
+    scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
     gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
     why = f"the reduced {gone.kind or 'script'} is not offered: {told.words}"
-    findings.repro = reduced.without(findings.repro or {}, gone.kind, why)
+    findings.repro = repro_reader.without(findings.repro or {}, gone.kind, why)
     findings.summary, findings.next_steps = summarise(findings), next_steps(findings)
 
 

@@ -15,8 +15,8 @@ from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.text import command_line
-from accel_lab.execution import process
-from accel_lab.execution.run_lock import held
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
 

@@ -13,7 +13,7 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
-from accel_lab.execution.run_marker import is_marked
+from accel_lab.execution.run_folder.marker import is_marked
 from accel_lab.request import state_folder
 
 #: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.

@@ -17,10 +17,10 @@ from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import provider
-from accel_lab.execution import process
-from accel_lab.execution.workspace import Workspace
-from accel_lab.reporting.run_again import Runner
-from accel_lab.reporting.verify import Manifest, check_bundle, verify_bundle
+from accel_lab.execution.processes import process
+from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.reporting.bundle.run_again import Runner
+from accel_lab.reporting.bundle.verify import Manifest, check_bundle, verify_bundle
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
-from .index import hide_secrets
+from .index.reader import hide_secrets
 from .options import Run
 
 

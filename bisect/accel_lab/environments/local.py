@@ -13,10 +13,10 @@ from typing import Any
 from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
 from accel_lab.core.errors import UsageError
 
-from .checking import ask_interpreter
 from .commands import Commands
+from .index.releases import order, parse_version, public, python_tag
 from .options import EnvironmentOptions, Run
-from .releases import order, parse_version, public, python_tag
+from .store.quick_check import ask_interpreter
 
 
 class LocalProvider:

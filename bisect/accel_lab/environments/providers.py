@@ -37,7 +37,7 @@ def provider(name: str, options: EnvironmentOptions, run: Run) -> OpenProvider:
 
         return LocalProvider(options, run)
     if name == "uv":
-        from .uv import UvProvider
+        from .uv.provider import UvProvider
 
         return UvProvider(options, run)
     if name == "docker":
@@ -47,7 +47,7 @@ def provider(name: str, options: EnvironmentOptions, run: Run) -> OpenProvider:
 
 def _docker(options: EnvironmentOptions, run: Run) -> OpenProvider:
     try:
-        module = importlib.import_module("accel_lab.environments.docker_provider")
+        module = importlib.import_module("accel_lab.environments.docker.provider")
     except ImportError as error:
         raise EnvironmentUnavailable(f"the docker provider cannot be loaded: {error}") from None
     made: OpenProvider = module.DockerProvider(options, run)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
-from accel_lab.core.shapes import Table
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.shapes import Table
 
-from . import process
-from .workspace import Workspace
+from .processes import process
+from .run_folder.workspace import Workspace
 
 #: The shape of what ``doctor`` prints.
 FACTS = {

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core import recorded
-from accel_lab.core.child_files import ChildFiles, Refused, believed
-from accel_lab.core.fact_shapes import FACTS, RESULT
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe
+from accel_lab.core.untrusted import records
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
+from accel_lab.core.untrusted.fact_shapes import FACTS, RESULT
 
 from . import sanitizer
-from .admission import discard
-from .process import Ended
-from .workspace import Place, Workspace
+from .processes.process import Ended
+from .run_folder.admission import discard
+from .run_folder.workspace import Place, Workspace
 
 _LAST_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
@@ -113,7 +113,7 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
                 facts[name] = left
     if opened := _opened(files):
         facts["opened"] = opened
-    recorded.check(files)
+    records.check(files)
     with believed("result.json"):
         raised = Raised.from_json(result["raised"]) if result.get("raised") else None
     status = _status(ended, raised, bare)

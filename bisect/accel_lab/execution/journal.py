@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused, believed, parsed
-from accel_lab.core.fact_shapes import FACTS, RAISED
 from accel_lab.core.outcome import Outcome
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed, parsed
+from accel_lab.core.untrusted.fact_shapes import FACTS, RAISED
 
-from .copies import remove
+from .run_folder.copies import remove
 
 #: More than the answers of any run take.
 MOST_BYTES = 1 << 30

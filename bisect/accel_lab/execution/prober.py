@@ -18,17 +18,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.untrusted.child_files import ChildFiles
 
-from . import process, sanitizer
+from . import sanitizer
 from .collect import CRASHED, collected
 from .journal import Journal, write_atomic
-from .surroundings import enter_command
+from .processes import process
+from .run_folder.surroundings import enter_command
+from .run_folder.workspace import Place, Workspace, write_job
 from .warm import WarmServer
-from .workspace import Place, Workspace, write_job
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 TAIL_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
 #: Where its reports go, in the probe's folder; it adds the number of the process.
 REPORT = "sanitizer"

@@ -14,7 +14,7 @@ from typing import Any
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
-from .process import Ended, Watch, spawn, sweep
+from .processes.process import Ended, Watch, spawn, sweep
 
 START_TIMEOUT_S = 240.0
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accel_lab.core.child_files import Refused, believed
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import signature_of
@@ -19,10 +18,11 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung
-from accel_lab.reduction.graph_emit import SILENT, Check, emit
-from accel_lab.reduction.graph_format import reduce_graph
-from accel_lab.reduction.graph_load import load_capture, load_captures, program_of, programs_of
-from accel_lab.reduction.graph_program import Program
+from accel_lab.core.untrusted.child_files import Refused, believed
+from accel_lab.reduction.graph.emit import SILENT, Check, emit
+from accel_lab.reduction.graph.load import load_capture, load_captures, program_of, programs_of
+from accel_lab.reduction.graph.program import Program
+from accel_lab.reduction.graph.reducer import reduce_graph
 from accel_lab.reduction.problem import Candidate
 from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline

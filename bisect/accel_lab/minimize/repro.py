@@ -11,12 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import Culprit, Exhibit
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.verdict import Verdict
 from accel_lab.reduction.problem import Candidate
 from accel_lab.search.lab import Lab

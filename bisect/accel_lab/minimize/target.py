@@ -14,13 +14,13 @@ from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.reduction.graph_emit import DIFFERS
-from accel_lab.search.climb import Switches
-from accel_lab.search.flaky import cautious_rate, runs_to_see
+from accel_lab.reduction.graph.emit import DIFFERS
+from accel_lab.search.bisection import Pair
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder import read
+from accel_lab.search.ladder_runner import Switches
 from accel_lab.search.premise import Baseline, values_signature
-from accel_lab.search.searching import Pair
+from accel_lab.search.repeats import cautious_rate, runs_to_see
 
 #: How a program fails that compares the compiled result with the uncompiled one by itself.
 VALUES_DIFFER = Signature(kind="exception", type="AssertionError", message=normalise(DIFFERS))

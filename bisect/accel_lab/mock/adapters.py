@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from .constraint_checks import DtypeConstraint
-from .constraint_choice import DEVICE_DTYPES, Choice, choose, denied_operators, dtype_of
-from .constraint_watch import Watch
-from .constraints import Constraint
+from .constraints.catalogue import Constraint
+from .constraints.choice import DEVICE_DTYPES, Choice, choose, denied_operators, dtype_of
+from .constraints.node_checks import DtypeConstraint
+from .constraints.watch import Watch
 from .device import Device
 from .discovery import MOCK, AdapterError, registered
-from .run_statistics import Statistics
+from .runtime.run_statistics import Statistics
 from .settings import Settings, read_settings
 
 Compiled = Callable[..., Any]
@@ -221,7 +221,7 @@ class MockAdapter(AcceleratorAdapter):
         return self._compile(graph_module, example_inputs, self._settings)
 
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
-        from .decompositions import table
+        from .frontend.decompositions import table
 
         return table()
 
@@ -242,7 +242,7 @@ class MockAdapter(AcceleratorAdapter):
         ]
 
     def statistics(self) -> Statistics:
-        from .run_statistics import collected
+        from .runtime.run_statistics import collected
 
         return replace(collected(), violations=self._statistics.violations)
 

@@ -10,8 +10,8 @@ import json
 import re
 from pathlib import Path
 
-from .program import Program
-from .run_statistics import Statistics
+from .ir.program import Program
+from .runtime.run_statistics import Statistics
 
 STATISTICS = "statistics.json"
 

@@ -12,18 +12,19 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import decompositions, faults
+from . import faults
 from .artifacts import write_program, write_statistics
-from .concrete import DataDependent, host_program, is_symbolic, make_concrete
-from .constraint_choice import VARIABLES as CHOICES
-from .constraint_choice import Choice, choose
-from .constraint_watch import Watch
-from .constraints import Constraint, UnsupportedOnDevice
+from .constraints.catalogue import Constraint, UnsupportedOnDevice
+from .constraints.choice import VARIABLES as CHOICES
+from .constraints.choice import Choice, choose
+from .constraints.watch import Watch
 from .device import Device
-from .output_aliases import alias_groups, share
-from .program import STATIC_INPUTS, Program
-from .run_statistics import collected
-from .runtime import Loaded, shared_runtime
+from .frontend import decompositions
+from .ir.concrete import DataDependent, host_program, is_symbolic, make_concrete
+from .ir.program import STATIC_INPUTS, Program
+from .runtime.output_aliases import alias_groups, share
+from .runtime.run_statistics import collected
+from .runtime.runner import Loaded, shared_runtime
 from .settings import Settings, read_settings
 
 FRONT_ENDS = {"main": "front_end", "reference": "reference_front_end"}

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from accel_lab.core import recorded
-from accel_lab.core.child_files import ChildFiles
 from accel_lab.core.findings import AgreedType, Agreement
+from accel_lab.core.untrusted import records
+from accel_lab.core.untrusted.child_files import ChildFiles
 
 from .comparison import compare, number_of
 from .dtypes import Array, decode, is_floating, item_bytes
@@ -110,7 +110,7 @@ class Difference:
 def load(folder: str | Path) -> Recording:
     """Read ``records.jsonl`` and ``tensors.bin``; a line that a crash cut short ends the reading.
 
-    Raises :class:`accel_lab.core.child_files.Refused` for what cannot be read safely.
+    Raises :class:`accel_lab.core.untrusted.child_files.Refused` for what cannot be read safely.
     """
     files = ChildFiles(folder)
     data: bytes | None = None
@@ -119,8 +119,8 @@ def load(folder: str | Path) -> Recording:
     random_state: dict[str, str] = {}
     half = False
     turns = _Turns()
-    for event in recorded.rows(files):
-        data = recorded.values(files) if data is None else data
+    for event in records.rows(files):
+        data = records.values(files) if data is None else data
         kind = event.get("event")
         if kind == "note":
             notes.append(str(event.get("note", "")))

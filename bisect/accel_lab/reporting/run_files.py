@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused
 from accel_lab.core.findings import Findings, Step
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
 #: Artifacts by what they show; graphs come in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")

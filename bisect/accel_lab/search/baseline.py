@@ -14,10 +14,10 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from .flaky import Tally
 from .lab import Lab
 from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
 from .premise import INSTRUMENTATION, LAB_FAILURE, STATE, Baseline, hurried, same_failure, values_verdict
+from .repeats import Tally
 from .silent import compare_silent
 
 #: After so many passes the runs before them are told as state that was left behind.

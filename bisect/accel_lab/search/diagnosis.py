@@ -15,17 +15,17 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from . import environment_hints, second_witness
+from . import cross_check, environment_hints
 from .alternatives import caches, outside_ladder, registry
 from .alternatives.case import Case, Moment
 from .baseline import BaselineSearch
-from .climb import Climber, Switches
+from .bisection import Options as Options
+from .bisection import Searching
 from .ladder import Reading, index, read, row
-from .opening import Opened, open_stage
+from .ladder_runner import Climber, Switches
+from .localize.opening import Opened, open_stage
 from .premise import Baseline, values_signature
 from .proof import Proof, qualify
-from .searching import Options as Options
-from .searching import Searching
 from .stage_proof import prove_stage
 
 
@@ -168,7 +168,7 @@ class Diagnosis(Searching):
             self._prove(climber, answer, opened, [*told, *opened.alternatives])
         self._add_values(base, answer)
         if self._options.witness and answer.culprit is not None:
-            answer.witness = second_witness.ask(climber, answer.culprit, answer.ladder)
+            answer.witness = cross_check.ask(climber, answer.culprit, answer.ladder)
 
     @staticmethod
     def _prove(climber: Climber, answer: Answer, opened: Opened, told: Sequence[Considered]) -> None:

@@ -10,8 +10,8 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .climb import Climber, tally_of
 from .lab import Lab
+from .ladder_runner import Climber, tally_of
 from .proof import Proof, prove_again
 
 _SCRIPT_FAULTS = {

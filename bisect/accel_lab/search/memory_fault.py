@@ -15,8 +15,8 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from .flaky import Tally
 from .lab import Lab
+from .repeats import Tally
 
 #: Runs that try the checks are numbered apart: an answer is kept under its number.
 _CHECKED = 1000

@@ -13,8 +13,8 @@ from accel_lab.core.stages import Confidence
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .flaky import Tally
 from .lab import Difference, Lab
+from .repeats import Tally
 
 #: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
 INSTRUMENTATION = "instrumentation"

@@ -16,8 +16,8 @@ from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence
 from accel_lab.core.verdict import Verdict
 
-from .climb import Climber, tally_of
-from .flaky import Tally, doubt, passes_needed
+from .ladder_runner import Climber, tally_of
+from .repeats import Tally, doubt, passes_needed
 
 #: From the least sure to the surest.
 ORDER = (Confidence.INCONCLUSIVE, Confidence.LIKELY, Confidence.PROVEN)

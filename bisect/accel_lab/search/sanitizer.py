@@ -14,12 +14,12 @@ from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .climb import Climber
-from .kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
+from .ladder_runner import Climber
+from .localize.kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
+from .localize.localization import Named
 from .memory_fault import is_memory_fault
-from .named import Named
 
-#: The marks of ``child/annotate.py`` in a kernel's text.
+#: The marks of ``child/hooks/kernel_lines.py`` in a kernel's text.
 _MARK = re.compile(r"(?<! )[ ]*/\*@\d+\*/")
 _SWITCHES = (("annotate", True), ("sanitize", True))
 

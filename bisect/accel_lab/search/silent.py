@@ -10,10 +10,10 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-from .flaky import Tally
 from .lab import Lab
 from .other_numbers import FALLBACK_RANDOM, RANDOM, RANDOM_WORDS, SEEDS, explained
 from .premise import Baseline, values_signature
+from .repeats import Tally
 
 
 def compare_silent(lab: Lab, probe: Probe, found: Baseline, cold: Outcome) -> None:

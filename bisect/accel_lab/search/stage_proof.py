@@ -9,10 +9,10 @@ from accel_lab.core.findings import Considered, Culprit, Step
 from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from .climb import Climber, tally_of
-from .flaky import Tally
 from .ladder import Reading, index, read_steps, row, with_row
+from .ladder_runner import Climber, tally_of
 from .proof import Proof, prove_again, qualify
+from .repeats import Tally
 
 #: The pair was picked among so many neighbours on the ladder, so luck had as many chances.
 BOUNDARIES = len(LADDER) - 1

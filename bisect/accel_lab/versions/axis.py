@@ -12,17 +12,17 @@ from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, Tested, Versions
 from accel_lab.execution.prober import Interrupted
-from accel_lab.search.companions import Blame, FlipSide, blame, differing
 from accel_lab.search.diagnosis import Options
-from accel_lab.search.two_axes import two_axes
-from accel_lab.search.version_noise import chain_length
-from accel_lab.search.version_search import LineSearch
+from accel_lab.search.timeline.companions import Blame, FlipSide, blame, differing
+from accel_lab.search.timeline.repeat_policy import chain_length
+from accel_lab.search.timeline.two_axes import two_axes
+from accel_lab.search.timeline.version_search import LineSearch
 
-from . import files, sides
-from .asker import ReleaseAsker
-from .bench import Bench, Benches, Told, silent
-from .decide import Wanted
-from .sides import Side
+from . import files, flip_sides
+from .build_verdict import Wanted
+from .flip_sides import Side
+from .release_judge import ReleaseAsker
+from .release_session import Bench, Benches, Told, silent
 
 #: What is held and swapped at a flip. The C++ compiler is this machine's (or the image's) on every side.
 COMPANIONS = ("numpy", "setuptools", "sympy", "triton")
@@ -143,7 +143,7 @@ class VersionAxis:
             else:
                 details["files"] = compared.to_json()
                 notes.append(compared.said)
-        details["code"] = sides.beside(one, two)
+        details["code"] = flip_sides.beside(one, two)
         if self._companions:
             blamed = self._blame(good, bad)
             if isinstance(blamed, str):
@@ -174,12 +174,12 @@ class VersionAxis:
 
     def _good_side(self, bench: Bench) -> Side:
         if bench.version not in self._sides:
-            self._sides[bench.version] = sides.good_side(bench, self._wanted, self._options.budget)
+            self._sides[bench.version] = flip_sides.good_side(bench, self._wanted, self._options.budget)
         return self._sides[bench.version]
 
     def _bad_side(self, bench: Bench) -> Side:
         if bench.version not in self._sides:
-            self._sides[bench.version] = sides.bad_side(bench, self._options)
+            self._sides[bench.version] = flip_sides.bad_side(bench, self._options)
         return self._sides[bench.version]
 
 

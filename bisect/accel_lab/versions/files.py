@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.child_files import ChildFiles, Refused, parsed
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.shapes import Table
 from accel_lab.core.stages import Stage
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
+from accel_lab.core.untrusted.shapes import Table
 from accel_lab.execution.prober import Interrupted, aside_folder
 from accel_lab.search import frames
 
-from .bench import Bench, folder_name
+from .release_session import Bench, folder_name
 
 #: The diff of a file that the failure goes through is shown up to this many lines, of so many files.
 SHOWN_LINES = 240

@@ -17,16 +17,16 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.prober import Interrupted
-from accel_lab.search.accelerator import Ask, switches
-from accel_lab.search.adapter_search import switches_of
+from accel_lab.search.accelerator.adapter_search import switches_of
+from accel_lab.search.accelerator.replacements import Ask, switches
 from accel_lab.search.baseline import BaselineSearch
-from accel_lab.search.climb import Switches
 from accel_lab.search.lab import Difference, Lab
+from accel_lab.search.ladder_runner import Switches
 from accel_lab.search.premise import values_signature
 from accel_lab.search.silent import only_random
-from accel_lab.search.version_matrix import Cell, Matrix, columns_in_order
+from accel_lab.search.timeline.matrix import Cell, Matrix, columns_in_order
 
-from .bench import Bench, Benches, Told, describe, silent
+from .release_session import Bench, Benches, Told, describe, silent
 
 SCHEMA = "accel-lab/matrix/1"
 #: The accelerator that the lab brings along; any other name is an adapter's.

@@ -15,22 +15,22 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested, Versions
-from accel_lab.environments.index import without_secrets
-from accel_lab.environments.line import select
+from accel_lab.environments.index.line import select
+from accel_lab.environments.index.pip_settings import pip_index
+from accel_lab.environments.index.reader import without_secrets
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.environments.pip_settings import pip_index
 from accel_lab.environments.providers import provider
-from accel_lab.execution import process
+from accel_lab.execution.processes import process
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.premise import Baseline
 
 from .axis import VersionAxis, good_build
-from .bench import Bench, Benches, Setting, Told, describe, silent
-from .decide import wanted_from
+from .build_verdict import wanted_from
+from .failing_release import Sought, seek
+from .flip_sides import Side, side_of
 from .metric import MetricAxis
 from .own_build import with_own
-from .reference import Sought, seek
-from .sides import Side, side_of
+from .release_session import Bench, Benches, Setting, Told, describe, silent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,20 +15,20 @@ from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, Versions
 from accel_lab.execution.prober import Interrupted
-from accel_lab.search.metric_judge import METRICS, Metric
-from accel_lab.search.metric_search import Measured, MetricOptions, MetricSearch
+from accel_lab.search.timeline.metric_judge import METRICS, Metric
+from accel_lab.search.timeline.metric_search import Measured, MetricOptions, MetricSearch
 
-from . import sides
+from . import flip_sides
 from .axis import MOST_FLIPS, ends
-from .bench import Bench, Benches, Told, describe, silent
-from .sides import Side
+from .flip_sides import Side
+from .release_session import Bench, Benches, Told, describe, silent
 
 #: The numbers that are laid side by side at a flip, whichever of them was looked for.
 NUMBERS = tuple(METRICS)
 
 
 class ReleaseMeasurer:
-    """The :class:`accel_lab.search.metric_search.Measurer` of real environments.
+    """The :class:`accel_lab.search.timeline.metric_search.Measurer` of real environments.
 
     Every sample is a run in a fresh process, so that no cache of another run helps it.
     """
@@ -180,7 +180,7 @@ class MetricAxis:
             "good": {"torch": good.version},
             "bad": {"torch": bad.version},
             "numbers": table,
-            "code": sides.beside(good, bad),
+            "code": flip_sides.beside(good, bad),
         }
         changed = [
             f"{METRICS[name].words}: {_short(row['good'])} -> {_short(row['bad'])}"

@@ -69,7 +69,7 @@ BACKENDS: dict[str, Backend] = {
             name="mock",
             title="the mock accelerator",
             target="accel_lab.mock.backend:mock_backend",
-            statistics="accel_lab.mock.run_statistics:collected",
+            statistics="accel_lab.mock.runtime.run_statistics:collected",
         ),
     )
 }

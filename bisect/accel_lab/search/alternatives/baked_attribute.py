@@ -13,10 +13,10 @@ from accel_lab.core.findings import Component, Exhibit
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import Climber
-from accel_lab.search.front_guards import MOST_VALUES, is_baked
-from accel_lab.search.front_questions import Questions, front_of
-from accel_lab.search.named import Named
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.dynamo_guards import MOST_VALUES, is_baked
+from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.question_budget import Questions, front_of
 
 _AS_NEW = "(as for a new tensor)"
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import Climber
+from accel_lab.search.bisection import Pair
+from accel_lab.search.ladder_runner import Climber
 from accel_lab.search.premise import Baseline, same_failure
 from accel_lab.search.proof import prove_again
-from accel_lab.search.searching import Pair
 
 #: The caches that may answer, the narrowest first, and what torch calls the setting (pytorch#184405).
 _CACHES = (

@@ -8,9 +8,9 @@ from enum import Enum
 
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
-from accel_lab.search.climb import Climber
 from accel_lab.search.ladder import Reading
-from accel_lab.search.named import Named
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.localization import Named
 
 
 class Moment(str, Enum):

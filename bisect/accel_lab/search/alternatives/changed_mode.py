@@ -5,7 +5,7 @@ from __future__ import annotations
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
-from accel_lab.search.front_dynamo import lost_state
+from accel_lab.search.localize.dynamo import lost_state
 
 from .case import Alternative, Case, Moment, Ruling
 

@@ -53,7 +53,7 @@ def look(base: Baseline) -> str | None:
 
 
 def about_entries(note: str) -> bool:
-    """Whether a run's note says what :func:`look` says better (written in ``child/entries.py``)."""
+    """Whether a run's note says what :func:`look` says better."""
     return "the ladder does not reach it" in note
 
 

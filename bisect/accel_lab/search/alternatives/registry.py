@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import tally_of
+from accel_lab.search.ladder_runner import tally_of
 from accel_lab.search.proof import Proof, prove_again
 
 from . import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search import front_guards
-from accel_lab.search.named import Named
+from accel_lab.search.localize import dynamo_guards
+from accel_lab.search.localize.localization import Named
 from accel_lab.search.proof import prove_component
 
 from . import baked_attribute
@@ -26,7 +26,7 @@ def ask(case: Case) -> Ruling:
         ruled_out = Considered(name=NAME, open=False, words=words)
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
-    named = front_guards.look(climber, start) or Named()
+    named = dynamo_guards.look(climber, start) or Named()
     baked = None
     if len(set(graphs)) < 2 and named.cure is None:
         # A parameter's requires_grad that was toggled between two calls, on torch 2.5.1.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.climb import Switches
+from accel_lab.search.ladder_runner import Switches
 
 from .case import Alternative, Case, Moment, Ruling
 

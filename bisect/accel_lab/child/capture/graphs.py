@@ -1,0 +1,269 @@
+"""Captures Dynamo's graphs as they are called: the graph, its real inputs, and the value of every node.
+
+What is written (``capture/graph<k>.json`` and safetensors files beside it) is enough to make each graph
+into a program of its own that runs without the user's script. The run itself is not disturbed: values
+are copied before the call, and the run that finds the nodes' values works on copies under the same
+random state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any, Dict, Iterator, List
+
+import torch
+
+from .graph_json import NotExpressible, describe_graph, encode
+from .values import Budget, Bundle, NotPlain, TooLarge, copies, describe_value, dtype_name, save_inputs
+
+SCHEMA = "accel-lab/capture/1"
+GRAPHS, CALLS, MEGABYTES = 12, 4, 256
+
+
+class Capture:
+    """Writes down the first calls of the first graphs of a run."""
+
+    def __init__(self, folder: str, limits: Any) -> None:
+        limits = limits if isinstance(limits, dict) else {}
+        self._folder = os.path.join(folder, "capture")
+        self._graphs = int(limits.get("graphs", GRAPHS))
+        self._calls = int(limits.get("calls", CALLS))
+        self._budget = Budget(int(limits.get("megabytes", MEGABYTES)) << 20)
+        self._count = 0
+        self._order = 0
+
+    def graph(self, gm: Any, region: Any) -> Any:
+        """Describe a graph before it is compiled; returns what wraps the compiled graph."""
+        number = self._count
+        self._count += 1
+        if number >= self._graphs:
+            return _same
+        record = _Graph(self._folder, number, gm, region, self._budget)
+
+        def wrap(compiled: Any) -> Any:
+            def call(*args: Any) -> Any:
+                if len(record.data["calls"]) >= self._calls or not record.expressible:
+                    return compiled(*args)
+                self._order += 1
+                return record.call(compiled, args, self._order)
+
+            return call
+
+        return wrap
+
+
+def _same(compiled: Any) -> Any:
+    return compiled
+
+
+class _Graph:
+    def __init__(self, folder: str, number: int, gm: Any, region: Any, budget: Budget) -> None:
+        self._folder = folder
+        self._number = number
+        self._budget = budget
+        self.expressible = True
+        self.data: Dict[str, Any] = {
+            "schema": SCHEMA,
+            "graph": number,
+            "reason": "",
+            "region": region["id"],
+            "compile": {key: region[key] for key in ("backend", "options", "fullgraph", "dynamic")},
+            "code": gm.code,
+            "nodes": [],
+            "functions": {},
+            "sizes": {},
+            "calls": [],
+        }
+        try:
+            described, self._attributes = describe_graph(gm)
+            self.data.update(described)
+            self._gm = _twin(gm)
+        except NotExpressible as error:
+            self._refuse(str(error))
+        except Exception as error:
+            self._refuse("the graph could not be described: %r" % error)
+        self._write()
+
+    def _refuse(self, reason: str) -> None:
+        self.expressible = False
+        self.data["reason"] = self.data["reason"] or reason
+
+    def _write(self) -> None:
+        os.makedirs(self._folder, exist_ok=True)
+        path = os.path.join(self._folder, "graph%d.json" % self._number)
+        with open(path + ".part", "w", encoding="utf-8") as stream:
+            json.dump(self.data, stream, indent=1)
+        os.replace(path + ".part", path)
+
+    def _path(self, call: int, what: str) -> str:
+        name = "graph%d_call%d%s.safetensors" % (self._number, call, what)
+        return os.path.join(self._folder, name)
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def call(self, compiled: Any, args: Any, order: int) -> Any:
+        """Save the inputs, find the nodes' values on copies, run, and watch for a backward."""
+        index = len(self.data["calls"])
+        entry: Dict[str, Any] = {"order": order, "reason": "", "file": "", "values": "", "backward": []}
+        self.data["calls"].append(entry)
+        try:
+            with _undisturbed():
+                self._save_call(entry, index, args)
+        except (NotPlain, TooLarge, NotExpressible) as error:
+            entry["reason"] = str(error)
+        except Exception as error:
+            entry["reason"] = "the inputs could not be saved: %r" % error
+        self._write()
+        result = compiled(*args)
+        if not entry["reason"]:
+            self._watch_backward(entry, index, result)
+        return result
+
+    def _save_call(self, entry: Any, index: int, args: Any) -> None:
+        placeholders = [node for node in self.data["nodes"] if node["op"] == "placeholder"]
+        values = dict(zip((n["name"] for n in placeholders if n["name"] not in self._attributes), args))
+        values.update(self._attributes)
+        tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+        bundle = Bundle(self._budget)
+        state = torch.get_rng_state()
+        bundle.flat("rng_state", "uint8", state)
+        storages, described = save_inputs(list(tensors), list(tensors.values()), bundle)
+        for name, value in values.items():
+            if name not in described:
+                described[name] = {"kind": "value", "value": encode(value)}
+        entry.update(
+            storages=storages,
+            inputs=[dict(described[node["name"]], name=node["name"]) for node in placeholders],
+            settings=_settings(),
+        )
+        bundle.write(self._path(index, ""))
+        entry["file"] = os.path.basename(self._path(index, ""))
+        self._save_values(entry, index, args)
+
+    def _save_values(self, entry: Any, index: int, args: Any) -> None:
+        """Run the graph uncompiled on copies and keep every node's value."""
+        bundle = Bundle(self._budget)
+        metas: Dict[str, Any] = {}
+        interpreter = _Values(self._gm, bundle, metas)
+        try:
+            interpreter.run(*copies(args))
+        except Exception as error:
+            entry["values_reason"] = "%s: %s" % (type(error).__name__, str(error)[:200])
+        entry["metas"] = metas
+        if not bundle.empty:
+            bundle.write(self._path(index, "_values"))
+            entry["values"] = os.path.basename(self._path(index, "_values"))
+
+    def _watch_backward(self, entry: Any, index: int, result: Any) -> None:
+        """Keep the gradients that come in through the outputs, as a backward runs."""
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        gradients = Bundle(self._budget)
+
+        def hook(position: int) -> Any:
+            def keep(gradient: Any) -> None:
+                if any(known["output"] == position for known in entry["backward"]):
+                    return
+                known = {"output": position, "key": "", "size": list(gradient.shape)}
+                known["dtype"] = dtype_name(gradient.dtype)
+                known["stride"] = list(gradient.stride())
+                try:
+                    with _undisturbed():
+                        gradients.values("g%d" % position, gradient)
+                        known["key"] = "g%d" % position
+                        gradients.write(self._path(index, "_grads"))
+                        entry["grads"] = os.path.basename(self._path(index, "_grads"))
+                except Exception as error:
+                    known["reason"] = str(error)
+                entry["backward"].append(known)
+                self._write()
+
+            return keep
+
+        for position, output in enumerate(outputs):
+            if isinstance(output, torch.Tensor) and output.requires_grad:
+                try:
+                    output.register_hook(hook(position))
+                except Exception as error:
+                    entry["backward_reason"] = "%r" % error
+
+
+class _Values(torch.fx.Interpreter):
+    """Runs a graph and keeps the value of every node as it is right after the node ran."""
+
+    def __init__(self, gm: Any, bundle: Bundle, metas: Any) -> None:
+        super().__init__(gm)
+        self._bundle = bundle
+        self._metas = metas
+
+    def run_node(self, node: Any) -> Any:
+        result = super().run_node(node)
+        if node.op not in ("output", "placeholder"):
+            self._keep(node.name, result)
+        if node.op != "output":
+            with contextlib.suppress(Exception):
+                self._metas[node.name] = describe_value(result, encode)
+        return result
+
+    def _keep(self, name: str, value: Any) -> None:
+        if isinstance(value, (tuple, list)):
+            for index, item in enumerate(value):
+                self._keep("%s.%d" % (name, index), item)
+        elif isinstance(value, torch.Tensor):
+            with contextlib.suppress(NotPlain, TooLarge):
+                self._bundle.values(name, value)
+
+
+def _twin(gm: Any) -> Any:
+    """The graph as it is now: whoever compiles it may change it, and its constants may be written to."""
+    return torch.fx.GraphModule(gm, _copy_of_graph(gm))
+
+
+def _copy_of_graph(gm: Any) -> Any:
+    graph = torch.fx.Graph()
+    output = graph.graph_copy(gm.graph, {})
+    if output is not None:
+        graph.output(output)
+    return graph
+
+
+def _settings() -> Dict[str, Any]:
+    """The switches of the thread that change what operators do."""
+    return {
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "default_dtype": dtype_name(torch.get_default_dtype()),
+        "autocast": _autocast(),
+    }
+
+
+def _autocast() -> List[Dict[str, Any]]:
+    found = []
+    for device in ("cpu", "cuda"):
+        try:
+            enabled = torch.is_autocast_enabled(device)
+            dtype = torch.get_autocast_dtype(device)
+        except TypeError:  # torch 2.3 and older ask for each device by another name
+            enabled = torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()
+            dtype = torch.get_autocast_cpu_dtype() if device == "cpu" else torch.get_autocast_gpu_dtype()
+        if enabled:
+            found.append({"device": device, "dtype": dtype_name(dtype)})
+    return found
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put the random state and the grad mode back as they were."""
+    cpu = torch.get_rng_state()
+    devices = torch.cuda.is_available() and torch.cuda.is_initialized()
+    gpu = torch.cuda.get_rng_state_all() if devices else None
+    grad = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if gpu is not None:
+            torch.cuda.set_rng_state_all(gpu)
+        if torch.is_grad_enabled() != grad:
+            torch.set_grad_enabled(grad)

@@ -1,0 +1,264 @@
+"""Looks into the front of the compiler: which code Dynamo traced, on what state, and with what left out.
+
+Everything here is off unless the switch ``front`` asks for it, so that a plain question is not disturbed.
+The switch is a mapping: ``look`` (only write down), ``eager`` (functions that run as they are, neither
+compiled nor inlined), ``guard_on`` (values whose change makes the next call compile afresh), ``outside``
+(operators of the captured graph that run outside of AOTAutograd), ``functorch`` and ``dynamo`` (settings),
+``fullgraph`` (False: graph breaks are allowed although the script forbids them), ``stop`` (a frame and the
+place where its trace ends: the rest of it runs as it is).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Dict, Iterator, List, Optional, Set
+
+from .. import torch_internals
+from ..exceptions import NotApplicable, code_key
+from ..record.python_state import changes, state_of
+from ..rungs.graph_split import Outside, units_of
+from .dynamo_lines import Lines
+
+MAX_CALLS = 40
+MAX_CODES = 200
+MAX_UNITS = 400
+
+
+class Front:
+    """What one run's front end did, and the parts of it that are switched off."""
+
+    def __init__(self, switch: Dict[str, Any]) -> None:
+        self.eager = frozenset(switch.get("eager") or ())
+        self.guard_on = frozenset(switch.get("guard_on") or ())
+        self.functorch: Dict[str, Any] = dict(switch.get("functorch") or {})
+        self.settings: Dict[str, Any] = dict(switch.get("dynamo") or {})
+        outside = switch.get("outside")
+        self.outside: Optional[Outside] = None if outside is None else Outside(outside)
+        self.fullgraph = switch.get("fullgraph", True)
+        self.lines = Lines(switch.get("stop")) if switch.get("look") or switch.get("stop") else None
+        self.frames: List[Dict[str, Any]] = []
+        self.inlined: List[Dict[str, Any]] = []
+        self.units: List[Dict[str, Any]] = []
+        self.guards: List[str] = []
+        self.names: Set[str] = set()
+        self.calls: List[Dict[str, Any]] = []
+        self._graphs = 0
+        self._last: Dict[int, Dict[str, str]] = {}
+
+    # -- installing ----------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Hook into Dynamo; the places are those of torch 2.6 to 2.15."""
+        from torch._dynamo import convert_frame, symbolic_convert
+
+        self._hook_frames(convert_frame)
+        self._hook_inlining(symbolic_convert)
+        self._hook_guards()
+        if self.lines is not None:
+            self.lines.install()
+        for name, value in self.settings.items():
+            import torch._dynamo.config as config
+
+            if not torch_internals.has_config(config, name):
+                raise NotApplicable("this torch has no setting torch._dynamo.config.%s" % name)
+            setattr(config, name, _value(config, name, value))
+        if self.functorch:
+            import torch._functorch.config as functorch_config
+
+            for name in self.functorch:
+                if not torch_internals.has_config(functorch_config, name):
+                    raise NotApplicable("this torch has no setting torch._functorch.config.%s" % name)
+
+    def _hook_frames(self, convert_frame: Any) -> None:
+        wrapper = getattr(convert_frame, "CatchErrorsWrapper", None)
+        compiler = getattr(convert_frame, "_compile", None)
+        if wrapper is None or compiler is None:
+            if self.eager:
+                raise NotApplicable("this torch has no place to leave single frames uncompiled")
+            return
+        ask = wrapper.__call__
+
+        def asked(wrapper_self: Any, frame: Any, *rest: Any, **more: Any) -> Any:
+            if code_key(frame.f_code) in self.eager:
+                return _left_alone()
+            return ask(wrapper_self, frame, *rest, **more)
+
+        def compiled(code: Any, *rest: Any, **more: Any) -> Any:
+            self._note_names(code)
+            if len(self.frames) < MAX_CODES:
+                self.frames.append({"key": code_key(code), "call": len(self.calls) - 1})
+            return compiler(code, *rest, **more)
+
+        wrapper.__call__ = asked
+        convert_frame._compile = functools.wraps(compiler)(compiled)
+
+    def _hook_inlining(self, symbolic_convert: Any) -> None:
+        translator: Any = getattr(symbolic_convert, "InliningInstructionTranslator", None)
+        inline = getattr(translator, "__dict__", {}).get("inline_call")
+        if inline is None:
+            if self.eager:
+                raise NotApplicable("this torch has no place to keep single functions from being inlined")
+            return
+        original = inline.__func__
+
+        def inline_call(cls: Any, parent: Any, func: Any, *rest: Any, **more: Any) -> Any:
+            try:
+                self._note_names(func.get_code())
+                key = code_key(func.get_code())
+                caller = code_key(parent.f_code)
+            except Exception:
+                return original(cls, parent, func, *rest, **more)
+            if key in self.eager:
+                raise torch_internals.unsupported("accel-lab keeps %s out of the graph" % key)
+            if len(self.inlined) < MAX_CODES and not any(row["key"] == key for row in self.inlined):
+                self.inlined.append({"key": key, "caller": caller})
+            return original(cls, parent, func, *rest, **more)
+
+        translator.inline_call = classmethod(inline_call)
+
+    def _note_names(self, code: Any) -> None:
+        self.names.update(code.co_names, code.co_freevars, code.co_varnames[: code.co_argcount])
+
+    def _hook_guards(self) -> None:
+        try:
+            from torch._dynamo.guards import CheckFunctionManager as Manager
+        except ImportError:
+            return
+        original = Manager.__init__
+
+        def init(manager: Any, *args: Any, **kwargs: Any) -> None:
+            original(manager, *args, **kwargs)
+            checks = getattr(manager, "guard_manager", None) or getattr(manager, "check_fn", None)
+            parts = list(getattr(checks, "code_parts", None) or [])
+            with contextlib.suppress(Exception):
+                parts.append(str(checks))
+            if len(self.guards) < MAX_CODES:
+                self.guards.append("\n".join(map(str, parts))[:20000])
+
+        Manager.__init__ = functools.wraps(original)(init)
+
+    # -- graphs --------------------------------------------------------------------------------
+
+    def around(self, builder: Any) -> Any:
+        """``builder(gm, inputs, patches)``, but for what is to run outside, under the settings."""
+
+        def build(gm: Any, example_inputs: Any, patches: Any) -> Any:
+            return self._build(gm, example_inputs, lambda part, inputs: builder(part, inputs, patches))
+
+        return build
+
+    def _build(self, gm: Any, example_inputs: Any, builder: Any) -> Any:
+        turn = self._graphs
+        self._graphs += 1
+        if len(self.units) < MAX_UNITS:
+            self.units += units_of(gm, turn)[: MAX_UNITS - len(self.units)]
+        within = _under(builder, self.functorch)
+        if self.outside is None:
+            compiled = within(gm, example_inputs)
+        else:
+            compiled = self.outside.build(gm, turn, example_inputs, within)
+        return self._noting(compiled, turn)
+
+    def _noting(self, compiled: Any, turn: int) -> Any:
+        """The compiled graph; that it ran is written down for the call in progress."""
+        if self.calls:
+            self.calls[-1]["born"].append(turn)
+
+        def run(*args: Any) -> Any:
+            if self.calls and turn not in self.calls[-1]["ran"]:
+                self.calls[-1]["ran"].append(turn)
+            return compiled(*args)
+
+        # A boxed call takes its arguments in one list, which is handed on as it is.
+        run.__dict__.update(getattr(compiled, "__dict__", {}))
+        # Dynamo of torch 2.5 would call what this names instead of this function.
+        run.__dict__.pop("_torchdynamo_orig_callable", None)
+        return run
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def call(self, region: Dict[str, Any], original: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+        """Around one outermost call of a region; what is called with the result writes down what it left."""
+        before = state_of(original, args, kwargs)
+        row: Dict[str, Any] = {
+            "region": region["id"],
+            "call": region["calls"] - 1,
+            "before": before,
+            "after": {},
+            "raised": "",
+            "born": [],  # graphs that were captured in this call
+            "ran": [],  # graphs that ran in it
+        }
+        last = self._last.get(region["id"])
+        if self.guard_on and last is not None and self.guard_on & set(changes(last, before)):
+            torch_internals.reset_dynamo()
+        self._last[region["id"]] = before
+        self.calls.append(row)
+        results: List[Any] = []
+        frames, guards = len(self.frames), len(self.guards)
+        try:
+            yield results.append
+        except BaseException as error:
+            row["raised"] = type(error).__name__
+            raise
+        finally:
+            row["compiled"] = [frame["key"] for frame in self.frames[frames:]]
+            row["guards"] = list(range(guards, len(self.guards)))
+            row["after"] = state_of(original, args, kwargs, results)
+
+    def facts(self) -> Dict[str, Any]:
+        """All of it, as plain data."""
+        kept = self.calls[:MAX_CALLS]
+        return {
+            "frames": self.frames,
+            "inlined": self.inlined,
+            "units": self.units,
+            "guards": self.guards[:MAX_CALLS],
+            "names": sorted(self.names)[:2000],
+            "calls": kept,
+            "calls_left_out": len(self.calls) - len(kept),
+            "recompiles": _recompiles(),
+            "lines": self.lines.facts() if self.lines is not None else {},
+        }
+
+
+def _left_alone() -> Any:
+    """What a frame's compiler returns for a frame that is to run as it is."""
+    try:
+        from torch._dynamo.types import ConvertFrameReturn
+    except ImportError:
+        return None
+    return ConvertFrameReturn()
+
+
+def _value(config: Any, name: str, value: Any) -> Any:
+    """``flip`` means the other truth value than the one that holds."""
+    return not getattr(config, name) if value == "flip" else value
+
+
+def _under(builder: Any, settings: Dict[str, Any]) -> Any:
+    if not settings:
+        return builder
+
+    def build(gm: Any, example_inputs: Any) -> Any:
+        import torch._functorch.config as functorch_config
+
+        values = {name: _value(functorch_config, name, value) for name, value in settings.items()}
+        with functorch_config.patch(values):
+            return builder(gm, example_inputs)
+
+    return build
+
+
+def _recompiles() -> List[str]:
+    """Why Dynamo compiled a frame again, as it says itself (``torch/_dynamo/utils.py: guard_failures``)."""
+    import sys
+
+    utils = sys.modules.get("torch._dynamo.utils")
+    found = []
+    for code, reasons in dict(getattr(utils, "guard_failures", None) or {}).items():
+        name = code_key(code) if hasattr(code, "co_name") else str(code)
+        found += ["%s: %s" % (name, str(reason).split("  #")[0][:200]) for reason in list(reasons)[:40]]
+    return list(dict.fromkeys(found))[:24]

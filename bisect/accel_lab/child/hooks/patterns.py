@@ -1,0 +1,164 @@
+"""Follows every application of a pattern, and every node that the reinplacing pass may write into."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, List
+
+from ..capture.graph_text import about, lines_of, short_name, trimmed
+from .applications import Applications
+
+#: Subsystems of single applications that torch does not ask its own bisector about.
+PATTERNS = "patterns"
+REINPLACING = "reinplacing"
+
+
+class Patterns:
+    """Tells ``applied`` of every match and every reinplaced node, and leaves out those that it says."""
+
+    def __init__(self, applied: Applications) -> None:
+        self._applied = applied
+
+    def install(self) -> None:
+        """Wrap the pattern matcher's entries and the reinplacing; what a release lacks is left out."""
+        for wrap in (self._wrap_patterns, self._wrap_reinplacing):
+            try:
+                wrap()
+            except (ImportError, AttributeError):
+                continue
+
+    def _wrap_patterns(self) -> None:
+        from torch._inductor import pattern_matcher
+
+        entry = pattern_matcher.PatternEntry
+        entry.extra_check = _Check(self)
+        for kind in [entry, *_subclasses(entry)]:
+            if "apply" in kind.__dict__:
+                kind.apply = self._around(kind.__dict__["apply"])
+
+    def check(self, entry: Any, match: Any, found: Any) -> Any:
+        """A pattern has matched and may be applied, unless it is to be left out: then it is no match.
+
+        Saying so here and not in ``apply`` keeps the matcher from counting it, so that loops which run
+        until nothing matches come to their end.
+        """
+        if not found:
+            return found
+        function, search = _functions_of(entry)
+        record, off = self._applied.enter(
+            PATTERNS, short_name(function), function, search=search and about(search)[0]
+        )
+        match._accel_lab = record
+        return False if off else found
+
+    def _around(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def apply(entry: Any, match: Any, graph: Any, node: Any) -> Any:
+            record = getattr(match, "_accel_lab", None)
+            if record is None:
+                return original(entry, match, graph, node)
+            record["node"] = str(getattr(node, "name", ""))
+            return self._applied.run(
+                record, None, lambda _: graph, lambda: original(entry, match, graph, node)
+            )
+
+        return apply
+
+    def _wrap_reinplacing(self) -> None:
+        from torch._inductor.fx_passes import reinplace
+
+        original = reinplace.reinplace_inplaceable_ops_core
+
+        @functools.wraps(original)
+        def core(graph: Any) -> Any:
+            hidden, open_ = [], []
+            before = lines_of(graph) if (self._applied.show or "").startswith(REINPLACING) else []
+            for node in list(graph.nodes):
+                name = _reinplaceable(reinplace, node)
+                if name is None:
+                    continue
+                record, off = self._applied.enter(REINPLACING, name, original, node=node.name)
+                if off:
+                    hidden.append((node, node.target))
+                    node.target = _left_alone
+                else:
+                    open_.append((node, record, _place_of(node)))
+            try:
+                return original(graph)
+            finally:
+                for node, target in hidden:
+                    node.target = target
+                for node, record, was in open_:
+                    record["changed"] = _place_of(node) != was
+                    if self._applied.show == "%s/%s" % (REINPLACING, record["key"]):
+                        old, new = trimmed(before, lines_of(graph))
+                        self._applied.shown = {"application": self._applied.show, "before": old, "after": new}
+
+        reinplace.reinplace_inplaceable_ops_core = core
+
+
+class _Check:
+    """Stands where an entry's ``extra_check`` is stored, and hears of every match that passes it."""
+
+    def __init__(self, patterns: Patterns) -> None:
+        self._patterns = patterns
+
+    def __get__(self, entry: Any, owner: Any = None) -> Any:
+        if entry is None:
+            return self
+        try:
+            check = entry.__dict__["extra_check"]
+        except KeyError:
+            raise AttributeError("extra_check") from None
+        return lambda match: self._patterns.check(entry, match, check(match))
+
+    def __set__(self, entry: Any, check: Any) -> None:
+        entry.__dict__["extra_check"] = check
+
+
+def _functions_of(entry: Any) -> Any:
+    """``(handler or replacement, search function or None)`` of an entry of the pattern matcher."""
+    handler = getattr(entry, "handler", None)
+    if handler is not None:
+        return handler, None
+    check = entry.__dict__.get("extra_check")
+    code, cells = getattr(check, "__code__", None), getattr(check, "__closure__", None) or ()
+    found = {}
+    for name, cell in zip(code.co_freevars if code is not None else (), cells):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    normalize = getattr(entry, "normalize_args", None)
+    return found.get("replace_fn") or normalize or check, found.get("search_fn")
+
+
+def _subclasses(kind: Any) -> List[Any]:
+    found = []
+    for sub in kind.__subclasses__():
+        found += [sub, *_subclasses(sub)]
+    return found
+
+
+def _left_alone(*args: Any, **kwargs: Any) -> Any:
+    """Stands in for the target of a node that is not to be reinplaced; restored before anything runs."""
+    raise AssertionError("a node was run under a stand-in for its operator")
+
+
+def _reinplaceable(reinplace: Any, node: Any) -> Any:
+    """The operator's name if the pass may reinplace this node, else None."""
+    if node.op != "call_function":
+        return None
+    for table in ("inplaceable_ops", "inplaceable_foreach_ops", "inplaceable_triton_ops"):
+        if node.target in getattr(reinplace, table, ()):
+            views = node.args[-1] if node.args and isinstance(node.args[-1], (list, tuple)) else ()
+            inner = [str(view.target) for view in views if hasattr(view, "target")]
+            return " ".join([getattr(node.target, "__name__", str(node.target)), *inner])
+    if "auto_functionalized" in str(node.target) and node.args:
+        return str(node.args[0])
+    return None
+
+
+def _place_of(node: Any) -> Any:
+    clones = node.meta.get("only_clone_these_tensors")
+    wanted = node.kwargs.get("tensors_to_clone")
+    return str(node.target), None if clones is None else list(clones), str(wanted)

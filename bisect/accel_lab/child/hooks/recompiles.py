@@ -1,0 +1,78 @@
+"""How often Dynamo compiled the same code again and why, and what broke its graphs, as it noted itself.
+
+Read at the end of a run from ``torch/_dynamo/utils.py`` (``guard_failures``, ``graph_break_reasons``), which
+every release from 2.0 on has; nothing is hooked.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, Dict, List
+
+from ..exceptions import code_key
+
+MAX_ROWS = 24
+#: A reason begins with the compilation whose guard failed (``0/7: ``) on releases that number them.
+_TURN = re.compile(r"^(\d+/\d+): ")
+
+
+def facts() -> Dict[str, Any]:
+    """``again``: code that was compiled again; ``breaks``: where graphs ended; ``limit``: of recompiling."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    limit = _limit()
+    return {
+        "again": _again(getattr(utils, "guard_failures", None) or {}, limit),
+        "breaks": _breaks(getattr(utils, "graph_break_reasons", None) or []),
+        "limit": limit,
+    }
+
+
+def _limit() -> int:
+    config = sys.modules.get("torch._dynamo.config")
+    for name in ("recompile_limit", "cache_size_limit"):
+        value = getattr(config, name, None)
+        if isinstance(value, int):
+            return value
+    return 0
+
+
+def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
+    """A row for each code object: how often it was compiled again, whether no more, and the first guards."""
+    rows: List[Dict[str, Any]] = []
+    for code, told in list(dict(failures).items())[:200]:
+        reasons = [str(reason) for reason in list(told)[:2000]]
+        turns = {match.group(1) for match in map(_TURN.match, reasons) if match}
+        guards = list(dict.fromkeys(_guard(reason) for reason in reasons))
+        times = len(turns) if turns else len(guards)
+        refused = bool(limit) and times >= limit
+        if refused:
+            times = limit - 1
+        name = code_key(code) if hasattr(code, "co_name") else str(code)
+        rows.append({"code": name, "times": times, "limit_hit": refused, "guards": guards[:8]})
+    rows.sort(key=lambda row: -int(row["times"]))
+    return rows[:MAX_ROWS]
+
+
+def _guard(reason: str) -> str:
+    """The condition that did not hold, without what torch says about it."""
+    return re.split(r"\s\s#|\n", _TURN.sub("", reason))[0].strip()[:300]
+
+
+def _breaks(reasons: Any) -> List[Dict[str, Any]]:
+    """A row for each place and reason: the innermost line of the script's that led there."""
+    rows: Dict[Any, Dict[str, Any]] = {}
+    for one in list(reasons)[:2000]:
+        stack = list(getattr(one, "user_stack", None) or [])
+        own = [frame for frame in stack if "/site-packages/" not in str(frame.filename)] or stack
+        place = (str(own[-1].filename), int(own[-1].lineno or 0), str(own[-1].name)) if own else ("", 0, "")
+        lines = str(getattr(one, "reason", "")).strip().splitlines() or [""]
+        key = (*place, lines[0])
+        if key not in rows and len(rows) >= MAX_ROWS:
+            continue
+        row = rows.setdefault(
+            key,
+            {"file": place[0], "line": place[1], "function": place[2], "reason": lines[0][:300], "times": 0},
+        )
+        row["times"] += 1
+    return list(rows.values())

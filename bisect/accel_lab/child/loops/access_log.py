@@ -1,0 +1,215 @@
+"""What some loops read and wrote in a first run, and a second run that compares another order with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from . import memory
+from .conflicts import differ
+from .pointwise import compute_dtype
+from .writes import NEST, Access, Writes
+
+if TYPE_CHECKING:
+    from .order import Points
+
+#: Pieces that loops with a conflict are cut into; what is left runs as one.
+MOST_PIECES = 1024
+
+
+class Conflict(NamedTuple):
+    """Two points that touch one element of a buffer."""
+
+    buffer: str
+    points: Tuple[int, int]
+
+
+class Log:
+    """The accesses of a first run, and what each point would have read in another order."""
+
+    def __init__(self, storages: Dict[int, List[torch.Tensor]], points: int) -> None:
+        self.points = points
+        self._whole = {pointer: _whole(flats[0]) for pointer, flats in storages.items()}
+        self._before = {pointer: whole.clone() for pointer, whole in self._whole.items()}
+        self._reads: List[Access] = []
+        self._writes: List[Access] = []
+        self._values: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}  # per store: where, what
+        self._increments: List[Tuple[Optional[str], torch.Tensor]] = []
+        self._events: Dict[int, int] = {}  # how many accesses each nest has made so far
+        self._tables: Dict[int, Writes] = {}
+
+    def keeps(self, flat: torch.Tensor) -> bool:
+        """Whether accesses to that memory matter."""
+        return flat.untyped_storage().data_ptr() in self._whole
+
+    def _event(self, space: Points) -> int:
+        count = self._events.get(space.nest, 0)
+        self._events[space.nest] = count + 1
+        return (space.nest << NEST) + count
+
+    def read(
+        self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any
+    ) -> torch.Tensor:
+        """Read memory as it is, and note it."""
+        self._reads.append(self._access(space, flat, where, name, mask))
+        return memory.gather(flat, where, name, None)
+
+    def _access(self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any) -> Any:
+        shape = torch.broadcast_shapes(where.shape, space.ids.shape)
+        if mask is not None:
+            shape = torch.broadcast_shapes(shape, mask.shape)
+        where, ids = where.expand(shape).reshape(-1), space.ids.expand(shape).reshape(-1)
+        if mask is not None:
+            kept = mask.expand(shape).reshape(-1)
+            where, ids = where[kept], ids[kept]
+        pointer = flat.untyped_storage().data_ptr()
+        return Access(self._event(space), name, pointer, where + flat.storage_offset(), ids)
+
+    def write(
+        self,
+        space: Points,
+        flat: torch.Tensor,
+        where: torch.Tensor,
+        what: torch.Tensor,
+        name: str,
+        mode: Optional[str],
+    ) -> None:
+        """Write memory, and note it."""
+        shape = torch.broadcast_shapes(where.shape, what.shape, space.ids.shape)
+        shape = torch.Size(space.shape) if mode is not None else shape
+        where, what = where.expand(shape), what.expand(shape)
+        space.scatter(flat, where, what, name, mode)
+        access = self._access(space, flat, where, name, None)
+        self._values[access.event] = where, what.to(flat.dtype)
+        self._writes.append(access)
+        self._increments.append((mode, what.to(flat.dtype).reshape(-1)))
+
+    def close(self) -> None:
+        """The first run has ended: order what it wrote."""
+        for pointer, whole in self._whole.items():
+            rows = [n for n, access in enumerate(self._writes) if access.storage == pointer]
+            if rows:
+                self._tables[pointer] = Writes(
+                    [self._writes[n] for n in rows],
+                    [self._increments[n] for n in rows],
+                    self.points,
+                    self._before[pointer],
+                    whole,
+                )
+
+    def restore(self) -> None:
+        """Put the memory back as it was before the first run."""
+        for pointer, whole in self._whole.items():
+            whole.copy_(self._before[pointer])
+
+    def again(self, alone: bool) -> Again:
+        """A second run, in which the points come in another order."""
+        return Again(self, self._tables, self._values, alone)
+
+    def passes_on(self) -> bool:
+        """Whether something is read after a store to the same memory."""
+        first: Dict[int, int] = {}
+        for access in self._writes:
+            first[access.storage] = min(access.event, first.get(access.storage, access.event))
+        return any(access.event > first.get(access.storage, access.event) for access in self._reads)
+
+    def writer_of(self, point: int) -> Conflict:
+        """The first of what a point reads that another point writes."""
+        for access in self._reads:
+            table = self._tables.get(access.storage)
+            mine = access.where[access.point == point]
+            if table is None or mine.numel() == 0:
+                continue
+            found, there = table.other(mine, torch.full_like(mine, point))
+            if bool(there.any()):
+                return Conflict(access.name, (point, int(table.point[found[there]][0])))
+        return Conflict(self._writes[0].name, (point, point))
+
+    def overwritten(self) -> List[Conflict]:
+        """Elements whose last value comes from another nest if the points come in another order."""
+        found = []
+        for pointer, table in self._tables.items():
+            pair = table.overtaken()
+            if pair is not None:
+                names = [access.name for access in self._writes if access.storage == pointer]
+                found.append(Conflict(names[-1], pair))
+        return found
+
+    def pieces(self, fused: bool) -> List[Tuple[int, int]]:
+        """Runs of points inside which the order does not matter."""
+        earlier = torch.full((self.points,), -1, dtype=torch.int64)
+        later = torch.full((self.points,), self.points, dtype=torch.int64)
+        for access in self._reads + (self._writes if fused else []):
+            table = self._tables.get(access.storage)
+            if table is None:
+                continue
+            before, after = table.neighbours(access.where, access.point)
+            point = access.point.cpu()
+            earlier.scatter_reduce_(0, point, before.cpu(), "amax")
+            if fused:
+                later.scatter_reduce_(0, point, after.cpu(), "amin")
+        cuts: List[Tuple[int, int]] = []
+        start, end = 0, self.points
+        for point, (low, high) in enumerate(zip(earlier.tolist(), later.tolist())):
+            if (low >= start or point >= end) and len(cuts) < MOST_PIECES:
+                cuts.append((start, point))
+                start, end = point, self.points
+            end = min(end, high)
+        return [*cuts, (start, self.points)]
+
+
+def _whole(flat: torch.Tensor) -> torch.Tensor:
+    length = flat.untyped_storage().nbytes() // flat.element_size()
+    return flat.as_strided((length,), (1,), 0)
+
+
+class Again:
+    """A second run that writes nothing: it reads what another order leaves, and compares what it stores."""
+
+    def __init__(
+        self,
+        log: Log,
+        tables: Dict[int, Writes],
+        values: Dict[int, Tuple[torch.Tensor, torch.Tensor]],
+        alone: bool,
+    ) -> None:
+        self.keeps = log.keeps
+        self.differs: Optional[int] = None  # the first point that stores something else
+        self._tables = tables
+        self._values = values
+        self._alone = alone
+        self._events: Dict[int, int] = {}
+
+    def _event(self, space: Points) -> int:
+        count = self._events.get(space.nest, 0)
+        self._events[space.nest] = count + 1
+        return (space.nest << NEST) + count
+
+    def read(
+        self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any
+    ) -> torch.Tensor:
+        """Read memory as the points find it in another order."""
+        event = self._event(space)
+        table = self._tables.get(flat.untyped_storage().data_ptr())
+        if table is None:
+            return memory.gather(flat, where, name, None)
+        where, point = torch.broadcast_tensors(where, space.ids)
+        found = table.reads(where.reshape(-1) + flat.storage_offset(), point.reshape(-1), event, self._alone)
+        return found.reshape(where.shape).to(compute_dtype(flat.dtype))
+
+    def write(
+        self,
+        space: Points,
+        flat: torch.Tensor,
+        where: torch.Tensor,
+        what: torch.Tensor,
+        name: str,
+        mode: Optional[str],
+    ) -> None:
+        """Compare with what the first run stored."""
+        old_where, old = self._values[self._event(space)]
+        changed = (where.expand(old.shape) != old_where) | differ(what.to(flat.dtype).expand(old.shape), old)
+        if self.differs is None and bool(changed.any()):
+            first = int(torch.nonzero(changed)[0][0])
+            self.differs = int(space.ids.flatten()[first])

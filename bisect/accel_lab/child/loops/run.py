@@ -1,0 +1,93 @@
+"""Runs loop nests on memory: one after another, or as the fused loops that generated code would have."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, List, Sequence, Set, Tuple
+
+import torch
+
+from .access import Memory, Nests, SizeOf
+from .index_expressions import blocks, evaluate
+from .operations import Space
+from .order import run_checked
+from .trace import NotInterpretable, Program
+
+#: Points of an iteration space that are held in memory at once.
+CHUNK = 1 << 22
+#: Points that fused loops are run at one by one.
+MOST_POINTS = 1024
+
+Parts = Sequence[Tuple[Program, torch.device]]
+Run = Callable[[Parts, Memory, SizeOf], None]
+
+
+def run_in_turn(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
+    """Execute loop nests one after another on `memory` (buffer name to flat storage)."""
+    for part in parts:
+        run_fused([part], memory, size_of)
+
+
+def run_fused(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
+    """Execute loop nests that share their outermost loops.
+
+    All of one nest is computed before the next, each reading everything before it writes anything: one order
+    of many. Where the result depends on the order, that is told, and they are run in the order of the loops.
+    """
+    parts = [part for part in parts if 0 not in _sizes(part[0], size_of)[: part[0].iteration_loops]]
+    programs = [program for program, _ in parts]
+    sizes = [_sizes(program, size_of) for program in programs]
+    shared = _shared(programs, sizes)
+    suspect = shared and Nests(programs, sizes, shared, memory, size_of).could_conflict()
+    if suspect and run_checked(parts, sizes, shared, memory, size_of):
+        return
+    if len(parts) > 1:
+        run_in_turn(parts, memory, size_of)  # each by itself may share more loops with itself
+    else:
+        for part, row in zip(parts, sizes):
+            _run(part, row, memory, size_of)
+
+
+def _run(part: Tuple[Program, torch.device], sizes: List[int], memory: Memory, size_of: SizeOf) -> None:
+    program, device = part
+    written = _written(program, memory)
+    for piece in blocks(sizes, program.iteration_loops, CHUNK):
+        ranges = piece + [(0, size) for size in sizes[program.iteration_loops :]]
+        Space(program, ranges, memory, size_of, device, written).execute(program.instructions)
+
+
+def run_together(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
+    """Execute loop nests as fused ones: all of them at one point of the loops that they share, then the next.
+
+    Raises NotInterpretable where that are too many points.
+    """
+    sizes = [_sizes(program, size_of) for program, _ in parts]
+    shared = _shared([program for program, _ in parts], sizes)
+    if len(parts) < 2 or not shared:
+        run_in_turn(parts, memory, size_of)
+        return
+    while math.prod(sizes[0][:shared]) > MOST_POINTS:
+        shared -= 1
+        if not shared:
+            raise NotInterpretable("fused loops over too many points to run them one by one")
+    written = [_written(program, memory) for program, _ in parts]
+    for point in blocks(sizes[0][:shared], shared, 1):
+        for (program, device), row, names in zip(parts, sizes, written):
+            if 0 not in row[: program.iteration_loops]:
+                ranges = point + [(0, size) for size in row[shared:]]
+                Space(program, ranges, memory, size_of, device, names).execute(program.instructions)
+
+
+def _sizes(program: Program, size_of: SizeOf) -> List[int]:
+    return [int(evaluate(size, size_of)) for _, size in program.loops]
+
+
+def _shared(programs: Sequence[Program], sizes: Sequence[Sequence[int]]) -> int:
+    """How many of the outermost loops all nests have in common."""
+    most = min((program.iteration_loops for program in programs), default=0)
+    return next((n for n in range(most) if len({row[n] for row in sizes}) > 1), most)
+
+
+def _written(program: Program, memory: Memory) -> Set[int]:
+    """The addresses of the storages that a loop nest writes to."""
+    return {memory(name).untyped_storage().data_ptr() for name in program.written()}

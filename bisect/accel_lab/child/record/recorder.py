@@ -1,0 +1,421 @@
+"""Recorder: what the compiled regions took, changed and returned, written down as it happens.
+
+Each event is one line of ``records.jsonl``; the values of tensors lie in ``tensors.bin`` as contiguous
+logical values (so that strides are compared apart from values) and the event says where. Both files are
+opened by path for each event: a script that closes every descriptor, crashes or is killed loses nothing
+that was written before.
+
+The recorder must never disturb the run: it works with autograd, dispatch modes and function modes
+switched off, draws no random number, touches no gradient and no version counter, and an exception of its
+own becomes an ``object`` event with a note instead of reaching the script. What it keeps alive until the
+end are watched modules and leaf inputs, within a budget of memory; beyond that it holds them weakly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import hashlib
+import itertools
+import json
+import os
+import threading
+import warnings
+import weakref
+import zlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from .reachable import reached
+from .values import (
+    Empty,
+    flat_values,
+    has_memory,
+    is_plain,
+    leaves,
+    name_of,
+    random_state,
+    raw_bytes,
+    scalar,
+    statistics,
+    text_of,
+    type_name,
+    undisturbed,
+)
+
+if TYPE_CHECKING:
+    from ..shadow.mode import ShadowMode
+
+#: Inputs up to this much per call are checksummed, so that a change is seen without a version counter.
+SNAPSHOT_BYTES = 16 << 20
+#: Beyond the cap this many evenly spaced elements of a tensor are still kept.
+SAMPLE_ELEMENTS = 4096
+#: Leaf inputs kept alive for their gradients, in bytes; the rest are held weakly.
+LEAF_BYTES = 64 << 20
+#: Inputs made by earlier operators whose gradients are recorded.
+MOST_HOOKS = 2000
+
+# The script may replace these; the recorder's own copies stay.
+_open, _write, _close, _getpid = os.open, os.write, os.close, os.getpid
+
+
+def _append(path: str, data: Any) -> int:
+    """Append to a file, opened anew, and return the offset at which the data begins."""
+    descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+    try:
+        offset = os.lseek(descriptor, 0, os.SEEK_END)
+        view = memoryview(data)
+        while len(view):
+            view = view[_write(descriptor, view) :]
+        return offset
+    finally:
+        _close(descriptor)
+
+
+class _Input:
+    """A tensor that went into a call, with what tells whether the call changed it."""
+
+    __slots__ = ("checksum", "path", "tensor", "version")
+
+    def __init__(self, path: str, tensor: torch.Tensor, budget: int) -> None:
+        self.path = path
+        self.tensor = tensor
+        self.version = _version(tensor)
+        self.checksum = self._checksum() if tensor.numel() * tensor.element_size() <= budget else None
+
+    def _checksum(self) -> Optional[int]:
+        return zlib.crc32(raw_bytes(flat_values(self.tensor)))
+
+    def change(self) -> Tuple[bool, Optional[bool]]:
+        """``(worth recording, known to have other values)``."""
+        different = None if self.checksum is None else self.checksum != self._checksum()
+        return different is True or self.version != _version(self.tensor), different
+
+
+class Call:
+    """A call in progress."""
+
+    __slots__ = ("index", "inputs", "name", "region")
+
+    def __init__(self, region: int, name: str, index: int) -> None:
+        self.region = region
+        self.name = name
+        self.index = index
+        self.inputs: List[_Input] = []
+
+
+class Recorder:
+    """Writes the events of one run into ``folder``; at most ``cap_bytes`` of tensor values.
+
+    ``shadow`` gives the float64 values that belong to a tensor or a number, where there are any.
+    """
+
+    def __init__(self, folder: str, cap_bytes: int, shadow: Optional[ShadowMode] = None) -> None:
+        self.folder = os.path.abspath(folder)
+        os.makedirs(self.folder, exist_ok=True)
+        self._events = os.path.join(self.folder, "records.jsonl")
+        self._tensors = os.path.join(self.folder, "tensors.bin")
+        self._left = cap_bytes
+        self._sample_left = max(1 << 20, cap_bytes // 4)
+        self._module_left = cap_bytes
+        self._leaf_left = LEAF_BYTES
+        self._hooks_left = MOST_HOOKS
+        self._shadow = shadow
+        self._pid = _getpid()
+        self._lock = threading.RLock()
+        self._calls: Dict[int, int] = {}
+        self._modules: List[Tuple[int, Callable[[], Any], Optional[List[Optional[int]]]]] = []
+        self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any], Optional[int]]] = []
+        self._known_leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+
+    # ---- what the instruments call -----------------------------------------------------------------
+
+    def begin_call(
+        self, region: int, name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any = None
+    ) -> Call:
+        """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``.
+
+        What ``function`` reads beside its arguments counts as input too, and its modules are watched.
+        """
+        with self._lock:
+            index = self._calls.get(region, 0)
+            self._calls[region] = index + 1
+        call = Call(region, name, index)
+        if _getpid() != self._pid:
+            return call
+        budget = SNAPSHOT_BYTES
+        seen = set()
+        with self._guard(), undisturbed():
+            for path, value in self._inputs(region, args, kwargs, function):
+                if not isinstance(value, torch.Tensor) or id(value) in seen:
+                    continue
+                seen.add(id(value))
+                with self._guard():
+                    if not is_plain(value) or not has_memory(value):
+                        continue
+                    self._remember_leaf(call, path, value)
+                    self._await_gradient(call, path, value)
+                    entry = _Input(path, value, budget)
+                    if entry.checksum is not None:
+                        budget -= value.numel() * value.element_size()
+                    call.inputs.append(entry)
+        return call
+
+    def end_call(self, call: Call, result: Any) -> None:
+        """Record what the call returned and the inputs that it changed."""
+        with self._guard(), undisturbed(), self._lock:
+            for path, value in leaves(result, "out"):
+                self._leaf(self._head(call, "output", path), value)
+            self._changed_inputs(call)
+
+    def raised(self, call: Call, error: BaseException) -> None:
+        """Record that the call raised, and the inputs that it had changed by then."""
+        with self._guard(), undisturbed(), self._lock:
+            event = self._head(call, "raised", "raised")
+            bases = [name_of(c) for c in type(error).__mro__[1:] if c not in (BaseException, object)]
+            event.update(kind="value", type=type_name(error), value=text_of(error), bases=bases)
+            self._emit(event)
+            self._changed_inputs(call)
+
+    def watch_module(self, region: int, module: torch.nn.Module, *, untrained: bool = False) -> None:
+        """Record the module's parameters, buffers and gradients at the end.
+
+        ``untrained``: only if no parameter was written until then. What an optimizer makes of roundings in
+        bfloat16 within some steps is as large as a fault.
+        """
+        with self._guard(), self._lock:
+            if any(get() is module for _, get, _ in self._modules):
+                return
+            size = 0
+            with contextlib.suppress(Exception):  # parameters that are not yet materialised have no size
+                size = sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
+            keep = size <= self._module_left
+            self._module_left -= size if keep else 0
+            self._modules.append((region, _hold(module, keep), _versions(module) if untrained else None))
+
+    def finish(self) -> None:
+        """Record the end state: watched modules, gradients of leaf inputs, the random state."""
+        if _getpid() != self._pid:
+            return
+        with self._guard(), undisturbed(), self._lock:
+            if self._shadow is not None and self._shadow.half:
+                self._emit({"event": "half"})
+            for index, (region, get, versions) in enumerate(self._modules):
+                module = get()
+                if module is not None and (versions is None or versions == _versions(module)):
+                    self._module(region, index, module)
+            for region, name, call, path, get, version in self._leaf_inputs:
+                tensor = get()
+                if tensor is None or (version is not None and version != _version(tensor)):
+                    continue
+                event = {"event": "end", "phase": "leaf_grad", "region": region, "name": name, "call": call}
+                self._leaf({**event, "path": path}, tensor.grad)
+            self._emit({"event": "rng", **random_state()})
+
+    # ---- inside ------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """An error of the recorder itself is noted and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._emit({"event": "note", "note": f"{type(error).__name__}: {text_of(error)}"})
+
+    @staticmethod
+    def _head(call: Call, phase: str, path: str) -> Dict[str, Any]:
+        return {
+            "event": "call",
+            "region": call.region,
+            "name": call.name,
+            "call": call.index,
+            "phase": phase,
+            "path": path,
+        }
+
+    def _inputs(
+        self, region: int, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any
+    ) -> Iterator[Tuple[str, Any]]:
+        """All that goes into a call, with where it comes from; modules that it reads are watched instead."""
+        yield from leaves(tuple(args), "args")
+        yield from leaves(dict(kwargs), "kwargs")
+        for path, value in reached(function) if function is not None else ():
+            if isinstance(value, torch.nn.Module):
+                self.watch_module(region, value, untrained=True)
+            else:
+                yield path, value
+
+    def _await_gradient(self, call: Call, path: str, tensor: torch.Tensor) -> None:
+        """Record the gradient that reaches an input which earlier operators made.
+
+        The hook sits on the operator, not on the tensor, which Dynamo would see.
+        """
+        node = tensor.grad_fn
+        if node is None or self._hooks_left <= 0 or not hasattr(node, "register_prehook"):
+            return
+        self._hooks_left -= 1
+        event = {"event": "end", "phase": "input_grad", "region": call.region, "name": call.name}
+        event.update(call=call.index, path=path)
+        turn = int(tensor.output_nr)
+        passes = itertools.count()
+
+        def arrived(gradients: Tuple[Any, ...]) -> None:
+            with self._guard(), undisturbed(), self._lock:
+                again = next(passes)
+                suffix = f" pass {again}" if again else ""
+                self._leaf({**event, "path": path + suffix}, gradients[turn])
+
+        node.register_prehook(arrived)
+
+    def _remember_leaf(self, call: Call, path: str, tensor: torch.Tensor) -> None:
+        if not (tensor.requires_grad and tensor.is_leaf) or self._known_leaves.get(id(tensor)) is tensor:
+            return
+        self._known_leaves[id(tensor)] = tensor
+        size = tensor.numel() * tensor.element_size()
+        keep = size <= self._leaf_left
+        self._leaf_left -= size if keep else 0
+        beside = not path.startswith(("args", "kwargs"))
+        version = _version(tensor) if beside else None
+        self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep), version))
+
+    def _changed_inputs(self, call: Call) -> None:
+        for entry in call.inputs:
+            with self._guard():
+                worth, different = entry.change()
+                if worth:
+                    event = self._head(call, "mutated_input", entry.path)
+                    event["changed"] = different
+                    self._leaf(event, entry.tensor)
+        call.inputs = []
+
+    def _module(self, region: int, index: int, module: torch.nn.Module) -> None:
+        event = {"event": "end", "region": region, "module": index, "name": type_name(module)}
+        for name, parameter in module.named_parameters():
+            self._leaf({**event, "phase": "parameter", "path": name}, parameter)
+            if parameter.requires_grad:
+                self._leaf({**event, "phase": "grad", "path": name}, parameter.grad)
+        for name, buffer in module.named_buffers():
+            self._leaf({**event, "phase": "buffer", "path": name}, buffer)
+
+    def _leaf(self, event: Dict[str, Any], value: Any) -> None:
+        """Write one leaf; what cannot be read as values is written by its type."""
+        try:
+            event.update(self._describe(value))
+        except Exception as error:
+            note = f"{type(error).__name__}: {text_of(error)}"
+            event.update(kind="object", type=type_name(value), note=note)
+        self._emit(event)
+
+    def _describe(self, value: Any) -> Dict[str, Any]:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, Empty):
+            return {"kind": "object", "type": value.name, "note": "empty"}
+        if isinstance(value, enum.Enum):
+            return {"kind": "value", "type": type_name(value), "value": value.name}
+        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            return {"kind": "value", "type": type_name(value), "value": str(value)}
+        if type(value).__module__ == "numpy":
+            return self._numpy(value)
+        if value is None or isinstance(value, (bool, int, float, complex, str)):
+            return {"kind": "value", "type": type_name(value), **scalar(value), **self._number(value)}
+        return {"kind": "object", "type": type_name(value)}
+
+    def _number(self, value: Any) -> Dict[str, Any]:
+        """The float64 value of a Python number that was taken out of a tensor."""
+        if self._shadow is None or not isinstance(value, (float, complex)):
+            return {}
+        found = self._shadow.number(value)
+        if found is None:
+            return {}
+        spread = None if found.spread is None else scalar(float(found.spread))["value"]
+        return {"exact": {**scalar(found.value), "spread": spread}}
+
+    def _numpy(self, value: Any) -> Dict[str, Any]:
+        """An array or scalar that numpy made, read through torch: this module does without numpy."""
+        if type(value).__name__ == "ndarray":
+            with warnings.catch_warnings():  # torch warns of arrays that cannot be written
+                warnings.simplefilter("ignore")
+                return {**self._tensor(torch.as_tensor(value)), "type": "numpy.ndarray"}
+        return {"kind": "value", "type": type_name(value), **scalar(value.item())}
+
+    def _tensor(self, tensor: torch.Tensor) -> Dict[str, Any]:
+        if not is_plain(tensor) or not has_memory(tensor):
+            return {"kind": "object", "type": type_name(tensor), "dtype": str(tensor.dtype)[6:]}
+        flat = flat_values(tensor)
+        memory = raw_bytes(flat)
+        size = len(memory)
+        event: Dict[str, Any] = {
+            "kind": "tensor",
+            "dtype": str(tensor.dtype)[6:],
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "device": tensor.device.type,
+            "requires_grad": tensor.requires_grad,
+            "nbytes": size,
+            "sha256": hashlib.sha256(memory).hexdigest(),
+            "stats": statistics(flat),
+        }
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            event["type"] = type_name(tensor)
+        extras = {}
+        if self._shadow is not None:
+            found = {"ref": self._shadow.lookup(tensor), "spread": self._shadow.spread(tensor)}
+            extras = {name: flat_values(value) for name, value in found.items() if value is not None}
+        self._store(event, flat, memory, extras)
+        return event
+
+    def _store(
+        self, event: Dict[str, Any], flat: torch.Tensor, memory: Any, extras: Dict[str, torch.Tensor]
+    ) -> None:
+        """Keep the values whole within the cap, a sample of them beyond it."""
+        size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
+        if size <= self._left:
+            self._left -= size
+            event["offset"] = _append(self._tensors, memory)
+        else:
+            step = max(1, -(-flat.numel() // SAMPLE_ELEMENTS))
+            flat = flat[::step].contiguous()
+            memory = raw_bytes(flat)
+            extras = {name: extra[::step].contiguous() for name, extra in extras.items()}
+            size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
+            if size > self._sample_left:
+                event["note"] = "beyond the cap: hash and statistics only"
+                return
+            self._sample_left -= size
+            event["note"] = f"beyond the cap: one element in {step} is kept"
+            event["sample"] = {"step": step, "offset": _append(self._tensors, memory), "nbytes": len(memory)}
+        for name, extra in extras.items():
+            event[name] = {
+                "offset": _append(self._tensors, raw_bytes(extra)),
+                "length": len(raw_bytes(extra)),
+                "dtype": str(extra.dtype)[6:],
+            }
+
+    def _emit(self, event: Dict[str, Any]) -> None:
+        if _getpid() == self._pid:
+            _append(self._events, (json.dumps(event, allow_nan=False) + "\n").encode("utf-8", "replace"))
+
+
+def _hold(value: Any, keep: bool) -> Callable[[], Any]:
+    """A way back to an object: by keeping it, or weakly."""
+    return functools.partial(_same, value) if keep else weakref.ref(value)
+
+
+def _version(tensor: torch.Tensor) -> Optional[int]:
+    """How often a tensor was written; None for one that does not count it, or is not yet materialised."""
+    try:
+        return None if tensor.is_inference() else int(tensor._version)
+    except Exception:
+        return None
+
+
+def _versions(module: torch.nn.Module) -> List[Optional[int]]:
+    return [_version(parameter) for parameter in module.parameters()]
+
+
+def _same(value: Any) -> Any:
+    return value

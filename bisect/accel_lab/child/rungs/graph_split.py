@@ -1,0 +1,167 @@
+"""Cuts a captured graph so that chosen operators run as they are, outside of AOTAutograd.
+
+The graph is split into runs of nodes in their own order; the runs between the chosen ones are compiled
+each by itself, when they are first called, on what really comes in. A pair of nodes that enters and
+leaves a mode, and a node with the picks of its result, are never parted.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import operator
+from typing import Any, Dict, List, Tuple
+
+import torch
+
+from ..exceptions import NotApplicable
+
+_OPS = ("call_function", "call_method", "call_module")
+#: Functions that change a mode of torch until they are called again.
+_STATEFUL = ("set_grad_enabled", "inference_mode", "set_autocast", "set_deterministic")
+
+
+def units_of(gm: Any, turn: int) -> List[Dict[str, Any]]:
+    """The operators of a captured graph that can be run outside: key, target, the user's line."""
+    rows: List[Dict[str, Any]] = []
+    for group in _groups(gm):
+        if all(node.op not in _OPS for node in group):
+            continue
+        heads = [node for node in group if node.target is not operator.getitem] or group[:1]
+        names = list(dict.fromkeys(target_name(gm, node) for node in heads))
+        line = next((line for line in map(user_line, heads) if line), "")
+        rows.append(
+            {"key": _key(group, turn), "target": ", ".join(names), "line": line, "operators": len(heads)}
+        )
+    return rows
+
+
+def target_name(gm: Any, node: Any) -> str:
+    """An operator's name as a reader knows it."""
+    if node.op == "call_module":
+        return type(gm.get_submodule(node.target)).__name__
+    if node.op == "call_method":
+        return "Tensor." + str(node.target)
+    if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(node.target)
+    name = getattr(node.target, "__name__", None) or str(node.target)
+    module = getattr(node.target, "__module__", None) or ""
+    return "operator." + name if module == "_operator" else name
+
+
+def user_line(node: Any) -> str:
+    """``file:line, source`` of the innermost line of the script that called for the node."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").strip().splitlines()]
+    for place in range(len(lines) - 1, -1, -1):
+        if lines[place].startswith("File "):
+            source = lines[place + 1] if place + 1 < len(lines) else ""
+            return "%s: %s" % (lines[place].replace("File ", "", 1), source)
+    return ""
+
+
+class Outside:
+    """Builds graphs in which the operators of ``keys`` run outside; an empty set only cuts nothing off."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys = frozenset(keys)
+
+    def build(self, gm: Any, turn: int, example_inputs: Any, builder: Any) -> Any:
+        """A callable for the graph; ``builder(gm, inputs)`` compiles what stays inside."""
+        from torch.fx.passes.split_module import split_module
+
+        if "keep_original_order" not in inspect.signature(split_module).parameters:
+            raise NotApplicable("this torch cannot split a graph in its own order")
+        inside: Dict[Any, bool] = {}
+        for group in _groups(gm):
+            for node in group:
+                inside[node] = _key(group, turn) not in self.keys
+        parts: Dict[Any, int] = {}
+        part, last = 0, None
+        for node in gm.graph.nodes:
+            if node not in inside:
+                continue
+            if last is not None and inside[node] is not last:
+                part += 1
+            last = inside[node]
+            parts[node] = part
+        if not parts:
+            return builder(gm, example_inputs)
+        kept = {parts[node] for node in parts if inside[node]}
+        split = split_module(gm, None, lambda node: parts[node], keep_original_order=True)  # type: ignore[arg-type]
+        for name, child in list(split.named_children()):
+            if name.startswith("submod_") and int(name.split("_")[1]) in kept:
+                setattr(split, name, _Lazy(child, builder))
+        return split.forward
+
+
+class _Lazy(torch.nn.Module):
+    """A part of a graph, compiled for each kind of inputs that it meets."""
+
+    def __init__(self, gm: Any, builder: Any) -> None:
+        super().__init__()
+        self._single = _returns_tuple(gm)
+        self._part = [gm]  # in a list, so that it is no child of this module
+        self._builder = builder
+        self._compiled: Dict[Tuple[Any, ...], Any] = {}
+
+    def forward(self, *args: Any) -> Any:
+        key = (torch.is_grad_enabled(), *(_kind(value) for value in args))
+        if key not in self._compiled:
+            gm = self._part[0]
+            fresh = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+            self._compiled[key] = self._builder(fresh, list(args))
+        out = self._compiled[key](*args)
+        return out[0] if self._single else out
+
+
+def _returns_tuple(gm: Any) -> bool:
+    """Let the graph return a tuple, as compilers expect; whether it returned a bare value."""
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    if isinstance(output.args[0], (tuple, list)):
+        return False
+    output.args = ((output.args[0],),)
+    gm.recompile()
+    return True
+
+
+def _kind(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    layout = tuple(value.stride()) if value.layout is torch.strided else str(value.layout)
+    return (value.dtype, tuple(value.shape), layout, value.device, value.requires_grad)
+
+
+def _key(group: Any, turn: int) -> str:
+    return "%d:%s" % (turn, group[0].name)
+
+
+def _is_state(node: Any) -> bool:
+    name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
+    return name.startswith(("_enter_", "_exit_", "enter_", "exit_")) or any(w in name for w in _STATEFUL)
+
+
+def _groups(gm: Any) -> List[List[Any]]:
+    """The nodes that compute something, in order, grouped by what must not be parted."""
+    nodes = [node for node in gm.graph.nodes if node.op in _OPS]
+    place = {node: number for number, node in enumerate(nodes)}
+    joined = [False] * len(nodes)  # whether a node belongs to the same group as the one before it
+    last_state: Dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        begin = None
+        if node.op == "call_function" and node.target is operator.getitem and node.args[0] in place:
+            begin = place[node.args[0]]
+        elif _is_state(node):
+            entered = [place[arg] for arg in node.all_input_nodes if arg in place]
+            name = node.target.__name__
+            begin = min(entered) if entered else last_state.get(name)
+            last_state[name] = number if begin is None else begin
+        if begin is not None:
+            for between in range(begin + 1, number + 1):
+                joined[between] = True
+    groups: List[List[Any]] = []
+    for number, node in enumerate(nodes):
+        if joined[number]:
+            groups[-1].append(node)
+        else:
+            groups.append([node])
+    return groups

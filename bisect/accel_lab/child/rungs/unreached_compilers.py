@@ -1,0 +1,152 @@
+"""The ways into a compiler that no rung reaches: torch.export, AOTInductor, TorchScript, ONNX.
+
+Each call that the script makes is written down, and whether the exception that ended the run passed through
+it. A call that ends the whole process is found in ``entries.json``, as one that is still running.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+import types
+from typing import Any, Callable, Dict, List, Tuple
+
+from ..exceptions import type_name
+
+ENTRIES: Dict[str, Tuple[str, ...]] = {
+    "torch.export": ("export", "export_for_training", "draft_export", "load"),
+    "torch._export": ("aot_compile", "aot_load", "capture_pre_autograd_graph"),
+    "torch._dynamo": ("export",),
+    "torch._inductor": (
+        "aoti_compile_and_package",
+        "aoti_load_package",
+        "aot_compile",
+        "compile",
+        "standalone_compile",
+    ),
+    "torch.jit": ("script", "trace", "trace_module", "freeze", "optimize_for_inference", "load"),
+    "torch.onnx": ("export", "dynamo_export"),
+}
+#: Those that return the function which does the work.
+_LATER = frozenset({"torch._dynamo.export"})
+MAX_WRITES = 50
+#: ``(how deep in a torch.compile region, exceptions that came out of regions, calls of regions)``.
+State = Callable[[], Tuple[int, int, int]]
+
+
+class Entries:
+    """Wraps the entries of each module that is there, and remembers who called them and how that ended."""
+
+    def __init__(self, folder: str, notes: List[str], state: State) -> None:
+        self._folder = folder
+        self._notes = notes
+        self._state = state
+        self._rows: Dict[str, Dict[str, Any]] = {}
+        self._raised: List[Tuple[Any, Dict[str, Any], int]] = []
+        self._writes = 0
+
+    def watch(self, module_name: str) -> None:
+        """Wrap the entries of a module that has been imported."""
+        module = sys.modules.get(module_name)
+        for attribute in ENTRIES[module_name]:
+            original = getattr(module, attribute, None)
+            if isinstance(original, types.FunctionType):
+                setattr(module, attribute, self._wrapped(original, module_name + "." + attribute))
+
+    def facts(self, error: Any) -> List[Dict[str, Any]]:
+        """A row for each entry that was called; ``error`` is the exception that ended the run, if one did.
+
+        ``ended``: it passed through that entry, and through no region of torch.compile inside of it.
+        """
+        mine, calls = _chain(error), self._state()[2]
+        for raised, row, calls_then in reversed(self._raised):
+            direct = mine.get(id(raised))
+            # What was raised before regions ran again need not be why the program gave up.
+            if direct or (direct is not None and calls_then == calls):
+                row["ended"] = True
+                break
+        return list(self._rows.values())
+
+    def _wrapped(self, original: Any, name: str) -> Any:
+        shifts = "_frames_up" in inspect.signature(original).parameters
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if shifts:  # torch.jit.script looks up names in its caller's frame, which is one further up now
+                kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+            file = sys._getframe(1).f_code.co_filename.replace(os.sep, "/")
+            depth, caught, _ = self._state()
+            if "/site-packages/torch/" in file or depth:
+                return original(*args, **kwargs)
+            by_user = "/site-packages/" not in file
+            row = self._row(name, by_user)
+            try:
+                result = self._run(row, caught, original, args, kwargs)
+            finally:
+                row["running"] -= 1
+            if name in _LATER and isinstance(result, types.FunctionType):
+                return self._later(row, result)
+            return result
+
+        # Dynamo looks through it, as through the recorder of a region.
+        call._torchdynamo_inline = original  # type: ignore[attr-defined]
+        return call
+
+    def _later(self, row: Dict[str, Any], work: Any) -> Any:
+        @functools.wraps(work)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._run(row, self._state()[1], work, args, kwargs)
+
+        return run
+
+    def _run(self, row: Dict[str, Any], caught: int, work: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return work(*args, **kwargs)
+        except BaseException as error:
+            _, caught_now, calls = self._state()
+            if caught_now == caught and len(self._raised) < MAX_WRITES:
+                row["raised"] = [type_name(error), str(error)[:2000]]
+                self._raised.append((error, row, calls))
+            raise
+
+    def _row(self, name: str, by_user: bool) -> Dict[str, Any]:
+        row = self._rows.get(name)
+        if row is None:
+            row = self._rows[name] = {
+                "name": name,
+                "calls": 0,
+                "by_user": False,
+                "running": 0,
+                "raised": None,
+                "ended": False,
+            }
+        row["calls"] += 1
+        row["running"] += 1
+        if by_user and not row["by_user"]:
+            row["by_user"] = True
+            self._notes.append(
+                "%s was called: the ladder does not reach it, only torch.compile regions are covered" % name
+            )
+        if self._writes < MAX_WRITES:
+            self._writes += 1
+            path = os.path.join(self._folder, "entries.json")
+            with open(path + ".part", "w", encoding="utf-8") as stream:
+                json.dump(list(self._rows.values()), stream)
+            os.replace(path + ".part", path)
+        return row
+
+
+def _chain(error: Any) -> Dict[int, bool]:
+    """The exceptions that ``error`` was raised from, by id; False where a handler only gave up after it."""
+    found: Dict[int, bool] = {}
+    direct = True
+    while error is not None and id(error) not in found:
+        found[id(error)] = direct
+        if isinstance(error, SystemExit) and error.__cause__ is None:
+            error, direct = error.__context__, False
+        else:
+            error = error.__cause__
+    return found

@@ -1,0 +1,159 @@
+"""Reads settings files, and says whether anybody but the caller and root can have written one.
+
+A file that the lab finds by itself names programs that the lab then runs, so it counts only if it and its
+folder belong to the caller or to root and nobody else may write to either. A file that the caller names is
+read as it is.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.errors import UsageError
+
+#: No settings file of a person is near this; what is larger would only keep the parser busy.
+MAX_BYTES = 256 * 1024
+_ACCESS_LIST = "system.posix_acl_access"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsFile:
+    """The bytes of a file that is there, and why it is not to be trusted (empty if it is)."""
+
+    path: Path
+    data: bytes
+    objection: str = ""
+
+
+def open_settings(path: Path) -> SettingsFile | None:
+    """The file, whoever wrote it; None where there is none.
+
+    Links are followed, and the file that they end at is judged in its own folder. Nothing can be exchanged
+    between the look at a file and its reading. Raises :class:`UsageError` in one line for what is no regular
+    file, is too large or cannot be read.
+    """
+    try:
+        folder = _open(os.path.realpath(path.parent), os.O_DIRECTORY | getattr(os, "O_PATH", 0))
+    except OSError:
+        return None
+    try:
+        try:
+            state = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        objection = folder_objection(os.fstat(folder), path.parent)
+        if stat.S_ISLNK(state.st_mode):
+            return _behind_link(path, objection)
+        data, state = _read(path, path.name, folder)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    finally:
+        os.close(folder)
+    return SettingsFile(path=path, data=data, objection=objection or _objection(state, path, "it"))
+
+
+def folder_objection(state: os.stat_result, folder: Path) -> str:
+    """Why what lies in a folder is not to be trusted; empty if it is."""
+    return _objection(state, folder, f"its folder {folder}")
+
+
+def trusted_folder(folder: Path) -> bool:
+    """Whether nobody but the caller and root may write to a folder."""
+    try:
+        return not folder_objection(os.stat(folder), folder)
+    except OSError:
+        return False
+
+
+def home_folder() -> Path | None:
+    """The caller's home folder, links resolved; None for a user who has none."""
+    home = os.path.expanduser("~")
+    return None if home.startswith("~") else Path(os.path.realpath(home))
+
+
+def read_capped(path: Path, what: str = "a settings file") -> bytes:
+    """The bytes of a small regular file. Raises OSError, or UsageError for another kind of file."""
+    return _read(path, str(path), None, what)[0]
+
+
+def _open(path: str, flags: int, folder: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)
+
+
+def _behind_link(path: Path, objection: str) -> SettingsFile:
+    target = Path(os.path.realpath(path))
+    if target.is_symlink() or not target.exists():  # a loop of links, or one that leads nowhere
+        raise UsageError(f"{path} is a link that leads to no file")
+    try:
+        found = open_settings(target)
+    except UsageError as error:
+        raise UsageError(f"{path} is a link: {error}") from None
+    if found is None:
+        raise UsageError(f"{path} is a link that leads to no file")
+    return SettingsFile(path=path, data=found.data, objection=objection or found.objection)
+
+
+def _read(
+    path: Path, name: str, folder: int | None, what: str = "a settings file"
+) -> tuple[bytes, os.stat_result]:
+    """The file's bytes and state. A pipe is never waited for."""
+    file = _open(name, os.O_NONBLOCK | os.O_NOCTTY | (os.O_NOFOLLOW if folder is not None else 0), folder)
+    try:
+        state = os.fstat(file)
+        if not stat.S_ISREG(state.st_mode):
+            raise UsageError(f"{path} is not a regular file: {what} must be one")
+        with open(file, "rb", closefd=False) as stream:
+            data = stream.read(MAX_BYTES + 1)
+    finally:
+        os.close(file)
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{path} has more than {MAX_BYTES:,} bytes: that is too much for {what}")
+    return data, state
+
+
+def _objection(state: os.stat_result, path: Path, what: str) -> str:
+    if state.st_uid not in (os.geteuid(), 0):
+        return f"{what} belongs to {_user(state.st_uid)}, not to you"
+    if state.st_mode & stat.S_IWOTH:
+        return f"everybody may write to {what}"
+    if state.st_mode & stat.S_IWGRP and (_has_access_list(path) or not _is_own_group(state)):
+        return f"others may write to {what} (group {_group(state.st_gid)})"
+    return ""
+
+
+def _is_own_group(state: os.stat_result) -> bool:
+    """Whether the group is the owner's, or the caller's, private one: of the same name, without others."""
+    for uid in {state.st_uid, os.geteuid()}:
+        with suppress(KeyError):
+            user, group = pwd.getpwuid(uid), grp.getgrgid(state.st_gid)
+            if user.pw_gid == group.gr_gid and group.gr_name == user.pw_name:
+                return set(group.gr_mem) <= {user.pw_name}
+    return False
+
+
+def _has_access_list(path: Path) -> bool:
+    """Whether others are let in by an access list, whose mask is what the group's bits show."""
+    try:
+        return _ACCESS_LIST in os.listxattr(path)
+    except (OSError, AttributeError):  # a file system, or a system, without them
+        return False
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

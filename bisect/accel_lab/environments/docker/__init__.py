@@ -1,0 +1,1 @@
+"""Provider ``docker``: images of pinned builds, and runs in isolated containers."""

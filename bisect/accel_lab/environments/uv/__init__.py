@@ -1,0 +1,1 @@
+"""Provider ``uv``: virtual environments, one for each release of torch."""

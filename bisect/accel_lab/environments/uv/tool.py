@@ -1,0 +1,182 @@
+"""The uv program: makes a venv, resolves in an era, installs a lock; every failure is one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.environment import EnvironmentUnavailable, Index
+from accel_lab.environments.commands import Commands, Said, plain_environment
+from accel_lab.environments.explain import explain
+from accel_lab.environments.index.pip_settings import NO_INDEX
+
+#: Of uv's own variables only those that say how to reach the network; the others would change the answer.
+_KEPT = (
+    "UV_HTTP_TIMEOUT",
+    "UV_HTTP_RETRIES",
+    "UV_OFFLINE",
+    "UV_SYSTEM_CERTS",
+    "UV_NATIVE_TLS",
+    "UV_INSECURE_HOST",
+)
+_KEPT_PREFIXES = ("UV_CONCURRENT_", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Locked:
+    """One line of a resolution: ``text`` is what to install, ``source`` the index that has it."""
+
+    name: str
+    text: str
+    source: str = ""
+
+    @property
+    def version(self) -> str:
+        return self.text.partition("==")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolution:
+    """What an environment will hold. ``dated``: the era was kept; else the index gives no dates."""
+
+    lines: tuple[Locked, ...]
+    dated: bool
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line.text}\n" for line in self.lines)
+
+
+#: uv looks itself up with sysconfig, which two threads must not set up at once (it answers None for a while).
+_FINDING = threading.Lock()
+
+
+def find_uv() -> str:
+    """The uv program: of the package that the lab depends on, else on PATH."""
+    with _FINDING:
+        found = _uv_of_the_package() or shutil.which("uv")
+    if found is None:
+        raise EnvironmentUnavailable("uv is not installed: pip install uv")
+    return found
+
+
+def _uv_of_the_package() -> str | None:
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+class UvTool:
+    """uv with a cache of its own on the store's disk, so that environments can share files by hard links."""
+
+    def __init__(self, commands: Commands, index: Index, cache: Path, *, nightly: bool = False) -> None:
+        self._commands = commands
+        self._index = index
+        self._cache = cache
+        self._nightly = nightly
+
+    def make_venv(self, folder: Path, python: str) -> str:
+        """A virtual environment that may be moved; returns its interpreter."""
+        command = ["venv", "--python", python, "--relocatable", "--no-project", str(folder)]
+        said = self._call(command)
+        interpreter = folder / "bin" / "python"
+        if not said.ok or not interpreter.exists():
+            raise EnvironmentUnavailable(f"no virtual environment of {python}: {self._why(said, '', python)}")
+        return str(interpreter)
+
+    def resolve(
+        self,
+        requirements: Sequence[str],
+        *,
+        python: str,
+        torch: str,
+        version: str,
+        era: str = "",
+        held: Mapping[str, str],
+        undated: Sequence[str] = (),
+        work: Path,
+    ) -> Resolution:
+        """What to install for ``requirements``: nothing newer than ``era``, save ``undated`` packages.
+
+        ``held`` are versions that stand against what others ask for. An index that gives no upload times has
+        nothing in any era: there the era is given up, and the resolution says so.
+        """
+        wanted, overrides = work / "requirements.in", work / "overrides.txt"
+        wanted.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
+        overrides.write_text("".join(f"{n}=={v}\n" for n, v in held.items()), encoding="utf-8")
+        command = ["pip", "compile", "--python", python, *self._index_options()]
+        command += ["--no-header", "--no-annotate", "--emit-index-annotation"]
+        command += ["--overrides", str(overrides), str(wanted)]
+        dates = ["--exclude-newer", era] if era else []
+        for name in dict.fromkeys((*undated, *held)) if era else ():
+            dates += ["--exclude-newer-package", f"{name}=false"]
+        said = self._call([*command, *dates])
+        dated = bool(era)
+        if not said.ok and "missing an upload date" in said.stderr:
+            again = self._call(command)
+            if again.ok:
+                said, dated = again, False
+        if not said.ok:
+            raise EnvironmentUnavailable(f"torch {torch}: {self._why(said, torch, version)}")
+        return Resolution(lines=read_lock(said.stdout), dated=dated)
+
+    def install(self, lock: Path, interpreter: str, *, torch: str, version: str) -> None:
+        """Install exactly what a lock says, as hard links out of the cache, with byte code."""
+        command = ["pip", "install", "--python", interpreter, *self._index_options(), "--no-deps"]
+        command += ["--link-mode", "hardlink", "--compile-bytecode", "--requirements", str(lock)]
+        said = self._call(command)
+        if not said.ok:
+            raise EnvironmentUnavailable(f"torch {torch}: {self._why(said, torch, version)}")
+
+    def _index_options(self) -> list[str]:
+        index = self._index
+        options = []
+        if index.url == NO_INDEX:
+            options.append("--no-index")
+        elif index.url:
+            options += ["--default-index", index.url]
+        nightly = [index.nightly_url] if self._nightly and index.nightly_url else []
+        for url in (*index.extra_urls, *nightly):
+            options += ["--index", url]
+        for place in index.find_links:
+            remote = place.startswith(("http:", "https:", "file:"))
+            options += ["--find-links", place if remote else os.path.abspath(os.path.expanduser(place))]
+        # As pip does: the best version of all indexes, not only of the first that has the package.
+        return [*options, "--index-strategy", "unsafe-best-match"]
+
+    def _call(self, arguments: Sequence[str]) -> Said:
+        env = {
+            name: value
+            for name, value in plain_environment().items()
+            if not name.startswith("UV_") or name in _KEPT or name.startswith(_KEPT_PREFIXES)
+        }
+        env.setdefault("UV_HTTP_TIMEOUT", "180")
+        if self._index.ca_bundle:
+            env["SSL_CERT_FILE"] = self._index.ca_bundle
+        common = ["--no-config", "--no-progress", "--color", "never", "--no-python-downloads"]
+        return self._commands([find_uv(), *arguments, *common, "--cache-dir", str(self._cache)], env)
+
+    def _why(self, said: Said, torch: str, python: str) -> str:
+        return said.why or explain(said.stderr, torch=torch, python=python)
+
+
+def read_lock(text: str) -> tuple[Locked, ...]:
+    """The lines of a resolution with their index; of a line with a marker only the requirement counts."""
+    found: list[Locked] = []
+    for line in text.splitlines():
+        source = re.fullmatch(r"\s+# from (\S+)", line)
+        if source and found:
+            found[-1] = Locked(name=found[-1].name, text=found[-1].text, source=source[1])
+        elif line.strip() and not line.lstrip().startswith("#"):
+            name = re.match(r"[A-Za-z0-9._-]+", line)
+            if name:
+                found.append(Locked(name=name[0].lower(), text=line.strip()))
+    return tuple(found)

@@ -1,0 +1,236 @@
+"""The one module that starts processes: each in its own session, within limits, none left behind."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from accel_lab.core.ended import Ended
+from accel_lab.core.errors import LabError, Unanswered
+from accel_lab.core.probe import Limits
+from accel_lab.execution.run_folder.copies import remove
+
+from .guardian import GUARDIAN, RUN
+from .process_table import HAVE_PROC, MARKER, REGISTER
+from .process_table import read as read_process
+from .watch import Watch, sweep
+
+Stream = IO[bytes] | int  # as Popen takes them
+
+atexit.register(GUARDIAN.dismiss)
+
+#: Why no process may be started now, by whom it was forbidden last.
+_forbidden: list[str] = []
+
+__all__ = ["MARKER", "Ended", "Watch", "nothing_starts", "run", "spawn", "sweep"]
+
+
+@contextmanager
+def nothing_starts(why: str) -> Iterator[None]:
+    """While this holds, whoever would start a process, in any thread, gets :class:`Unanswered`."""
+    _forbidden.append(why)
+    try:
+        yield
+    finally:
+        _forbidden.remove(why)
+
+
+def _may_start() -> None:
+    if _forbidden:
+        raise Unanswered(_forbidden[-1])
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdout: Path,
+    stderr: Path,
+    limits: Limits,
+    marker: str,
+    stdin: Path | None = None,
+    stop: threading.Event | None = None,
+    written: Sequence[Path] = (),
+) -> Ended:
+    """Run a command to its end, or to its limits. When this returns, no process of it is left.
+
+    ``written`` are the folders whose size is held to ``limits.disk_mb``. ``stop`` ends it from another
+    thread. An exception here, such as Ctrl-C, ends it too.
+    """
+    _may_start()
+    if stop is not None and stop.is_set():
+        return Ended(limit="interrupted")
+    with ExitStack() as files:
+        try:
+            # Appending: the child may open the same file again, or both may be one file.
+            out = files.enter_context(_output(stdout))
+            err = out if stderr == stdout else files.enter_context(_output(stderr))
+            source = files.enter_context(open(stdin or os.devnull, "rb"))
+        except OSError as error:
+            raise LabError(f"cannot open {error.filename}: {error.strerror}") from error
+        outputs = [out.fileno()] if stderr == stdout else [out.fileno(), err.fileno()]
+        child: subprocess.Popen[bytes] | None = None
+        watch: Watch | None = None
+        began = time.monotonic()
+        try:
+            env = {**env, MARKER: marker}
+            child = spawn(command, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
+            watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs, written=written)
+            limit = _attend(child, watch, stop)
+            seconds = time.monotonic() - began
+            watch.stop()
+            code = child.wait()
+        except LabError:
+            raise
+        except BaseException:
+            try:
+                if watch is not None:
+                    watch.stop()
+            finally:  # a second Ctrl-C comes here, and ends it without grace
+                sweep(marker)
+                if child is not None:
+                    child.wait()
+            raise
+        limit = limit or watch.passed
+        if watch.output_mb() > limits.output_mb:
+            limit = limit or "output"
+            for descriptor in outputs:
+                size = min(os.stat(descriptor).st_size, limits.output_mb * 2**20)
+                os.truncate(descriptor, size)
+    return Ended(
+        exit_code=code if limit is None and code >= 0 else None,
+        signal=-code if limit is None and code < 0 else None,
+        limit=limit,
+        seconds=seconds,
+        peak_mb=watch.peak_mb,
+    )
+
+
+def _output(path: Path) -> BinaryIO:
+    """A new file to append to, whatever an earlier program has put in its place."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            remove(path)
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o644), "ab")
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: Stream = subprocess.PIPE,
+    stdout: Stream = subprocess.PIPE,
+    stderr: Stream = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a process that lives on, in a session of its own, with pipes and without limits.
+
+    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree, and the guardian
+    does where this process of the lab is killed.
+    """
+    _may_start()
+    _expect_children()
+    try:
+        # Held until the child is registered: a child that is not would be taken for an orphan.
+        with REGISTER.lock:
+            GUARDIAN.watch(_start_guardian)
+            child = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env={**env, RUN: GUARDIAN.run},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                pass_fds=pass_fds,
+            )
+            REGISTER.add(child)
+        if (started := read_process(child.pid)) is not None:
+            GUARDIAN.tell([started])
+    except (OSError, ValueError) as error:
+        if not cwd.is_dir():
+            raise LabError(f"cannot start {command[0]!r}: the working directory {cwd} is missing") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise LabError(f"cannot start {command[0]!r}: {reason}") from error
+    return child
+
+
+def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
+    """In a session of its own: a terminal's signals do not reach it. It ends with us at the latest."""
+    guardian = subprocess.Popen(
+        list(command),
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    REGISTER.add(guardian)
+    return guardian
+
+
+def _expect_children() -> None:
+    """Adopt orphans, and make sure that exit statuses reach us.
+
+    A program that started us with SIGCHLD ignored would make the kernel throw every status away,
+    and each failure would then look like exit code 0.
+    """
+    REGISTER.adopt_orphans()
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except ValueError as error:  # only the main thread may change it
+            raise LabError("SIGCHLD is ignored: start the lab from a program that does not do so") from error
+
+
+def _attend(child: subprocess.Popen[bytes], watch: Watch, stop: threading.Event | None) -> str | None:
+    """Wait until the child has ended (None) or must be ended (why). Its exit status is left in place.
+
+    While the status is not fetched the pid cannot be given away, so its session's number is safe too.
+    """
+    with ExitStack() as resources:
+        exits: select.poll | None = None
+        if HAVE_PROC and hasattr(os, "pidfd_open"):
+            try:
+                pidfd = os.pidfd_open(child.pid)
+            except OSError:
+                pass  # a kernel without it: look at short intervals instead
+            else:
+                resources.callback(os.close, pidfd)
+                exits = select.poll()
+                exits.register(pidfd, select.POLLIN)
+        while True:
+            limit = watch.poll()
+            if limit is not None:
+                return limit
+            if stop is not None and stop.is_set():
+                return "interrupted"
+            if exits is not None:
+                if exits.poll(watch.pause * 1000):
+                    return None
+            elif _has_ended(child):
+                return None
+            else:
+                time.sleep(watch.pause)
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    if HAVE_PROC and hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return child.poll() is not None

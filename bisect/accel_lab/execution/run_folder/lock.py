@@ -1,0 +1,173 @@
+"""One lock for each run folder: who works in it, and the end of what one that was killed has left.
+
+The kernel gives the lock up when the lab's process ends, however it ends; no child inherits it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.locks import Lock
+from accel_lab.execution.processes import leftovers, process_table
+from accel_lab.execution.processes.guardian import GUARDIAN
+
+NAME = "lock.json"
+_MOST_BYTES = 4096
+_MOST_COMMAND = 160
+#: Another lab may have removed the file that we opened, with the folder or at its end; so often is it tried.
+_TRIES = 20
+
+
+#: What file systems of other machines answer that know no locks.
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+class InUse(LabError):
+    """Another process of the lab works in the folder (exit code 3)."""
+
+
+@dataclass(kw_only=True)
+class Held:
+    """A folder that is ours. ``ended`` counts the processes that a killed lab had left."""
+
+    folder: Path
+    ended: int = 0
+
+
+_ours: dict[str, tuple[int, Held]] = {}
+_guard = threading.Lock()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[Held]:
+    """Hold the lock of a run folder; within the same thread it may be taken again.
+
+    The processes that a killed lab left there are ended. Raises :class:`InUse` in one line that names who
+    has it.
+    """
+    key, thread = os.path.realpath(folder), threading.get_ident()
+    with _guard:
+        owner, mine = _ours.get(key, (0, None))
+        if mine is not None and owner != thread:
+            raise InUse(f"{folder} is in use by another thread of this process: wait for it")
+        lock = None
+        if mine is None:
+            lock = _take(folder)
+            mine = Held(folder=folder)
+            _ours[key] = (thread, mine)
+    try:
+        if lock is not None:
+            before = str(_read(lock.path).get("run", ""))
+            if before != GUARDIAN.run:
+                mine.ended = leftovers.end_run(before)
+            _write(lock.path)
+        yield mine
+    finally:
+        if lock is not None:
+            with _guard:
+                del _ours[key]
+            lock.path.unlink(missing_ok=True)
+            lock.release()
+
+
+def holder(folder: Path) -> str:
+    """One line that says who works in a folder; empty if nobody does. Nothing is written there."""
+    if not (folder / NAME).exists():
+        return ""
+    with Lock(folder / NAME) as lock:
+        try:
+            free = lock.take()
+        except OSError:
+            free = not _lives(_read(folder / NAME))
+        return "" if free else _who(folder, _read(folder / NAME))
+
+
+def _take(folder: Path) -> Lock:
+    """The lock of a folder, taken; the file is the one that others see under its name."""
+    if not folder.is_dir():
+        raise LabError(f"there is no folder {folder}: it was removed, or never made")
+    for _ in range(_TRIES):
+        lock = Lock(folder / NAME)
+        try:
+            if not lock.take():
+                raise InUse(_who(folder, _read(folder / NAME)))
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise LabError(
+                    f"cannot lock {folder} ({error.strerror}): it must be yours to write to"
+                ) from None
+            if _lives(found := _read(folder / NAME)):
+                raise InUse(_who(folder, found)) from None
+            return lock
+        if lock.is_current():
+            return lock
+        lock.release()
+    raise LabError(f"cannot lock {folder}: its {NAME} does not stay")
+
+
+def _lives(found: dict[str, Any]) -> bool:
+    """Whether the process that the file names is there, where the file system has no locks."""
+    pid = found.get("pid")
+    process = process_table.read(pid) if isinstance(pid, int) and 0 < pid < 2**31 else None
+    named = (found.get("host"), found.get("start"))
+    return process is not None and named == (platform.node(), process.start)
+
+
+def _who(folder: Path, found: dict[str, Any]) -> str:
+    pid, command = found.get("pid"), found.get("command")
+    who = f"process {pid}" if isinstance(pid, int) else "another process"
+    if isinstance(command, str):
+        who += f" ({''.join(c if c.isprintable() else '?' for c in command[:_MOST_COMMAND])})"
+    end = f"or end it with `kill {pid}`" if isinstance(pid, int) else "or end it"
+    return f"{folder} is in use by {who}: wait for it, {end}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the holder wrote; anybody may have written it, so nothing in it is believed without a look."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        found = json.loads(os.read(descriptor, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    finally:
+        os.close(descriptor)
+    return found if isinstance(found, dict) else {}
+
+
+def _write(path: Path) -> None:
+    command = shlex.join(["accel-lab", *sys.argv[1:]])[:_MOST_COMMAND]
+    own = process_table.read(os.getpid())
+    row = {
+        "pid": os.getpid(),
+        "start": own.start if own is not None else 0,
+        "host": platform.node(),
+        "command": command,
+        "run": GUARDIAN.run,
+        "since": int(time.time()),
+    }
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Who knows the id of a run may have a process of its own taken for one of the run's.
+        os.fchmod(descriptor, 0o600)
+        os.write(descriptor, json.dumps(row).encode())
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["NAME", "Held", "InUse", "held", "holder"]

@@ -1,0 +1,53 @@
+"""Looks inside the smallest program once more: is it still the component that the whole script blamed?
+
+The law of reduction keeps the signature and the stage. Two faults of one stage may share both, so the
+component is named again on the result and compared.
+"""
+
+from __future__ import annotations
+
+from accel_lab.core.findings import Component, Culprit
+from accel_lab.core.probe import Probe
+from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.lab import Lab
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.localize.components import name_component
+from accel_lab.search.premise import Baseline
+from accel_lab.search.repeats import Tally
+
+from .target import Target
+
+#: The stages whose component is named by leaving it out, so that a second search can be compared.
+_SEARCHED = frozenset(
+    {Stage.DECOMPOSITION, Stage.FX_PASSES, Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL}
+)
+
+
+def worth_asking(culprit: Culprit | None, target: Target) -> bool:
+    """Whether a component was proven on the whole script, and can be looked for on a smaller one."""
+    return (
+        culprit is not None
+        and culprit.stage in _SEARCHED
+        and culprit.component is not None
+        and culprit.component.confidence is Confidence.PROVEN
+        and target.attempts == 1
+        and target.signature.kind != "values"
+    )
+
+
+def component_of(lab: Lab, probe: Probe, target: Target, stage: Stage) -> Component | None:
+    """The component of the program of ``probe``; None where it cannot be told."""
+    base = Baseline(target=target.signature, tally=Tally(runs=2, failures=2))
+    climber = Climber(lab=lab, probe=probe, baseline=base)
+    at = climber.one(target.bad, (), "component again")
+    if at.verdict is not Verdict.BAD:
+        return None
+    component = name_component(climber, stage, at, ladder=(at,)).component
+    return component if component is not None and component.confidence is Confidence.PROVEN else None
+
+
+def same(one: Component, two: Component) -> bool:
+    """Whether two components name the same thing: one of the names of the one is among the other's."""
+    names = [{name.strip() for name in component.name.split(",")} for component in (one, two)]
+    return bool(names[0] & names[1])

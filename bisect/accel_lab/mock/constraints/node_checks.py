@@ -1,0 +1,258 @@
+"""The constraints that look at what one node is: its dtype, layout, alignment, and operator."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from accel_lab.mock.device import STICK_BYTES
+
+from .catalogue import Constraint, Finding, GraphView, node_tensors
+from .operators import entries_of
+from .values import elements, extents, is_traced, size_on_device, strides, tensors, traced, words
+
+Findings = Iterator[Finding]
+#: Nodes that take apart or compute numbers, whatever torch calls them.
+_PLAIN = frozenset({operator.getitem, getattr, len, slice, isinstance})
+_NAMESPACES = ("torch", "_operator", "operator", "math", "builtins")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DtypeConstraint(Constraint):
+    """Tensors have dtypes that the device holds."""
+
+    allowed: frozenset[torch.dtype]
+    name: str = "dtype"
+    severity: str = "error"
+
+    def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
+        lacking = dict.fromkeys(t.dtype for t in node_tensors(node) if t.dtype not in self.allowed)
+        for dtype in lacking:
+            instead = self._instead(dtype)
+            yield Finding(
+                node=node,
+                message=f"{words(dtype)} is not a dtype of the device",
+                change=f"use {instead}" if instead else "compute it outside of the compiled region",
+            )
+
+    def _instead(self, dtype: torch.dtype) -> str:
+        """The allowed dtypes of the same kind, the widest first."""
+
+        def fits(other: torch.dtype) -> bool:
+            if dtype.is_complex or other is torch.bool:
+                return False
+            return other.is_floating_point == dtype.is_floating_point
+
+        found = sorted((d for d in self.allowed if fits(d)), key=lambda d: (-d.itemsize, words(d)))
+        return " or ".join(words(d) for d in found[:3])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutConstraint(Constraint):
+    """Inputs are contiguous, sticks lie along a dimension that fills them, and stay there."""
+
+    name: str = "layout"
+    severity: str = "warning"
+
+    def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
+        for tensor in node_tensors(node):
+            if tensor.layout != torch.strided:
+                yield Finding(
+                    node=node,
+                    message=f"a {tensor.layout} tensor has no sticks",
+                    change="use a dense tensor (.to_dense())",
+                    severity="error",
+                )
+            elif node.op in ("placeholder", "get_attr"):
+                yield from self._entering(node, tensor)
+            else:
+                yield from self._moving(node, tensor)
+
+    def _entering(self, node: torch.fx.Node, tensor: torch.Tensor) -> Findings:
+        size, steps = extents(tensor), strides(tensor)
+        if size is None or steps is None:
+            return
+        if not _dense(size, steps):
+            yield Finding(
+                node=node,
+                message=f"an input of size {list(size)} with strides {list(steps)} is not contiguous",
+                change="pass it contiguous (.contiguous() before the compiled region)",
+            )
+        lanes = STICK_BYTES // tensor.dtype.itemsize
+        if len(size) > 1 and size[-1] == 1 and size_on_device(size, tensor.dtype) > STICK_BYTES:
+            yield Finding(
+                node=node,
+                message=f"the last dimension of {list(size)} lies along the sticks and has one element: "
+                f"1 of {lanes} lanes is used",
+                change="let the longest dimension be the last one",
+            )
+
+    def _moving(self, node: torch.fx.Node, tensor: torch.Tensor) -> Findings:
+        before = [t for used in node.all_input_nodes for t in node_tensors(used)]
+        after, size = _stick_dim(tensor), extents(tensor)
+        if (
+            len(before) != 1
+            or not size
+            or size[-1] == 1
+            or elements(size) != elements(extents(before[0]) or ())
+        ):
+            return  # what computes chooses its own layout; only what moves the elements is asked
+        if after is not None and after != tensor.dim() - 1:
+            was = _stick_dim(before[0])
+            if was is not None and was == before[0].dim() - 1:
+                yield Finding(
+                    node=node,
+                    message=f"the sticks of the result lie along dimension {after} of {tensor.dim()}",
+                    change="keep the last dimension last; else it is restickified where a kernel needs it",
+                )
+
+
+def _dense(size: tuple[int, ...], steps: tuple[int, ...]) -> bool:
+    step = 1
+    for extent, have in zip(reversed(size), reversed(steps), strict=True):
+        if extent == 0:
+            return True
+        if extent > 1 and have != step:
+            return False
+        step *= extent
+    return True
+
+
+def _stick_dim(tensor: torch.Tensor) -> int | None:
+    """The dimension with neighbouring elements; None where none has, as in a broadcast tensor."""
+    size, steps = extents(tensor), strides(tensor)
+    if size is None or steps is None:
+        return None
+    wide = [(step, -dim) for dim, (extent, step) in enumerate(zip(size, steps, strict=True)) if extent > 1]
+    if not wide or min(wide)[0] != 1:
+        return None
+    return -min(wide)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentConstraint(Constraint):
+    """The extent along the sticks is a multiple of a number of elements."""
+
+    multiple: int = 1
+    name: str = "alignment"
+    severity: str = "error"
+
+    def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
+        if self.multiple <= 1:
+            return
+        odd = dict.fromkeys(
+            size for t in node_tensors(node) if (size := extents(t)) and size[-1] % self.multiple
+        )
+        for size in odd:
+            wanted = -(-size[-1] // self.multiple) * self.multiple
+            yield Finding(
+                node=node,
+                message=f"the last dimension of {list(size)} is no multiple of {self.multiple}",
+                change=f"pad it to {wanted}",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorConstraint(Constraint):
+    """Operators are among those of the device and not on the deny-list; an unknown node is said to be one.
+
+    ``supported``: the entries of ATen that the device has. Where it is None, ``of_mock`` takes those that the
+    mock's front end lowers; without that all are taken to be there.
+    """
+
+    denied: frozenset[str] = frozenset()
+    supported: frozenset[str] | None = None
+    of_mock: bool = True
+    name: str = "unsupported"
+    severity: str = "error"
+
+    def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
+        if node.op not in ("call_function", "call_method", "call_module"):
+            return
+        entries = entries_of(node, graph_module)
+        denied = next((entry for entry in entries if entry in self.denied), "")
+        if denied:
+            yield Finding(
+                node=node,
+                message=f"{denied} is on the deny-list",
+                change=f"replace {denied}, or take it off the list",
+            )
+        elif reason := self._reason(node, entries, view):
+            yield Finding(
+                node=node,
+                message=reason,
+                change="replace it, or leave it out of the compiled region; else it runs on the host",
+            )
+
+    def _reason(self, node: torch.fx.Node, entries: tuple[str, ...], view: GraphView) -> str:
+        target: Any = node.target
+        if target in _PLAIN if node.op == "call_function" else False:
+            return ""
+        if isinstance(target, torch._ops.HigherOrderOperator) and str(target) != "with_effects":
+            # Dynamo's are opened by AOTAutograd, and what is in them is checked there and here alike.
+            return (
+                f"the higher-order operator {target} is not one of the device" if view.level == "aten" else ""
+            )
+        if is_traced(node) and not tensors(traced(node)) and traced(node) is not None:
+            return ""  # sizes and numbers are the host's
+        if view.level == "aten" and self.supported is not None:
+            lacks = entries[0] not in self.supported
+            return f"{entries[0] or target} is not an operator of the device" if lacks else ""
+        if view.level == "aten":
+            return self._of_aten(node)
+        if node.op == "call_method" and not hasattr(torch.Tensor, str(target)):
+            return f"the method {target} is unknown"
+        if node.op == "call_function" and not _of_torch(target):
+            return f"{entries[0] or repr(target)} is not a function of torch, and unknown to the device"
+        return ""
+
+    def _of_aten(self, node: torch.fx.Node) -> str:
+        target: Any = node.target
+        if str(target) == "with_effects" and len(node.args) > 1:
+            target = node.args[1]  # an operator whose place in the order is kept
+        if not isinstance(target, torch._ops.OpOverload):
+            return f"{getattr(target, '__name__', target)} is no ATen operator, and unknown to the device"
+        if self.of_mock and torch.Tag.nondeterministic_seeded in target.tags:
+            return "random numbers are drawn on the host"
+        if not target._schema.returns or (is_traced(node) and traced(node) is None):
+            return ""  # an assertion
+        if not is_traced(node):
+            return "the graph does not say what it yields"
+        return "" if not self.of_mock or _lowered(target) else "the device has no such operator"
+
+
+def _of_torch(target: Any) -> bool:
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    place = getattr(target, "__module__", None) or type(getattr(target, "__self__", None)).__module__
+    owner = getattr(target, "__objclass__", None)  # a method descriptor
+    return str(place).partition(".")[0] in _NAMESPACES or getattr(owner, "__module__", "").startswith("torch")
+
+
+def _lowered(target: Any) -> bool:
+    """Whether the main front end has a lowering for an overload."""
+    from accel_lab.mock.lowering import graph  # noqa: F401 - the families of lowerings enter themselves
+    from accel_lab.mock.lowering.builder import handler_of
+
+    return handler_of(target) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweringRefuses(Constraint):
+    """The rest of ``unsupported``: what a lowering itself refused, as node to reason."""
+
+    reasons: Mapping[str, str]
+    name: str = "unsupported"
+    severity: str = "error"
+
+    def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
+        if graph_module is view.graph_module and (reason := self.reasons.get(node.name)):
+            yield Finding(
+                node=node,
+                message=reason,
+                change="replace it, or leave it out of the compiled region; else it runs on the host",
+            )

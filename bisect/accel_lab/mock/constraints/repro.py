@@ -1,0 +1,248 @@
+"""Writes a violation as a script of its own: the graph that Dynamo captured, on inputs like the real ones.
+
+The script needs torch and accel-lab; it exits with 1 while the constraint is violated, with 0 when it is not.
+The mock starts no process: whoever can runs the script again and says whether it violates the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import os
+import pprint
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .catalogue import Violation
+from .choice import REPRO_VARIABLE
+from .values import number
+
+#: What a graph's code may use without an import of its own: fx writes these names by itself.
+_BUILT_IN = {
+    "torch": "import torch",
+    "device": "from torch import device",
+    "inf": "from math import inf",
+    "nan": "from math import nan",
+    "NoneType": "NoneType = type(None)",
+    "fx_pytree": "import torch.fx._pytree as fx_pytree",
+    "pytree": "import torch.utils._pytree as pytree",
+}
+_SCRIPT = '''\
+"""{head}
+
+Exits with 1 while the constraint is violated, with 0 when it is not.
+"""
+
+import os
+import sys
+
+os.environ.update(
+{environment}
+)
+os.environ.pop("ACCEL_LAB_MOCK_ARTIFACTS", None)
+
+import torch
+{imports}
+from accel_lab.mock.backend import aot_mock_backend
+from accel_lab.mock.constraints import ConstraintError
+
+
+def tensor(size, stride, dtype, requires_grad=False):
+    """A tensor of this layout; a constraint looks at no values."""
+    made = torch.empty_strided(size, stride, dtype=dtype).zero_()
+    return made.requires_grad_(requires_grad)
+
+
+{classes}
+
+model = {main}()
+inputs = [
+{inputs}
+]
+
+
+def run():
+    with torch.set_grad_enabled({grad}):
+        results = torch.compile(model, backend=aot_mock_backend(strict=True))(*inputs)
+    results = torch.utils._pytree.tree_leaves(results)
+    wanted = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+    if wanted:
+        torch.autograd.backward(wanted, [torch.ones_like(r) for r in wanted])
+
+
+def violations(error):
+    """Those of the error or of what it was raised for."""
+    while error is not None and not isinstance(error, ConstraintError):
+        error = error.__cause__ or error.__context__ or getattr(error, "inner_exception", None)
+    return error.violations if error is not None else ()
+
+
+try:
+    run()
+except Exception as error:
+    found = violations(error)
+    if not found:
+        raise
+    for violation in found:
+        sys.stdout.write("violates " + violation.line + "\\n")
+    sys.exit({constraint!r} in {{violation.constraint for violation in found}})
+sys.stdout.write("no violation\\n")
+'''
+
+
+class CannotWrite(Exception):
+    """No script can be made of a graph; the message says why."""
+
+
+def write_repro(
+    folder: str | None,
+    graph_module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    violation: Violation,
+    environment: Mapping[str, str] | None,
+) -> str:
+    """Write the script and say where it is, or why there is none."""
+    if os.environ.get(REPRO_VARIABLE) == "0":
+        return ""
+    try:
+        text = repro_script(graph_module, inputs, violation, environment)
+        place = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="accel-lab-mock-"))
+        place.mkdir(parents=True, exist_ok=True)
+        path = free_name(place, f"violates_{violation.constraint}")
+        path.write_text(text, "utf-8", "backslashreplace")
+    except (CannotWrite, OSError) as error:
+        return f"no repro could be made: {error}"
+    return f"repro: {path}"
+
+
+def free_name(folder: Path, stem: str) -> Path:
+    """A path that does not exist yet."""
+    stem = re.sub(r"[^\w-]", "_", stem)
+    names = (folder / f"{stem}{f'_{n}' if n else ''}.py" for n in range(10000))
+    return next(path for path in names if not path.exists())
+
+
+def repro_script(
+    graph_module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    violation: Violation,
+    environment: Mapping[str, str] | None,
+) -> str:
+    """The script's text. Raises CannotWrite."""
+    if environment is None:
+        raise CannotWrite("a constraint that is an object of the program cannot be written down")
+    writer = _Writer()
+    main = writer.module(graph_module, "Region")
+    lines = [f"    {writer.value(value)}," for value in inputs]
+    where = f" at {violation.source}" if violation.source else ""
+    head = f"Violates the constraint {violation.constraint} of the mock accelerator: {violation.op}{where}."
+    return _SCRIPT.format(
+        head=head.replace("\\", "/").replace('"""', "'''"),
+        environment=_indented(pprint.pformat(_settings(environment, violation.constraint))),
+        imports="\n".join(sorted(writer.imports)),
+        classes="\n\n".join(writer.classes),
+        main=main,
+        inputs="\n".join(lines),
+        grad=torch.is_grad_enabled(),
+        constraint=violation.constraint,
+    )
+
+
+def _settings(environment: Mapping[str, str], constraint: str) -> dict[str, str]:
+    """The same settings, strict, with this constraint alone: another one would end the run before it."""
+    return {**environment, "MOCK_CONSTRAINTS": constraint, "MOCK_STRICT": "1", REPRO_VARIABLE: "0"}
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+class _Writer:
+    """Collects the classes and imports that a graph's code needs."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()
+        self.classes: list[str] = []
+        self.names: set[str] = set()
+
+    def module(self, graph_module: torch.fx.GraphModule, name: str) -> str:
+        """Write a graph and the graphs in it as classes; the name of its class."""
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        held = [f"        self.{path} = {text}" for path, text in self._held(graph_module, name)]
+        code = graph_module.graph.python_code("self")
+        for used, thing in code.globals.items():
+            if re.search(rf"\b{re.escape(used)}\b", code.src):
+                self._import(used, thing)
+        body = "\n".join(f"    {line}" if line else "" for line in code.src.strip().splitlines())
+        start = ["    def __init__(self):", "        super().__init__()", *held, ""]
+        self.classes.append("\n".join([f"class {name}(torch.nn.Module):", *start, body, ""]))
+        return name
+
+    def _held(self, graph_module: torch.fx.GraphModule, name: str) -> list[tuple[str, str]]:
+        """What the graph's code takes from its module."""
+        found: dict[str, str] = {}
+        for node in graph_module.graph.nodes:
+            if node.op not in ("get_attr", "call_module") or node.target in found:
+                continue
+            path = str(node.target)
+            if (
+                not all(part.isidentifier() and not keyword.iskeyword(part) for part in path.split("."))
+                or "." in path
+            ):
+                raise CannotWrite(f"the graph takes {path} from a module inside it")
+            value = getattr(graph_module, path)
+            if isinstance(value, torch.fx.GraphModule):
+                found[path] = f"{self.module(value, f'{name}_{path}')}()"
+            elif isinstance(value, torch.nn.Module):
+                found[path] = self._standard(value)
+            elif isinstance(value, torch.nn.Parameter):
+                found[path] = f"torch.nn.Parameter({self.value(value.detach())}, {value.requires_grad})"
+            else:
+                found[path] = self.value(value)
+        return list(found.items())
+
+    def _standard(self, module: torch.nn.Module) -> str:
+        if type(module).__module__.startswith("torch.nn.modules.") and not list(module.children()):
+            return f"torch.nn.{module!r}"
+        raise CannotWrite(f"the graph calls a {type(module).__name__}, whose code it does not have")
+
+    def value(self, value: Any) -> str:
+        """An input or an attribute as an expression."""
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided:
+                raise CannotWrite(f"a {value.layout} tensor is among the inputs")
+            numbers = [[number(entry) for entry in entries] for entries in (value.shape, value.stride())]
+            if any(None in entries for entries in numbers):
+                raise CannotWrite("the size of an input depends on data")
+            grad = ", True" if value.requires_grad else ""
+            return f"tensor({tuple(numbers[0])}, {tuple(numbers[1])}, {value.dtype}{grad})"
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            hint = getattr(value.node, "hint", None)
+            if hint is None:
+                raise CannotWrite("a number among the inputs depends on data")
+            return repr(hint)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return f"float({str(value)!r})" if isinstance(value, float) else repr(value)
+        raise CannotWrite(f"an input is a {type(value).__name__}")
+
+    def _import(self, name: str, thing: Any) -> None:
+        if name in _BUILT_IN:
+            if name != "torch":
+                self.imports.add(_BUILT_IN[name])
+            return
+        if inspect.ismodule(thing):
+            self.imports.add(f"import {thing.__name__} as {name}")
+            return
+        place, called = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
+        if not place or place == "__main__" or not called.isidentifier():
+            raise CannotWrite(f"the graph calls {name}, a function of the program")
+        if place.partition(".")[0] not in ("torch", "math", "operator", "_operator", "builtins", "typing"):
+            raise CannotWrite(f"the graph calls {place}.{called}, which is not torch's")
+        self.imports.add(f"from {place} import {called} as {name}")

@@ -1,0 +1,1 @@
+"""The main front end: fusion, layouts, tiling and memory plan, from loop IR to kernel specs."""

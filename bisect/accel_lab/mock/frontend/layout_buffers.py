@@ -1,0 +1,157 @@
+"""The places of a program while layouts are chosen: aliases over the same bytes, and copies where bytes
+must move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from accel_lab.mock.ir.layout import Layout
+from accel_lab.mock.ir.loop_ir import HostNest, Line, LoopProgram, Nest, Place, View, whole
+
+from .access import same_bytes
+
+
+class PlaceKeeper:
+    """Makes places, aliases and the kernels that copy between them, in the order in which they are needed."""
+
+    def __init__(self, program: LoopProgram) -> None:
+        self.program = program
+        self.places = program.places
+        self.nests: list[Nest | HostNest] = []
+        self.producer: dict[str, Nest] = {}
+        self._views: dict[View, str] = {}
+        self._fixed: dict[tuple[View, str], View] = {}
+
+    def _lay(self, place: Place, order: Sequence[int]) -> None:
+        if place.order is None:
+            place.order = tuple(order)
+
+    def _new(
+        self, hint: str, size: Sequence[int], format_name: str, order: Sequence[int] | None = None
+    ) -> Place:
+        number, name = 0, hint
+        while name in self.places:
+            number += 1
+            name = f"{hint}_{number}"
+        place = Place(name=name, size=tuple(size), format=format_name)
+        self._lay(place, range(len(place.size)) if order is None else order)
+        self.places[name] = place
+        return place
+
+    def _alias(self, place: Place, layout: Layout) -> Place:
+        """The same bytes under another layout."""
+        if (layout.size, layout.order) == (place.size, place.order):
+            return place
+        alias = self._new(f"{place.name}_as", layout.size, layout.format, layout.order)
+        alias.alias_of = place.alias_of or place.name
+        alias.padding = place.padding
+        return alias
+
+    def resolve(self, view: View) -> Place:
+        """A place whose own axes are those of the view; a movement kernel where the bytes cannot stay."""
+        place = self.places[view.place]
+        if view.plain and view.size == place.size:
+            return place
+        if view not in self._views:
+            self._views[view] = self._resolve(place, view).name
+        return self.places[self._views[view]]
+
+    def _resolve(self, place: Place, view: View) -> Place:
+        if 0 in view.size:
+            return self._new(f"{place.name}_empty", view.size, place.format)
+        unused = [dim for dim in range(len(place.size)) if dim not in view.used]
+        permuted = self._alias(place, place.layout.permuted((*unused, *view.used)))
+        if permuted.size == view.size:
+            return permuted
+        layout = same_bytes(permuted.layout, view.size)
+        if layout is not None:
+            return self._alias(permuted, layout)
+        return self._move("view", permuted, view.size, place.format, {"size": list(view.size)})
+
+    def _move(
+        self,
+        op: str,
+        source: Place,
+        size: Sequence[int],
+        format_name: str,
+        attributes: dict[str, object] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> Place:
+        """A movement kernel of one operand into a new place."""
+        result = self._new(f"{source.name}_{op}", size, format_name, order)
+        self._add_move(op, source, result, attributes)
+        return result
+
+    def _add_move(
+        self, op: str, source: Place, result: Place, attributes: dict[str, object] | None = None
+    ) -> None:
+        origin = self.producer.get(source.alias_of or source.name)
+        self.nests.append(
+            Nest(
+                name=result.name,
+                unit="movement",
+                op=op,
+                loops=result.size,
+                reads={"input": whole(source)},
+                writes={"output": result.name},
+                attributes=dict(attributes or {}),
+                origins=origin.origins if origin else (),
+                source=origin.source if origin else "",
+            )
+        )
+
+    def _sticked_last(self, place: Place) -> Place:
+        """The place with its last dimension along the sticks, copied where it is not."""
+        if place.order and place.order[-1] == len(place.size) - 1:
+            return place
+        view = View(place=place.name, dims=tuple(range(len(place.size))), size=place.size)
+        key = (view, "sticked last")
+        if key not in self._fixed:
+            self._fixed[key] = whole(self._move("restickify", place, place.size, place.format))
+        return self.places[self._fixed[key].place]
+
+    def _zero_padded(self, place: Place) -> Place:
+        """The place with zeros in its padding: masked by the kernel that fills it, or by one of its own."""
+        if place.layout.padding == 0 or place.padding == "zero":
+            return place
+        root = self.places[place.alias_of or place.name]
+        nest = self.producer.get(root.name)
+        same_stick = place.layout.valid == root.layout.valid and place.layout.bytes == root.layout.bytes
+        if nest is not None and nest.unit == "pointwise" and same_stick and self._mask_in(nest, root):
+            root.padding = "zero"
+            for alias in self.places.values():
+                if alias.alias_of == root.name and alias.layout.padding == root.layout.padding:
+                    alias.padding = "zero"
+            return place
+        masked = self._new(f"{place.name}_masked", place.size, place.format, place.order)
+        masked.padding = "zero"
+        line = Line(op="mask_tail", inputs=(whole(place),), output=masked.name, attributes={"value": 0})
+        self.nests.append(
+            Nest(
+                name=masked.name,
+                unit="pointwise",
+                op="mask_tail",
+                loops=place.size,
+                writes={masked.name: masked.name},
+                body=[line],
+                origins=nest.origins if nest else (),
+                source=nest.source if nest else "",
+                order=place.layout.order,
+                lanes=place.layout.lanes,
+            )
+        )
+        return masked
+
+    def _mask_in(self, nest: Nest, place: Place) -> bool:
+        """Let the pointwise nest that fills a place put zeros into its padding."""
+        if nest.lanes != place.layout.lanes or nest.order != place.order:
+            return False
+        position = next((n for n, line in enumerate(nest.body) if line.output == place.name), None)
+        if position is None:
+            return False
+        raw = self._new(f"{place.name}_raw", place.size, place.format)
+        nest.body[position] = replace(nest.body[position], output=raw.name)
+        mask = Line(op="mask_tail", inputs=(whole(raw),), output=place.name, attributes={"value": 0})
+        nest.body.insert(position + 1, mask)
+        return True

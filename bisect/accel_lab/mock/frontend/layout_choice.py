@@ -1,0 +1,329 @@
+"""Chooses which dimension of each tensor lies along the sticks, and puts restickify and masks where they
+are needed.
+
+A permuted tensor, and many a reshaped one, is the same bytes under another layout: no kernel. Where a
+kernel cannot
+walk an operand with strides, or the matrix unit needs another stick dimension, a movement kernel copies it
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from accel_lab.mock import faults
+from accel_lab.mock.device import FORMATS
+from accel_lab.mock.ir.layout import Layout
+from accel_lab.mock.ir.loop_ir import HostNest, Line, LoopProgram, Nest, Place, View, elements, whole
+from accel_lab.mock.ir.neutral import NEUTRAL, neutral_number
+
+from .access import LANE_COUNTS, Space, carrier, same_bytes, strides
+from .layout_buffers import PlaceKeeper
+
+#: Movements whose result takes the order of dimensions of what they move.
+_KEEP_ORDER = [
+    "copy",
+    "slice",
+    "cat",
+    "constant_pad",
+    "flip",
+    "slice_scatter",
+    "select_scatter",
+    "repeat",
+    "roll",
+    "tril",
+    "triu",
+    "expand",
+]
+_MOVE_COST = 2.0
+_WASTE_COST = 0.25
+
+
+class Chooser(PlaceKeeper):
+    """Goes through the nests once, in order: a nest's operands have their layouts when its own are chosen."""
+
+    def run(self) -> None:
+        """Give every place a layout, in place."""
+        self._choose_inputs()
+        for nest in self.program.nests:
+            if isinstance(nest, HostNest):
+                nest.reads = {key: whole(self.resolve(view)) for key, view in nest.reads.items()}
+                for name in filter(None, nest.writes):
+                    self._lay(self.places[name], range(len(self.places[name].size)))
+                self.nests.append(nest)
+            elif nest.strided:
+                self._strided(nest)
+            else:
+                self._by_layout(nest)
+        for result in self.program.results:
+            if result.view is not None:
+                result.view = whole(self.resolve(result.view))
+        for place in self.places.values():
+            if place.order is None:
+                place.order = tuple(range(len(place.size)))
+        self.program.nests = self.nests
+
+    def _choose_inputs(self) -> None:
+        """Graph inputs and constants arrive in any layout: the one that their first demanding reader
+        wants."""
+        wishes: dict[str, tuple[int, ...]] = {}
+        for nest in self.program.nests:
+            if not isinstance(nest, Nest) or nest.unit not in ("matmul", "convolution"):
+                continue
+            for view in nest.reads.values():
+                place = self.places[view.place]
+                rank = len(place.size)
+                if nest.unit == "matmul" and view.dims and view.dims[-1] is not None:
+                    stick = view.dims[-1]
+                    order = (*(dim for dim in range(rank) if dim != stick), stick)
+                elif nest.unit == "convolution" and view.plain:
+                    order = _window_order(place.size)
+                else:
+                    continue
+                wishes.setdefault(place.name, order)
+        for place in self.places.values():
+            if place.kind in ("input", "constant"):
+                self._lay(place, wishes.get(place.name, range(len(place.size))))
+
+    # ---- units by layout
+
+    def _by_layout(self, nest: Nest) -> None:
+        reads = {name: self.resolve(view) for name, view in nest.reads.items()}
+        if nest.unit == "movement" and nest.op == "view" and self._free_view(nest, reads["input"]):
+            return
+        if nest.unit == "matmul":
+            reads["left"] = self._zero_padded(self._sticked_last(reads["left"]))
+            reads["right"] = self._sticked_last(reads["right"])
+        nest.reads = {name: whole(place) for name, place in reads.items()}
+        first = next(iter(reads.values()), None)
+        for name in nest.writes.values():
+            place = self.places[name]
+            order: Sequence[int] = range(len(place.size))
+            if nest.unit == "convolution":
+                order = _window_order(place.size)
+            elif (
+                first is not None
+                and len(first.size) == len(place.size)
+                and first.order is not None
+                and (nest.unit in ("pool", "scan") or (nest.unit == "movement" and nest.op in _KEEP_ORDER))
+            ):
+                order = first.order
+            self._lay(place, order)
+            self.producer[name] = nest
+        self.nests.append(nest)
+
+    def _free_view(self, nest: Nest, source: Place) -> bool:
+        """Whether a reshape is the same bytes under another layout; then its place becomes an alias."""
+        result = self.places[nest.writes["output"]]
+        layout = same_bytes(source.layout, result.size)
+        if layout is None:
+            return False
+        result.order = layout.order
+        result.alias_of = source.alias_of or source.name
+        result.padding = source.padding
+        return True
+
+    # ---- strided nests
+
+    def _strided(self, nest: Nest) -> None:
+        best: tuple[float, tuple[int, ...], int] | None = None
+        for order in self._orders(nest):
+            for lanes in self._lane_counts(nest):
+                cost = self._cost(nest, Space(loops=nest.loops, order=order, lanes=lanes))
+                if cost is not None and (best is None or cost < best[0]):
+                    best = (cost, order, lanes)
+        if best is None:
+            raise ValueError(f"no layout serves kernel {nest.name}")
+        _, nest.order, nest.lanes = best
+        space = Space(loops=nest.loops, order=nest.order, lanes=nest.lanes)
+        casts: list[Line] = []
+        moved: dict[View, View] = {}
+        for view in nest.read_views:
+            if strides(view, self.places[view.place].layout, space) is None:
+                moved[view] = self._walkable(view, space, casts)
+        nest.body = [
+            *casts,
+            *(
+                replace(
+                    line,
+                    inputs=tuple(
+                        moved.get(entry, entry) if isinstance(entry, View) else entry for entry in line.inputs
+                    ),
+                )
+                for line in nest.body
+            ),
+        ]
+        if nest.unit == "reduction":
+            self._mask_reduced(nest, space)
+        after = self._lay_writes(nest, space)
+        self.nests.append(nest)
+        for source, result in after:
+            self._add_move("copy", source, result)
+        for name in nest.writes.values():
+            self.producer[name] = nest
+
+    def _orders(self, nest: Nest) -> list[tuple[int, ...]]:
+        """The orders of the loops that are worth a look: row-major, and that of each operand that has all
+        loops."""
+        rank = len(nest.loops)
+        found = [tuple(range(rank))]
+        for view in nest.read_views:
+            layout = self.places[view.place].layout
+            axis_of = {dim: axis for axis, dim in enumerate(view.dims) if dim is not None}
+            walked = [axis_of[dim] for dim in layout.order if dim in axis_of]
+            if walked and layout.stick_dim in axis_of:
+                found.append((*(axis for axis in range(rank) if axis not in walked), *walked))
+        if nest.op in ("argmax", "argmin") or nest.body[-1].op in ("argmax", "argmin"):
+            (stick,) = nest.reduced
+            found = [(*(axis for axis in range(rank) if axis != stick), stick)]
+        return list(dict.fromkeys(found))
+
+    def _lane_counts(self, nest: Nest) -> list[int]:
+        names = [view.place for view in nest.read_views] + list(nest.writes.values())
+        counts = {FORMATS[self.places[name].format].lanes for name in names}
+        return [lanes for lanes in reversed(LANE_COUNTS) if lanes in counts]
+
+    def _cost(self, nest: Nest, space: Space) -> float | None:
+        """Elements that must be copied before and after, and lanes that are wasted; None where it cannot
+        be."""
+        cost = 0.0
+        if space.valid:
+            cost += _WASTE_COST * elements(nest.loops) * (space.padded / space.valid - 1)
+        for view in nest.read_views:
+            place = self.places[view.place]
+            if strides(view, place.layout, space) is not None:
+                continue
+            if self._varies(view, space) and carrier(place.format, space.lanes) is None:
+                return None
+            cost += _MOVE_COST * elements(place.size)
+        for name in nest.writes.values():
+            place = self.places[name]
+            if self._written(nest, place, space) is None:
+                if carrier(place.format, space.lanes) is None:
+                    return None
+                cost += _MOVE_COST * elements(place.size)
+        return cost
+
+    @staticmethod
+    def _varies(view: View, space: Space) -> bool:
+        return space.stick is not None and view.dims[space.stick] is not None and space.valid > 1
+
+    def _written(
+        self, nest: Nest, place: Place, space: Space, format_name: str | None = None
+    ) -> tuple[int, ...] | None:
+        layout = Layout(size=place.size, order=space.order, format=format_name or place.format)
+        return strides(written_view(nest, place), layout, space, written=True)
+
+    def _walkable(self, view: View, space: Space, casts: list[Line]) -> View:
+        """A copy of a view's tensor that the space can walk, sticked as the space is; cast back where it was
+        carried in a wider format."""
+        place = self.places[view.place]
+        format_name = place.format
+        if self._varies(view, space) and FORMATS[format_name].lanes != space.lanes:
+            format_name = carrier(format_name, space.lanes) or format_name
+        axes = [axis for axis in space.order if view.dims[axis] is not None and space.loops[axis] != 1]
+        size = [space.loops[axis] for axis in axes]
+        dims: list[int | None] = [view.dims[axis] for axis in axes]
+        if space.stick not in axes:
+            size.append(1)
+            dims.append(None)
+        wanted = View(place=view.place, dims=tuple(dims), size=tuple(size))
+        key = (wanted, format_name)
+        if key not in self._fixed:
+            source = self.resolve(wanted)
+            natural = tuple(range(len(size)))
+            if source.order == natural and source.format == format_name:
+                self._fixed[key] = whole(source)
+            else:
+                op = "restickify" if source.format == format_name else "copy"
+                self._fixed[key] = whole(self._move(op, source, size, format_name))
+        position = {axis: number for number, axis in enumerate(axes)}
+        found = View(
+            place=self._fixed[key].place,
+            dims=tuple(position.get(axis) for axis in range(len(space.loops))),
+            size=view.size,
+        )
+        if format_name == place.format:
+            return found
+        local = self._new(f"{place.name}_here", view.size, place.format)
+        casts.append(Line(op="cast", inputs=(found,), output=local.name, attributes={"to": local.format}))
+        return View(place=local.name, dims=tuple(range(len(view.size))), size=view.size)
+
+    def _lay_writes(self, nest: Nest, space: Space) -> list[tuple[Place, Place]]:
+        """Lay the results as the space lies; those of other lane counts are carried, and copied
+        afterwards."""
+        after: list[tuple[Place, Place]] = []
+        for key, name in list(nest.writes.items()):
+            place = self.places[name]
+            self._lay(place, space.order)
+            if self._written(nest, place, space) is not None:
+                continue
+            carried = carrier(place.format, space.lanes)
+            assert carried is not None, name
+            wide = self._new(f"{name}_wide", place.size, carried, space.order)
+            nest.writes[key] = wide.name
+            if nest.unit == "reduction":
+                nest.body[-1] = replace(nest.body[-1], output=wide.name)
+            else:
+                line = Line(op="cast", inputs=(whole(place),), output=wide.name, attributes={"to": carried})
+                nest.body.append(line)
+                local = self._new(f"{name}_here", place.size, place.format)
+                nest.body = [_renamed(line, name, local.name) for line in nest.body]
+            after.append((wide, place))
+        return after
+
+    def _mask_reduced(self, nest: Nest, space: Space) -> None:
+        """Put the neutral element into the lanes past the end, where a reduction runs over them."""
+        if space.stick is None or space.stick not in nest.reduced or space.padded == space.valid:
+            return
+        last = nest.body[-1]
+        (operand,) = last.views
+        neutral = NEUTRAL[last.op]
+        place = self.places[operand.place]
+        local = any(line.output == operand.place for line in nest.body)
+        if not local and place.padding == neutral and self._varies(operand, space):
+            return
+        if faults.active("padding_undeclared"):
+            nest.declared = neutral
+            return
+        masked = self._new(f"{operand.place}_masked", operand.size, place.format)
+        nest.body[-1:] = [
+            Line(
+                op="mask_tail",
+                inputs=(operand,),
+                output=masked.name,
+                attributes={"value": neutral_number(neutral, place.format)},
+            ),
+            replace(
+                last,
+                inputs=(View(place=masked.name, dims=tuple(range(len(operand.size))), size=operand.size),),
+            ),
+        ]
+
+
+def _renamed(line: Line, old: str, new: str) -> Line:
+    inputs = tuple(
+        replace(entry, place=new) if isinstance(entry, View) and entry.place == old else entry
+        for entry in line.inputs
+    )
+    return replace(line, inputs=inputs, output=new if line.output == old else line.output)
+
+
+def _window_order(size: Sequence[int]) -> tuple[int, ...]:
+    """Channels along the sticks where there are enough of them, else the last dimension."""
+    rank = len(size)
+    if rank < 3 or size[1] < size[-1]:
+        return tuple(range(rank))
+    return (0, *range(2, rank), 1)
+
+
+def written_view(nest: Nest, place: Place) -> View:
+    """How the loops walk a result: the reduced ones not at all."""
+    dims = tuple(None if axis in nest.reduced else axis for axis in range(len(nest.loops)))
+    return View(place=place.name, dims=dims, size=nest.loops)
+
+
+def choose_layouts(program: LoopProgram) -> None:
+    """Give every place of the program a layout, and every strided nest its order of loops, in place."""
+    Chooser(program).run()

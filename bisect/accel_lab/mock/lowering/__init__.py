@@ -1,0 +1,1 @@
+"""Lowerings of ATen operators to loop IR, by family."""

@@ -1,0 +1,350 @@
+"""The builder through which the lowerings of each family write loop nests, and the registry of those
+lowerings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from accel_lab.mock import faults
+from accel_lab.mock.device import HALVES, format_of
+from accel_lab.mock.ir.loop_ir import Line, LoopProgram, Nest, Place, View, whole
+
+from .formats import FORMATS_BY_DTYPE, NEUTRAL_OF_EMPTY, Number, fits_one_kernel, number_for
+
+Handler = Callable[..., Any]
+
+#: ATen overload packet ("aten.add") or overload ("aten.add.Tensor") to what lowers it.
+REGISTRY: dict[str, Handler] = {}
+
+
+class Unsupported(Exception):
+    """A lowering cannot be done on the device; the message is the reason, and the operator goes to the
+    host."""
+
+
+def lowers(*names: str) -> Callable[[Handler], Handler]:
+    """Register a lowering ``handler(build, out, *args, **kwargs)`` for overload packets or overloads of
+    ATen."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            assert name not in REGISTRY, name
+            REGISTRY[name] = handler
+        return handler
+
+    return register
+
+
+def handler_of(target: Any) -> Handler | None:
+    """The lowering of an operator, or None."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    name = str(target)
+    return REGISTRY.get(name) or REGISTRY.get(name.rpartition(".")[0])
+
+
+class Builder:
+    """Collects the nests of one graph."""
+
+    def __init__(self, name: str) -> None:
+        self.program = LoopProgram(name=name)
+        self.node = ""
+        self.source = ""
+        self._count: dict[str, int] = {}
+        #: The strides that the first operand of the node has in torch.
+        self.input_strides: tuple[int, ...] = ()
+        #: Whether that operand is all of its storage.
+        self.input_whole = True
+        #: Places that hold one number everywhere.
+        self.constant: dict[str, Number] = {}
+        #: The half that a place is the fp32 copy of.
+        self.cast_from: dict[str, str] = {}
+        #: The tensor that a place is a reshaping of, so that reshaping back costs nothing.
+        self.reshaped: dict[str, View] = {}
+
+    # ---- places
+
+    def fresh(self, hint: str) -> str:
+        """A name that no place has yet."""
+        count = self._count.get(hint, 0)
+        self._count[hint] = count + 1
+        name = hint if not count else f"{hint}__{count}"
+        return name if name not in self.program.places else self.fresh(hint)
+
+    def place(
+        self, size: Iterable[int], dtype: torch.dtype, kind: str = "temporary", hint: str = ""
+    ) -> Place:
+        """A new place. Unsupported where the device has no such format."""
+        entry = format_of(dtype)
+        if entry is None:
+            raise Unsupported(f"the device has no {str(dtype).removeprefix('torch.')}")
+        name = self.fresh(hint or self.node)
+        made = Place(name=name, size=tuple(size), format=entry.name, kind=kind)
+        self.program.places[name] = made
+        return made
+
+    def dtype(self, view: View) -> torch.dtype:
+        """A view's dtype."""
+        return self.program.places[view.place].dtype
+
+    def _nest(self, nest: Nest) -> None:
+        nest.origins = (self.node,) if self.node else ()
+        nest.source = self.source
+        self.program.nests.append(nest)
+
+    # ---- pointwise
+
+    def pointwise(
+        self,
+        op: str,
+        inputs: Sequence[View | Number],
+        dtype: torch.dtype,
+        *,
+        compute: torch.dtype | None = None,
+        attributes: dict[str, Any] | None = None,
+        size: Sequence[int] | None = None,
+    ) -> View:
+        """``op(inputs)`` with the inputs broadcast and cast to ``compute`` (``dtype`` unless given).
+
+        A ``where``'s condition is cast to bool. The result has ``dtype``.
+        """
+        if size is None:
+            size = torch.broadcast_shapes(*(entry.size for entry in inputs if isinstance(entry, View)))
+        made: list[View | Number] = []
+        body: list[Line] = []
+        for number, entry in enumerate(inputs):
+            wanted = torch.bool if op == "where" and number == 0 else (compute or dtype)
+            entry = self._as_number(entry, wanted, inputs)
+            if isinstance(entry, View):
+                entry = entry.expanded(tuple(size))
+                if self.dtype(entry) != wanted:
+                    entry = self._cast_inside(entry, wanted, body)
+            made.append(entry)
+        result = self.place(size, dtype)
+        body.append(Line(op=op, inputs=tuple(made), output=result.name, attributes=attributes or {}))
+        if not result.empty:
+            self._nest(
+                Nest(
+                    name=result.name,
+                    unit="pointwise",
+                    op=op,
+                    loops=tuple(size),
+                    writes={result.name: result.name},
+                    body=body,
+                )
+            )
+        return whole(result)
+
+    def _as_number(
+        self, entry: View | Number, wanted: torch.dtype, inputs: Sequence[View | Number]
+    ) -> View | Number:
+        """A place that holds one number everywhere is that number, as long as another input is a tensor."""
+        if not isinstance(entry, View) or entry.place not in self.constant or self.dtype(entry) != wanted:
+            return entry
+        others = [i for i in inputs if isinstance(i, View) and i.place not in self.constant]
+        return self.constant[entry.place] if others else entry
+
+    def _cast_inside(self, view: View, dtype: torch.dtype, body: list[Line]) -> View:
+        """A cast as a statement of the same nest; where a lane count of 8-byte words stands in the way,
+        before it."""
+        if not fits_one_kernel(self.dtype(view), dtype):
+            return self.cast(view, dtype)
+        local = self.place(view.size, dtype, hint=f"{self.node}_as_{FORMATS_BY_DTYPE[dtype]}")
+        body.append(
+            Line(
+                op="cast",
+                inputs=(view,),
+                output=local.name,
+                attributes={"to": local.format},
+            )
+        )
+        return View(place=local.name, dims=tuple(range(len(view.size))), size=view.size)
+
+    def cast(self, view: View, dtype: torch.dtype) -> View:
+        """The view's tensor in another dtype; the view itself where it has that dtype already."""
+        have = self.dtype(view)
+        if have == dtype:
+            return view
+        if view.place in self.constant and dtype in FORMATS_BY_DTYPE:
+            value = torch.tensor(self.constant[view.place], dtype=have).to(dtype).item()
+            return self.full(view.size, value, dtype)
+        if fits_one_kernel(have, dtype):
+            result = self.place(view.size, dtype)
+            line = Line(op="cast", inputs=(view,), output=result.name, attributes={"to": result.format})
+            if view.plain:
+                self.cast_from[result.name] = view.place
+            if not result.empty:
+                self._nest(
+                    Nest(
+                        name=result.name,
+                        unit="pointwise",
+                        op="cast",
+                        loops=view.size,
+                        writes={result.name: result.name},
+                        body=[line],
+                    )
+                )
+            return whole(result)
+        return self.unit("movement", "copy", {"input": view}, view.size, dtype)
+
+    # ---- reductions
+
+    def reduce(
+        self,
+        op: str,
+        view: View,
+        dims: Sequence[int] | None,
+        keepdim: bool,
+        dtype: torch.dtype,
+        *,
+        compute: torch.dtype | None = None,
+    ) -> View:
+        """A reduction over ``dims`` (all where None or empty); the operand is cast to ``compute`` first."""
+        if faults.active("accumulate_downcast"):
+            view, dtype, compute = self._without_cast(view, dtype, compute)
+        rank = len(view.size)
+        axes = sorted({dim % rank for dim in dims} if dims and rank else range(rank))
+        if (
+            compute is not None
+            and self.dtype(view) != compute
+            and not fits_one_kernel(self.dtype(view), compute)
+        ):
+            view = self.cast(view, compute)
+        if not fits_one_kernel(compute or self.dtype(view), dtype) and op not in ("argmax", "argmin"):
+            raise Unsupported(f"{op} from {self.dtype(view)} to {dtype}")
+        if not axes:
+            return self.cast(self.cast(view, compute or dtype), dtype)
+        size = tuple(1 if axis in axes else extent for axis, extent in enumerate(view.size))
+        kept = [axis for axis in range(rank) if axis not in axes]
+        if 0 in view.size and 0 not in size:
+            if op not in NEUTRAL_OF_EMPTY:
+                raise Unsupported(f"{op} of no elements")
+            result = self.full(size, NEUTRAL_OF_EMPTY[op], dtype)
+            return result if keepdim else result.permuted(kept)
+        result_place = self.place(size, dtype)
+        body: list[Line] = []
+        if compute is not None and self.dtype(view) != compute:
+            view = self._cast_inside(view, compute, body)
+        body.append(Line(op=op, inputs=(view,), output=result_place.name))
+        if not result_place.empty:
+            self._nest(
+                Nest(
+                    name=result_place.name,
+                    unit="reduction",
+                    op=op,
+                    loops=view.size,
+                    reduced=tuple(axes),
+                    writes={result_place.name: result_place.name},
+                    body=body,
+                )
+            )
+        result = whole(result_place)
+        return result if keepdim else result.permuted(kept)
+
+    def _without_cast(
+        self, view: View, dtype: torch.dtype, compute: torch.dtype | None
+    ) -> tuple[View, torch.dtype, torch.dtype | None]:
+        """The fault: a half that was cast to fp32 for a reduction stays a half."""
+        source = self.cast_from.get(view.place, view.place)
+        half = self.program.places[source].dtype
+        if dtype != torch.float32 or half not in HALVES:
+            return view, dtype, compute
+        return View(place=source, dims=view.dims, size=view.size), half, None
+
+    # ---- units by layout
+
+    def unit(
+        self,
+        unit: str,
+        op: str,
+        reads: dict[str, View],
+        size: Iterable[int],
+        dtype: torch.dtype,
+        attributes: dict[str, Any] | None = None,
+        *,
+        output: str = "output",
+    ) -> View:
+        """One kernel of a unit that takes its operands by layout, with one result."""
+        return self.units(unit, op, reads, {output: (tuple(size), dtype)}, attributes)[0]
+
+    def units(
+        self,
+        unit: str,
+        op: str,
+        reads: dict[str, View],
+        outputs: dict[str, tuple[tuple[int, ...], torch.dtype]],
+        attributes: dict[str, Any] | None = None,
+    ) -> list[View]:
+        """The same with several results, by operand name."""
+        reads = {name: self.dense(view) for name, view in reads.items()}
+        made = {name: self.place(size, dtype) for name, (size, dtype) in outputs.items()}
+        first = next(iter(made.values()))
+        if not all(place.empty for place in made.values()):
+            if any(0 in view.size for view in reads.values()) and unit != "fill":
+                raise Unsupported("an operand has no elements")
+            self._nest(
+                Nest(
+                    name=first.name,
+                    unit=unit,
+                    op=op,
+                    loops=first.size,
+                    reads=reads,
+                    writes={name: place.name for name, place in made.items()},
+                    attributes=attributes or {},
+                )
+            )
+        return [whole(place) for place in made.values()]
+
+    def dense(self, view: View) -> View:
+        """The view without broadcasts: a tensor that has all its elements in memory."""
+        if not view.broadcast or 0 in view.size:
+            return view
+        axes = [axis for axis in range(len(view.size)) if view.dims[axis] is not None]
+        base = View(
+            place=view.place,
+            dims=tuple(dim if dim is not None else None for dim in view.dims),
+            size=tuple(extent if axis in axes else 1 for axis, extent in enumerate(view.size)),
+        )
+        if view.place in self.constant:
+            return self.full(view.size, self.constant[view.place], self.dtype(view))
+        return self.unit(
+            "movement", "expand", {"input": base}, view.size, self.dtype(view), {"size": list(view.size)}
+        )
+
+    def reshape(self, view: View, size: Sequence[int]) -> View:
+        """The tensor with the same elements in row-major order in another size."""
+        size = tuple(size)
+        if size == view.size:
+            return view
+        easy = view.reshaped_by_ones(size)
+        if easy is not None:
+            return easy
+        if view.place in self.constant:
+            return self.full(size, self.constant[view.place], self.dtype(view))
+        if view.plain and view.place in self.reshaped:
+            return self.reshape(self.reshaped[view.place], size)
+        view = self.dense(view)
+        result = self.unit("movement", "view", {"input": view}, size, self.dtype(view), {"size": list(size)})
+        self.reshaped[result.place] = view
+        return result
+
+    def full(self, size: Sequence[int], value: Number, dtype: torch.dtype) -> View:
+        """A tensor of one number."""
+        attributes = {"value": number_for(value, dtype)}
+        result = self.unit("fill", "full", {}, size, dtype, attributes)
+        self.constant[result.place] = attributes["value"]
+        return result
+
+    def slice(self, view: View, dim: int, start: int, end: int, step: int = 1) -> View:
+        """``view[start:end:step]`` along one dimension; the bounds are valid ones."""
+        size = list(view.size)
+        size[dim] = max(0, -(-(end - start) // step))
+        if tuple(size) == view.size:
+            return view
+        if view.dims[dim] is None:
+            return View(place=view.place, dims=view.dims, size=tuple(size))
+        attributes = {"dim": dim, "start": start, "end": end, "step": step}
+        return self.unit("movement", "slice", {"input": view}, size, self.dtype(view), attributes)

@@ -1,0 +1,1 @@
+"""The runtime: device memory, transfers, host calls, and the device that torch sees."""

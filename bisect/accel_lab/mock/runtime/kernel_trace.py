@@ -1,0 +1,242 @@
+"""Compares kernel by kernel: a kernel's values against those of the ATen nodes that it computes, run by torch
+on the host, and against the reference back end's on the same bytes.
+
+It stands around the back end of a process (:meth:`KernelTrace.install`); what it does not look at runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from accel_lab.mock import backend
+from accel_lab.mock.device import Device
+from accel_lab.mock.ir.program import Program
+from accel_lab.mock.reference.back_end import ReferenceBackEnd
+from accel_lab.mock.spec.kernel_spec import KernelSpec, Operand
+
+from . import runner
+from .kernel_script import NO_SIZE, Capture, distance, taken
+from .memory import Memory
+
+MOST_KERNELS = 2000
+MOST_BYTES = 1 << 30
+MOST_SCRIPT_BYTES = 4 << 20
+
+
+class KernelTrace:
+    """What was seen of each kernel, in the order in which they ran."""
+
+    def __init__(self, *, compare: bool = True, by_reference: Collection[str] = (), folder: str = "") -> None:
+        """``compare``: look at every kernel; ``by_reference``: kernels that the reference back end runs;
+        ``folder``: where the scripts of kernels that differ are put, if anywhere."""
+        self.compare = compare
+        self.by_reference = frozenset(by_reference)
+        self.folder = folder
+        self.rows: list[dict[str, Any]] = []
+        self._nodes: dict[str, torch.Tensor] = {}
+        self._programs: dict[int, tuple[Program, frozenset[str]]] = {}
+        self._calls: dict[str, int] = {}
+        self._shown: set[str] = set()
+
+    def install(self) -> None:
+        """Stand around the back ends, the loading of programs and the calls of graphs, in this process."""
+        for name, make in list(runner.BACK_ENDS.items()):
+            runner.BACK_ENDS[name] = _around(make, self)
+        if not self.compare:
+            return
+        load = runner.Runtime.load
+        call = backend.CompiledGraph.__call__
+
+        def loading(own: runner.Runtime, program: Program) -> runner.Loaded:
+            loaded = load(own, program)
+            self._note(program)
+            return loaded
+
+        def calling(own: backend.CompiledGraph, args: list[Any]) -> list[Any]:
+            self._evaluate(own.graph_module, args)
+            try:
+                return call(own, args)
+            finally:
+                self._nodes = {}
+
+        runner.Runtime.load = loading  # type: ignore[method-assign,assignment]
+        backend.CompiledGraph.__call__ = calling  # type: ignore[method-assign,assignment]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The kernels, as the parent reads them."""
+        return self.rows
+
+    # -- what the graph says -------------------------------------------------------------------
+
+    def _note(self, program: Program) -> None:
+        """Remember which kernel is the last for a node: that one holds the node's value."""
+        last: dict[str, int] = {}
+        for spec in program.kernels:
+            for origin in spec.origins:
+                last[origin] = id(spec)
+        for spec in program.kernels:
+            final = frozenset(origin for origin in spec.origins if last[origin] == id(spec))
+            self._programs[id(spec)] = (program, final)
+
+    def _evaluate(self, graph: torch.fx.GraphModule, args: Sequence[Any]) -> None:
+        """The value of each node, by torch on the host, from copies of the inputs."""
+        held: dict[str, torch.Tensor] = {}
+        room = [MOST_BYTES]
+
+        class Keeping(torch.fx.Interpreter):
+            def run_node(self, n: torch.fx.Node) -> Any:
+                value = super().run_node(n)
+                if isinstance(value, torch.Tensor) and room[0] > 0:
+                    held[n.name] = value.detach().clone()
+                    room[0] -= value.numel() * value.element_size()
+                return value
+
+        with torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(devices=[]):
+            copies = [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]
+            try:
+                Keeping(graph).run(*copies)
+            except Exception:
+                held.clear()  # a graph that the host cannot run is compared between the back ends alone
+        self._nodes = held
+
+    # -- one kernel ----------------------------------------------------------------------------
+
+    def kernel(self, engine: Any, reference: ReferenceBackEnd, spec: KernelSpec, base: int) -> None:
+        """Run a kernel and look at it."""
+        if spec.name in self.by_reference:
+            reference.run(spec, base)
+            return
+        if not self.compare or len(self.rows) >= MOST_KERNELS:
+            engine.run(spec, base)
+            return
+        memory: Memory = reference.memory
+        before = taken(memory, spec, base)
+        engine.run(spec, base)
+        got = _outputs(memory, spec, base)
+        after = taken(memory, spec, base)
+        between = self._between(memory, reference, spec, base, before, got)
+        _put(memory, spec, base, after)
+        program, final = self._programs.get(id(spec), (None, frozenset()))
+        name = program.name if program is not None else ""
+        graph, want = self._against_graph(spec, final, got)
+        row = {
+            "program": name,
+            "call": self._calls.setdefault(name, 0),
+            "name": spec.name,
+            "origins": list(spec.origins),
+            "source": spec.source,
+            "graph": graph,
+            "back_end": between,
+        }
+        for kind, wrong in (("graph", graph), ("back_end", between)):
+            if wrong and kind not in self._shown:
+                self._shown.add(kind)
+                row.update(
+                    self._shown_of(memory.device, spec, program, before, want if kind == "graph" else {})
+                )
+        self.rows.append(row)
+
+    def _between(
+        self,
+        memory: Memory,
+        reference: ReferenceBackEnd,
+        spec: KernelSpec,
+        base: int,
+        before: dict[str, torch.Tensor],
+        got: dict[str, torch.Tensor],
+    ) -> float | None:
+        _put(memory, spec, base, before)
+        try:
+            reference.run(spec, base)
+        except Exception:
+            return None
+        return _worst([distance(got[name], want) for name, want in _outputs(memory, spec, base).items()])
+
+    def _against_graph(
+        self, spec: KernelSpec, final: frozenset[str], got: dict[str, torch.Tensor]
+    ) -> tuple[float | None, dict[str, torch.Tensor]]:
+        """How far the outputs are from the nodes' values, and those values by operand."""
+        want: dict[str, torch.Tensor] = {}
+        for operand in spec.outputs:
+            node = _node_of(operand, spec, final)
+            value = self._nodes.get(node) if node else None
+            if value is not None and tuple(value.shape) == operand.layout.size:
+                want[operand.name] = value
+        return _worst([distance(got[name], value) for name, value in want.items()]), want
+
+    def _shown_of(
+        self,
+        device: Device,
+        spec: KernelSpec,
+        program: Program | None,
+        before: dict[str, torch.Tensor],
+        want: dict[str, torch.Tensor],
+    ) -> dict[str, str]:
+        """The texts of the first kernel that differs: its spec, its loop IR, a script of its own."""
+        shown = {"spec": spec.to_text(), "loop_ir": _loops(program, spec)}
+        capture = Capture(spec=spec, device=device, before=before, want=want)
+        if self.folder and capture.bytes <= MOST_SCRIPT_BYTES:
+            shown["script"] = capture.write(self.folder)
+        return shown
+
+
+class _Traced:
+    """A back end under observation."""
+
+    def __init__(self, engine: Any, memory: Memory, device: Device, trace: KernelTrace) -> None:
+        self.engine = engine
+        self.reference = ReferenceBackEnd(memory, device)
+        self.trace = trace
+
+    def run(self, spec: KernelSpec, base: int = 0) -> None:
+        self.trace.kernel(self.engine, self.reference, spec, base)
+
+
+def _around(make: Any, trace: KernelTrace) -> Any:
+    return lambda memory, device: _Traced(make(memory, device), memory, device, trace)
+
+
+def _node_of(operand: Operand, spec: KernelSpec, final: frozenset[str]) -> str:
+    """The node whose value an output holds, or "": a kernel before a node's last has part of it."""
+    if operand.name in final:
+        return operand.name
+    ends = [origin for origin in spec.origins if origin in final]
+    return ends[-1] if ends and len(spec.outputs) == 1 and ends[-1] == spec.origins[-1] else ""
+
+
+def _outputs(memory: Memory, spec: KernelSpec, base: int) -> dict[str, torch.Tensor]:
+    return {
+        operand.name: memory.read(operand.layout, base + operand.address)
+        for operand in spec.outputs
+        if operand.memory == "hbm"
+    }
+
+
+def _put(memory: Memory, spec: KernelSpec, base: int, held: dict[str, torch.Tensor]) -> None:
+    for operand in spec.operands:
+        if operand.name in held:
+            data = held[operand.name]
+            memory.typed(base + operand.address, torch.uint8, (len(data),), (1,)).copy_(data)
+
+
+def _worst(found: Sequence[float | None]) -> float | None:
+    told = [entry for entry in found if entry is not None]
+    if not told:
+        return None
+    return NO_SIZE if NO_SIZE in told else max(told)
+
+
+def _loops(program: Program | None, spec: KernelSpec) -> str:
+    """The paragraphs of the loop IR that are about the kernel's nodes."""
+    text = program.texts.get("loop_ir.txt", "") if program is not None else ""
+    parts = [part for part in text.split("\n\n") if _heads(part) in spec.origins]
+    return "\n\n".join(parts)
+
+
+def _heads(paragraph: str) -> str:
+    words = paragraph.split()
+    return words[0].partition("__")[0] if words else ""

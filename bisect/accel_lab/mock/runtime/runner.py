@@ -1,0 +1,244 @@
+"""Runs programs: an arena of device memory for each, transfers in, kernels and host calls, outputs out.
+
+The back end is chosen here; it sees nothing but one spec after the other and the memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from accel_lab.mock.device import Device
+from accel_lab.mock.ir.program import Constant, Enter, HostCall, Kernel, Output, Program, Ref, Step
+from accel_lab.mock.reference.back_end import ReferenceBackEnd
+from accel_lab.mock.simulator.back_end import Simulator
+from accel_lab.mock.spec.verifier import check
+
+from .host_calls import restrided, run_host_call
+from .memory import Memory, OutOfDeviceMemory
+from .resident import ResidentInputs
+from .run_statistics import Statistics, collected
+from .transfer import to_device, to_host
+
+BACK_ENDS: dict[str, Callable[[Memory, Device], Any]] = {"main": Simulator, "reference": ReferenceBackEnd}
+#: Called after each step of a run with the step's number, the step and the program that runs.
+Observer = Callable[[int, Step, "Loaded"], None]
+
+
+class Runtime:
+    """One device: its memory, its back end, and the programs that have a place in that memory."""
+
+    def __init__(
+        self, device: Device, back_end: str = "main", *, statistics: Statistics | None = None
+    ) -> None:
+        self.device = device
+        self.back_end = back_end
+        self.memory = Memory(device)
+        self.engine = BACK_ENDS[back_end](self.memory, device)
+        self.lock = threading.RLock()
+        self._statistics = statistics
+        self._placed: OrderedDict[int, weakref.ref[Loaded]] = OrderedDict()
+
+    @property
+    def statistics(self) -> Statistics:
+        """The counters that runs add to: the process's unless others were given."""
+        return collected() if self._statistics is None else self._statistics
+
+    def load(self, program: Program) -> Loaded:
+        """Check all kernels of a program and make it ready. Raises SpecError naming kernel and rule."""
+        with self.statistics.timed("verify"):
+            for spec in program.kernels:
+                check(spec, self.device, program.arena_bytes)
+        self.statistics.programs += 1
+        self.statistics.kernels_generated += len(program.kernels)
+        return Loaded(self, program)
+
+    def place(self, loaded: Loaded) -> int:
+        """An arena for a program; others lose theirs, the longest unused first, where there is no room."""
+        while True:
+            try:
+                address = self.memory.allocate(loaded.program.arena_bytes)
+                break
+            except OutOfDeviceMemory:
+                if not self._evict():
+                    raise
+        if self.device.poison:
+            self.memory.poison(address, loaded.program.arena_bytes)
+        self._placed[id(loaded)] = weakref.ref(loaded)
+        self.statistics.memory_peak = max(self.statistics.memory_peak, self.memory.peak)
+        return address
+
+    def touch(self, loaded: Loaded) -> None:
+        """A program is used now."""
+        self._placed.move_to_end(id(loaded))
+
+    def forget(self, loaded_id: int, address: int) -> None:
+        """Give a program's arena back."""
+        with self.lock:
+            if self._placed.pop(loaded_id, None) is not None:
+                self.memory.free(address)
+
+    def _evict(self) -> bool:
+        for reference in list(self._placed.values()):
+            loaded = reference()
+            if loaded is not None and not loaded.running:
+                loaded.release()
+                return True
+        return False
+
+
+class Loaded:
+    """One program on one device."""
+
+    def __init__(self, runtime: Runtime, program: Program) -> None:
+        self.runtime = runtime
+        self.program = program
+        self.observer: Observer | None = None
+        self.running = False
+        self.base: int | None = None
+        self._resident = ResidentInputs()
+        self._constants_sent = False
+        self._finalizer: weakref.finalize[Any, Loaded] | None = None
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The graph's outputs for these inputs."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.runtime.lock)
+            stack.enter_context(torch.no_grad())
+            if hasattr(torch._C, "_DisableAutocast"):
+                stack.enter_context(torch._C._DisableAutocast())
+            self.running = True
+            try:
+                return self._run(inputs)
+            finally:
+                self.running = False
+                if not self.runtime.device.use_cache:
+                    self.release()
+
+    def release(self) -> None:
+        """Give the arena back; the next run gets a new one."""
+        if self._finalizer is not None:
+            self._finalizer()
+        self.base, self._finalizer, self._constants_sent = None, None, False
+        self._resident.clear()
+
+    def value(self, buffer: str) -> torch.Tensor:
+        """What a buffer holds now, read by the layout's definition and not by the transfer."""
+        entry = self.program.buffers[buffer]
+        return self.runtime.memory.read(entry.layout, self._start() + entry.address)
+
+    def _start(self) -> int:
+        if self.base is None:
+            self.base = self.runtime.place(self)
+            self._finalizer = weakref.finalize(self, self.runtime.forget, id(self), self.base)
+        return self.base
+
+    def _run(self, inputs: Sequence[Any]) -> list[Any]:
+        base, statistics = self._start(), self.runtime.statistics
+        self.runtime.touch(self)
+        engine, clock = self.runtime.engine, time.perf_counter
+        host: dict[str, Any] = {}
+        units: dict[str, int] = {}
+        seconds = statistics.seconds
+        for number, step in enumerate(self.program.steps):
+            start = clock()
+            if isinstance(step, Kernel):
+                engine.run(step.spec, base)
+                units[step.spec.unit] = units.get(step.spec.unit, 0) + 1
+                part = "kernels"
+            elif isinstance(step, HostCall):
+                self._call(step, inputs, host)
+                part = "host"
+            else:
+                self._enter(step, inputs)
+                part = "to_device"
+            seconds[part] = seconds.get(part, 0.0) + clock() - start
+            if self.observer is not None:
+                self.observer(number, step, self)
+        self._constants_sent = True
+        statistics.runs += 1
+        for unit, count in units.items():
+            statistics.kernels += count
+            statistics.kernels_by_unit[unit] = statistics.kernels_by_unit.get(unit, 0) + count
+        with statistics.timed("outputs"):
+            return [self._output(output, inputs, host) for output in self.program.outputs]
+
+    def _enter(self, step: Enter | Constant, inputs: Sequence[Any]) -> None:
+        """Send a graph input or a constant, unless it lies there already."""
+        if isinstance(step, Constant):
+            if self._constants_sent:
+                return
+            tensor = step.value
+        else:
+            tensor = inputs[step.index]
+            if step.resident and self._resident.unchanged(step.index, tensor):
+                self.runtime.statistics.transfers_skipped += 1
+                return
+        self._send(tensor, step.buffer)
+
+    def _send(self, tensor: torch.Tensor, buffer: str) -> None:
+        entry = self.program.buffers[buffer]
+        to_device(self.runtime.memory, tensor, entry.layout, self._start() + entry.address)
+        self.runtime.statistics.transfers_to_device += 1
+        self.runtime.statistics.bytes_to_device += entry.layout.bytes
+
+    def _fetch(self, buffer: str) -> torch.Tensor:
+        entry = self.program.buffers[buffer]
+        self.runtime.statistics.transfers_to_host += 1
+        self.runtime.statistics.bytes_to_host += entry.layout.bytes
+        return to_host(self.runtime.memory, entry.layout, self._start() + entry.address)
+
+    def _call(self, step: HostCall, inputs: Sequence[Any], host: dict[str, Any]) -> None:
+        """Run an operator on the host."""
+
+        def resolve(reference: Ref) -> Any:
+            if reference.host is not None:
+                value = host[reference.host]
+            elif reference.index is not None:
+                value = inputs[reference.index]
+            else:
+                assert reference.buffer is not None
+                value = self._fetch(reference.buffer)
+            return restrided(value, reference.stride) if isinstance(value, torch.Tensor) else value
+
+        results = run_host_call(step, resolve, self.program.front_end)
+        for name, buffer, result in zip(step.names, step.buffers, results, strict=False):
+            host[name] = result
+            if buffer is not None and isinstance(result, torch.Tensor):
+                self._send(result, buffer)
+        if step.reason:
+            self.runtime.statistics.fell_back(str(step.target), step.reason, step.source)
+
+    def _output(self, output: Output, inputs: Sequence[Any], host: dict[str, Any]) -> Any:
+        """One output with the dtype and the strides that were promised."""
+        if output.buffer is not None:
+            value = self._fetch(output.buffer)
+        elif output.host is not None:
+            value = host[output.host]
+        elif output.index is not None:
+            return inputs[output.index]
+        else:
+            return output.value
+        if not isinstance(value, torch.Tensor):
+            return value
+        if output.dtype is not None and value.dtype != output.dtype:
+            value = value.to(output.dtype)
+        return restrided(value, output.stride)
+
+
+_shared: dict[tuple[Device, str], Runtime] = {}
+
+
+def shared_runtime(device: Device, back_end: str) -> Runtime:
+    """This process's device of these sizes: all graphs share its memory."""
+    key = (device, back_end)
+    if key not in _shared:
+        _shared[key] = Runtime(device, back_end)
+    return _shared[key]

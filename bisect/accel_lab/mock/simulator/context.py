@@ -1,0 +1,136 @@
+"""What every unit of the simulator is built from: a kernel's place in memory, its division, its operands.
+
+A kernel is prepared once into a list of calls without arguments over views of the device's bytes; running it
+again only makes those calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from accel_lab.mock.device import Device, accumulator
+from accel_lab.mock.ir.layout import Layout
+from accel_lab.mock.runtime.memory import Memory, Region
+from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Operand
+from accel_lab.mock.spec.problem import Problem, SpecError
+
+from .layout_views import fill_padding, plain_view, stick_views
+
+Call = Callable[[], Any]
+Load = Callable[[], torch.Tensor]
+Store = Callable[[torch.Tensor], None]
+
+
+def slice_of(dim: Dim) -> int:
+    """What one core does of a dimension at a time."""
+    return dim.extent // (dim.cores * dim.steps)
+
+
+def covered(dim: Dim) -> int:
+    """What all slices of a dimension make together; less than the extent where some is left undone."""
+    return dim.cores * dim.steps * slice_of(dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One kernel on one device at one base address."""
+
+    memory: Memory
+    scratchpads: Region
+    device: Device
+    base: int
+    spec: KernelSpec
+
+    def refuse(self, rule: str, message: str) -> SpecError:
+        """The error that refuses this kernel."""
+        return SpecError([Problem(kernel=self.spec.name, rule=rule, message=message)])
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute of the kernel."""
+        return self.spec.attributes.get(name, default)
+
+    def load(self, operand: Operand, dtype: torch.dtype | None = None) -> Load:
+        """What gives an operand's logical tensor: a view of the device's bytes where its layout allows."""
+        wanted = dtype or operand.layout.number.torch_dtype
+        address = self.base + operand.address
+        view = plain_view(self.memory, operand.layout, address)
+        if view is not None:
+            return (lambda: view) if view.dtype == wanted else (lambda: view.to(wanted))
+        views = stick_views(self.memory, operand.layout, address)
+        return lambda: views.load(wanted)
+
+    def store(self, operand: Operand) -> Store:
+        """What writes a logical tensor to an operand as far as the division goes, and its padding."""
+        layout, address = operand.layout, self.base + operand.address
+        views = stick_views(self.memory, layout, address)
+        poison = self.device.poison
+        space = self.spec.space[: len(layout.size)]
+        part = tuple(covered(dim) for dim in space)
+        whole = part == layout.size or tuple(dim.extent for dim in space) != layout.size
+
+        def store(value: torch.Tensor) -> None:
+            if not whole:
+                index = tuple(slice(0, end) for end in part)
+                kept = views.load(layout.number.torch_dtype)
+                kept[index] = value[index]
+                value = kept
+            views.store(value)
+            fill_padding(views, operand.padding, poison)
+
+        return store
+
+    def rows(self, operand: Operand, dims: Sequence[int]) -> torch.Tensor | None:
+        """An operand's view of its logical size with the last dimension as (sticks, lanes), padding included.
+
+        For an op that picks along ``dims`` and leaves the last dimension whole, so that only what is picked
+        is copied; None where the sticks lie along another dimension or a dimension is counted from the end.
+        """
+        layout = operand.layout
+        rank = len(layout.size)
+        if rank < 2 or layout.stick_dim != rank - 1 or any(not 0 <= d < rank - 1 for d in dims):
+            return None
+        outer = [layout.stride_of(d)[0] for d in range(rank - 1)]
+        size = (*layout.size[:-1], layout.sticks, layout.lanes)
+        strides = (*outer, *layout.stride_of(rank - 1))
+        address = self.base + operand.address
+        return self.memory.typed(address, layout.number.torch_dtype, size, strides)
+
+    def stick_view(self, operand: Operand) -> torch.Tensor:
+        """An operand's device tensor, padding included."""
+        layout = operand.layout
+        return self.memory.typed(
+            self.base + operand.address, layout.number.torch_dtype, layout.device_size, layout.device_strides
+        )
+
+
+def wide(layout: Layout) -> torch.dtype:
+    """The dtype that the matrix and sliding-window units compute in: halves accumulate in fp32."""
+    return accumulator(layout.number.torch_dtype)
+
+
+def number(value: Any) -> Any:
+    """A number of a spec: infinite ones and NaN are written as strings in JSON."""
+    return float(value) if isinstance(value, str) else value
+
+
+def from_rows(value: torch.Tensor, valid: int) -> torch.Tensor:
+    """The logical tensor of a result whose last dimension is still (sticks, lanes)."""
+    return value.flatten(-2)[..., :valid]
+
+
+def logical_plan(context: Context, function: Callable[..., Any], loads: Sequence[Load]) -> list[Call]:
+    """The plan of a unit that works on logical tensors: load all inputs, compute, store all outputs."""
+    stores = [context.store(operand) for operand in context.spec.outputs]
+
+    def one() -> None:
+        stores[0](function(*(load() for load in loads)))
+
+    def several() -> None:
+        for store, value in zip(stores, function(*(load() for load in loads)), strict=False):
+            store(value)
+
+    return [one if len(stores) == 1 else several]

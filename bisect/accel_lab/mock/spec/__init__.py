@@ -1,0 +1,1 @@
+"""The kernel spec, its cache, and the verifier that checks it before it runs."""

@@ -1,0 +1,1 @@
+"""The reducer for captured graphs."""

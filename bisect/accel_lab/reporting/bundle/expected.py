@@ -1,0 +1,166 @@
+"""expected.json: what a re-run of the bundle is compared with, as data that needs no accel-lab."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from accel_lab.core import judge as judges
+from accel_lab.core import signature as signatures
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.private import HIDDEN
+from accel_lab.core.signature import Signature
+from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.repro_reader import Reduced
+from accel_lab.reporting.words import terms
+
+_PATIENCE_S = 600.0
+_MAX_ATTEMPTS = 40
+
+
+def expectation(
+    findings: Findings,
+    repro: Reduced | None = None,
+    publish: Callable[[str], str] = signatures.normalise,
+    *,
+    args: Sequence[str] | None = None,
+    printed: str = "",
+) -> dict[str, Any]:
+    """How the failing run ended; ``repro`` is the reduced script, if that is what is run again.
+
+    ``publish`` makes of a message what may be shown and compared (see :meth:`Redactor.message`). ``printed``
+    is what the failing run printed: the tests that failed are listed there.
+    """
+    step = shown_by(findings)
+    outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
+    signature = findings.signature or (step.signature if step else None)
+    values = signature is not None and signature.kind == "values"
+    status = outcome.status
+    torch, python = terms.build_of(findings)
+    kind, message = "", ""
+    if outcome.raised is not None:
+        kind, message = outcome.raised.type, outcome.raised.message
+    elif signature is not None:
+        kind, message = signature.type, signature.message
+    failure = signature.line if signature is not None else "it does not fail"
+    expected = {
+        "status": status.value,
+        "exit_code": outcome.exit_code if status in (Status.OK, Status.EXIT) else None,
+        "signal": outcome.signal,
+        "signals": _signals(signature, outcome.signal),
+        "type": kind,
+        "message": publish(message),
+        "failure": failure,
+        "inner": "",
+        "type_only": False,
+        "code_only": False,
+        "compare_values": values,
+        "tests": failing_tests(printed) if status is Status.EXIT else [],
+        "args": list(findings.program.args if args is None else args),
+        "attempts": attempts_for(findings.failure_rate),
+        "timeout_s": _timeout(outcome),
+        "environment": _steering(findings),
+        "torch": torch,
+        "python": python,
+    }
+    if repro is None:
+        return expected
+    changed = _of_reduced(repro, signature, outcome, publish)
+    return {**expected, "tests": [], **changed, **({} if args is None else {"args": list(args)})}
+
+
+def failing_tests(printed: str) -> list[str]:
+    """The tests that a test runner says have failed, by name; empty where it lists none."""
+    return sorted({match["test"] for match in judges.PYTEST_FAILURE.finditer(printed)})
+
+
+def _signals(signature: Signature | None, number: int | None) -> list[int]:
+    """The signals that count as this end: a memory fault has one or another, as the heap happens to lie."""
+    if signature is not None and signature.kind == "memory_fault":
+        return [6, 7, 11]  # SIGABRT, SIGBUS, SIGSEGV
+    return [] if number is None else [number]
+
+
+def _of_reduced(
+    repro: Reduced, signature: Signature | None, outcome: Outcome, publish: Callable[[str], str]
+) -> dict[str, Any]:
+    """What is different for a reduced script: how it ended when the lab ran it, as a user would.
+
+    It raises the same exception inside of whatever wraps it. One whose numbers are wrong has a check
+    built in, unless it could not be given one.
+    """
+    changed: dict[str, Any] = {"args": list(repro.args)}
+    kind = signature.kind if signature is not None else ""
+    if repro.end is None:
+        return changed  # it is judged by its status, as a hang is
+    how, number = repro.end
+    if kind == "memory" or (kind in ("timeout", "output", "processes", "disk") and how == "signal"):
+        return changed  # the lab or the system ended it
+    if how == "signal":
+        signals = {"signal": number, "signals": _signals(signature, number)}
+        return {**changed, **signals, "status": Status.SIGNAL.value, "compare_values": False}
+    if number == 0:
+        return {**changed, "status": Status.OK.value, "exit_code": 0}
+    changed["compare_values"] = False
+    if kind == "values":
+        # The check raises, or says through the exit code that only the uncompiled function did.
+        check = {"type": "AssertionError", "message": "", "type_only": True}
+        return {**changed, **check, "status": Status.EXCEPTION.value, "exit_code": number}
+    if kind == "exception" and signature is not None and outcome.status is Status.EXCEPTION:
+        return {**changed, "inner": f"{signature.type}: {signature.message}"}
+    # A hang ends itself with an exit code after a while; what an oracle of the user's judges has only that.
+    patience = {"timeout_s": _PATIENCE_S} if kind == "timeout" else {}
+    return {**changed, **patience, "status": Status.EXIT.value, "exit_code": number, "code_only": True}
+
+
+def _steering(findings: Findings) -> dict[str, str]:
+    """The variables that steered torch or the mock accelerator: a run again needs the same.
+
+    One that holds a path means nothing on another machine.
+    """
+    variables = findings.environment.get("variables") or {}
+    return {
+        name: str(value)
+        for name, value in sorted(variables.items())
+        if os.sep not in str(value) and not name.endswith(("_DIR", "_PATH", "_HOME"))
+    }
+
+
+def message_rules() -> dict[str, Any]:
+    """What ``signature.normalise`` does to a message, as data: patterns, and what takes their place.
+
+    A hole in the expected message is where something private stood: the re-run may say anything there.
+    """
+    return {
+        "advice": signatures._ADVICE.pattern,
+        "rules": [[pattern.pattern, text] for pattern, text in signatures._RULES],
+        "test": judges.PYTEST_FAILURE.pattern,
+        "hole": HIDDEN,
+    }
+
+
+def attempts_for(failure_rate: float | None) -> int:
+    """How many tries see a failure of that rate at least once in 99 of 100 cases; two at least."""
+    if failure_rate is None or failure_rate >= 1:
+        return 1
+    if failure_rate <= 0:
+        return _MAX_ATTEMPTS
+    return min(max(2, math.ceil(math.log(0.01) / math.log(1 - failure_rate))), _MAX_ATTEMPTS)
+
+
+def shown_by(findings: Findings) -> Step | None:
+    """The run that shows the failure as a user would see it: the plain one before the instrumented."""
+    for step in findings.baseline:
+        if step.verdict is Verdict.BAD:
+            return step
+    return terms.first_bad(findings) or (findings.baseline[0] if findings.baseline else None)
+
+
+def _timeout(outcome: Outcome) -> float:
+    """A hang is waited for as long as the lab did; anything else gets ample time."""
+    if outcome.status is Status.TIMEOUT:
+        return max(round(outcome.seconds, 1), 10.0)
+    return max(_PATIENCE_S, round(outcome.seconds * 10, 1))

@@ -1,0 +1,139 @@
+"""Runs an unpacked bundle again with the lab's own rerun.py: what the bundle brings is data and the script.
+
+The bundle's rerun.py is not run, and its rules for messages do not count: whoever made it could have written
+MATCH into either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from accel_lab.core.ended import Ended
+from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.probe import Limits
+from accel_lab.reporting.run_files import read_text
+
+from .expected import message_rules
+from .sources import rerun_files
+
+MATCH, MISMATCH = 0, 1
+_SAID_BYTES = 400_000
+_SCRIPT_BYTES = 2_000_000
+
+
+class Runner(Protocol):
+    """Runs a command to its end within limits; ``execution.process.run`` is one, a container's another."""
+
+    def __call__(
+        self,
+        command: list[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: Path,
+        stderr: Path,
+        limits: Limits,
+        marker: str,
+    ) -> Ended: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """The folders of one re-run below ``root``: the bundle, the lab's own program, and where it may write."""
+
+    root: Path
+
+    @property
+    def bundle(self) -> Path:
+        return self.root / "bundle"
+
+    @property
+    def program(self) -> Path:
+        """The lab's own rerun.py, in a folder of its own: it must not import a module of the bundle's."""
+        return self.root / "program" / "rerun.py"
+
+    @property
+    def out(self) -> Path:
+        return self.root / "out"
+
+    @property
+    def home(self) -> Path:
+        return self.out / "home"
+
+
+def prepare(places: Places) -> list[str]:
+    """Write the lab's rerun.py, and its rules into expected.json; what the bundle has other ones of."""
+    own = {entry.name: entry.data for entry in rerun_files()}["rerun.py"]
+    notes = []
+    if (places.bundle / "rerun.py").read_bytes() != own:
+        notes.append(
+            "the bundle's rerun.py is not this lab's (another version made it, or somebody changed it): "
+            "this lab's was run"
+        )
+    for folder in (places.program.parent, places.home):
+        folder.mkdir(parents=True)
+    places.program.write_bytes(own)
+    expected = _expected(places.bundle)
+    rules = message_rules()
+    if any(expected.get(name) != value for name, value in rules.items()):
+        notes.append("the bundle has other rules for what is accidental in a message: this lab's were used")
+    (places.bundle / "expected.json").write_text(json.dumps({**expected, **rules}), encoding="utf-8")
+    return notes
+
+
+def rerun_command(bundle: Path, python: str, program: Path | None = None) -> list[str]:
+    """The command that runs an unpacked bundle again, by its own rerun.py or by ``program``.
+
+    Exit code 0: MATCH, 1: MISMATCH, 2: no torch, 3: it could not be told.
+    """
+    return [python, str(bundle / "rerun.py")] if program is None else [python, str(program), str(bundle)]
+
+
+def rerun(
+    places: Places,
+    *,
+    python: str,
+    run: Runner,
+    timeout_s: float,
+    environment: Mapping[str, str],
+    library: Callable[[], Path] | None,
+    marker: str,
+) -> tuple[int, str]:
+    """The exit code (MATCH or MISMATCH) and what was said. Raises :class:`LabError` where it crashed."""
+    env = dict(environment)
+    script = read_text(places.bundle / "repro.py", _SCRIPT_BYTES).text
+    if library is not None and "accel_lab" in script:
+        # A script that asks for an accelerator of the lab's: the interpreter may lack the lab.
+        env["PYTHONPATH"] = ":".join(filter(None, [env.get("PYTHONPATH", ""), str(library())]))
+    cwd = places.out / "cwd"
+    cwd.mkdir()
+    out, err = places.out / "stdout.txt", places.out / "stderr.txt"
+    ended = run(
+        rerun_command(places.bundle, python, places.program),
+        cwd=cwd,
+        env=env,
+        stdout=out,
+        stderr=err,
+        limits=Limits(timeout_s=timeout_s),
+        marker=marker,
+    )
+    said = (read_text(out, _SAID_BYTES).text + read_text(err, _SAID_BYTES).text).strip()
+    if ended.exit_code not in (MATCH, MISMATCH):
+        last = (said.splitlines() or [""])[-1][:300]
+        how = ended.limit or (f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}")
+        raise LabError(f"the bundle could not be run again ({how}){f': {last}' if last else ''}")
+    return ended.exit_code, said
+
+
+def _expected(bundle: Path) -> dict[str, Any]:
+    try:
+        data = json.loads((bundle / "expected.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise UsageError("the bundle has a damaged expected.json: it cannot be run again")
+    return data

@@ -1,0 +1,95 @@
+"""bench.html: one file, no scripts, no outside loads; tables first, then pictures and the environment."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from accel_lab import __version__
+from accel_lab.core.benchmark import SCHEMA, Benchmark
+from accel_lab.reporting.words import bench as words
+
+from .bench_plots import Plot
+from .files import style, style_digest, template
+from .text_budget import Teller, keep
+
+
+def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple[str, str]] = ()) -> str:
+    """The page as text; ``backends`` are the names and what each of them is."""
+    teller = Teller(keep)
+    say = teller.say
+    sheet = style("report.css", "bench.css")
+    digest = style_digest(sheet)
+    verdict, mark = words.verdict(benchmark)
+    return template("bench.html.j2").render(
+        style=sheet,
+        csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+        verdict=verdict,
+        mark=mark,
+        summary=_sentence(say(words.summary(benchmark))),
+        facts=[(name, say(value, limit=400)) for name, value in _facts(benchmark)],
+        cautions=[say(line) for line in words.cautions(benchmark)],
+        models=[_model(benchmark, model, teller) for model in benchmark.models],
+        plots=[
+            {"title": plot.title, "words": say(plot.words, limit=2000), "source": _source(plot)}
+            for plot in plots
+        ],
+        meanings=[(" ".join(filter(None, c.head)).replace("- ", ""), c.means) for c in words.COLUMNS],
+        backends=[(say(name), say(what)) for name, what in backends],
+        environment=[(key, text) for key, text in teller.pairs(benchmark.environment) if text],
+        version=__version__,
+        schema=SCHEMA,
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
+    settings, environment = benchmark.settings, benchmark.environment
+    rows = (
+        ("Step", "training: forward, backward, SGD" if settings.get("train") else "inference"),
+        ("Size", settings.get("size")),
+        ("Type", settings.get("dtype")),
+        ("Device", environment.get("device") or settings.get("device")),
+        ("Torch", environment.get("torch")),
+        ("Python", environment.get("python")),
+        ("Threads", environment.get("threads")),
+        ("Seed", settings.get("seed")),
+        ("Took", f"{benchmark.seconds:.0f} s"),
+    )
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def _model(benchmark: Benchmark, model: str, teller: Teller) -> dict[str, Any]:
+    say, rows = teller.say, benchmark.of(model)
+    told = [row for row in rows if row.backend]
+    columns = [column for column in words.COLUMNS if any(column.cell(row) for row in told)]
+    return {
+        "name": say(model),
+        "title": say(words.title(benchmark, model)),
+        "columns": columns,
+        "rows": [
+            {
+                "backend": say(row.backend),
+                "mark": words.MARKS[row.standing],
+                "cells": [column.cell(row) for column in columns],
+            }
+            for row in told
+        ],
+        "remarks": [
+            (say(row.backend), say(remark, limit=600)) for row in rows for remark in words.remarks(row)
+        ],
+        "differing": [
+            (say(row.backend), say(line, limit=400))
+            for row in rows
+            for line in (row.distance.differing if row.distance else ())
+        ],
+    }
+
+
+def _source(plot: Plot) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(plot.svg.encode()).decode()

@@ -1,0 +1,80 @@
+"""diff.html: one file, no scripts, no outside loads; every value that two runs recorded, and pictures."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accel_lab import __version__
+from accel_lab.reporting.words import diff as words
+
+from .diff_plots import Picture
+from .files import style, style_digest, template
+from .text_budget import Redact, Teller, keep
+
+#: Rows of the page's table.
+MOST_ROWS = 2000
+
+
+def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Redact = keep) -> str:
+    """The page as text."""
+    teller = Teller(redact)
+    say = teller.say
+    sheet = style("report.css", "grid.css")
+    rows = list(diff["rows"])
+    return template("diff.html.j2").render(
+        style=sheet,
+        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+        name=say(diff["program"]),
+        differs=diff["summary"]["differ"] > 0,
+        headline=say(words.headline(diff)),
+        notes=[say(note, limit=600) for note in words.notes(diff)],
+        head=words.HEAD,
+        rows=[
+            {
+                "cells": [say(cell, limit=200) for cell in words.cells(row)],
+                "same": row["same"],
+                "detail": say("; ".join(filter(None, (row["detail"], words.specials(row)))), limit=400),
+            }
+            for row in rows[:MOST_ROWS]
+        ],
+        left_out=max(0, len(rows) - MOST_ROWS),
+        worst=[
+            {
+                "place": say(f"{row['phase']} {row['path']}", limit=200),
+                "places": [
+                    (str(place["index"]), say(place["got"], limit=60), say(place["want"], limit=60))
+                    for place in row["metrics"]["worst"]
+                ],
+            }
+            for row in rows
+            if not row["same"] and row["metrics"]
+        ][:12],
+        pictures=[
+            {
+                "title": say(picture.title, limit=200),
+                "words": say(picture.words, limit=600),
+                "data": "data:image/png;base64," + base64.b64encode(picture.png).decode(),
+            }
+            for picture in pictures
+        ],
+        test=say(diff["test"]),
+        reference=say(diff["reference"]),
+        version=__version__,
+        schema=say(diff["schema"]),
+    )
+
+
+def write(diff: Mapping[str, Any], pictures: Sequence[Picture], folder: Path) -> None:
+    """``diff.html`` and the pictures' files, each whole or not at all."""
+    place = folder / "pictures"
+    place.mkdir(exist_ok=True)
+    for picture in pictures:
+        (place / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
+        (place / f"{picture.name}.png").write_bytes(picture.png)
+    draft = folder / "diff.html.part"
+    draft.write_text(render(diff, pictures), encoding="utf-8")
+    draft.replace(folder / "diff.html")

@@ -1,0 +1,143 @@
+"""Exhibits as the page shows them: code with numbered and marked lines, coloured diffs, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accel_lab.core.findings import Exhibit
+
+from .text_budget import Teller, line_class
+
+#: A text or a table up to this length is open; a longer one is folded.
+OPEN_LINES = 40
+OPEN_ROWS = 15
+MAX_LINES = 1_500
+MAX_ROWS = 200
+#: How much is shown around a marked line of a long text.
+AROUND = 6
+CELL_LIMIT = 2_000
+MAX_EXHIBITS = 30
+
+_FILES = {"python": "exhibit.py"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a text; ``number`` is empty where lines are left out, ``name`` is its CSS class."""
+
+    number: str
+    text: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the template shows of one exhibit.
+
+    ``near`` are the lines around the marked ones of a long text, which is then folded as a whole.
+    """
+
+    title: str
+    lines: tuple[Line, ...] = ()
+    near: tuple[Line, ...] = ()
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    open: bool = True
+    open_table: bool = True
+    numbered: bool = False
+    more: str = ""
+
+
+def views(exhibits: Sequence[Exhibit], teller: Teller) -> list[View]:
+    """The exhibits within what is left of the page's budget."""
+    return [view(exhibit, teller) for exhibit in exhibits[:MAX_EXHIBITS] if not teller.spent]
+
+
+def view(exhibit: Exhibit, teller: Teller) -> View:
+    """One exhibit, redacted, cleaned and cut."""
+    lines, total = _lines(exhibit, teller)
+    left_out = total - len(lines)
+    marked = [place for place, line in enumerate(lines) if "mark" in line.name]
+    short = len(lines) <= OPEN_LINES
+    near = () if short or not marked else joined(_near(lines, marked), total)
+    rows = [tuple(teller.say(cell, limit=CELL_LIMIT) for cell in row) for row in exhibit.rows[: MAX_ROWS + 1]]
+    teller.taken(sum(len(cell) for row in rows for cell in row))
+    width = max((len(row) for row in rows), default=0)
+    rows = [row + ("",) * (width - len(row)) for row in rows]
+    more = [f"{left_out:,} lines are left out."] if left_out else []
+    if len(exhibit.rows) > MAX_ROWS + 1:
+        more.append(f"{len(exhibit.rows) - MAX_ROWS - 1:,} rows are left out.")
+    return View(
+        title=teller.say(exhibit.title or exhibit.kind, limit=600),
+        lines=joined(lines, total),
+        near=near,
+        head=rows[0] if rows else (),
+        rows=tuple(rows[1:]),
+        open=short,
+        open_table=len(rows) <= OPEN_ROWS + 1,
+        numbered=exhibit.language in ("python", "cpp") or bool(marked),
+        more=" ".join(more),
+    )
+
+
+def _lines(exhibit: Exhibit, teller: Teller) -> tuple[list[Line], int]:
+    """The lines that have room, those around the marks before the others; and how many there are in all."""
+    if not exhibit.text.strip():
+        return [], 0
+    shown = teller.whole(exhibit.text, _FILES.get(exhibit.language, "report.html")).rstrip("\n")
+    texts = shown.split("\n")
+    # What was redacted may have been several lines long: then the numbers are true no more.
+    same = len(texts) == len(exhibit.text.replace("\r\n", "\n").rstrip("\n").split("\n"))
+    marked = {number - 1 for number in exhibit.marked if same and number <= len(texts)}
+    picked = _picked(texts, marked, teller.room())
+    teller.taken(sum(len(texts[place]) for place in picked))
+    lines = []
+    for place in picked:
+        name = line_class(texts[place]) if exhibit.language == "diff" else "same"
+        lines.append(
+            Line(
+                number=str(place + 1),
+                text=texts[place][:CELL_LIMIT],
+                name=f"{name} mark" if place in marked else name,
+            )
+        )
+    return lines, len(texts)
+
+
+def joined(lines: Sequence[Line], total: int) -> tuple[Line, ...]:
+    """The lines with a note wherever some between them are not shown."""
+    found: list[Line] = []
+    before = 0
+    for line in lines:
+        if int(line.number) != before + 1:
+            found.append(gap(int(line.number) - before - 1))
+        found.append(line)
+        before = int(line.number)
+    if before < total:
+        found.append(gap(total - before))
+    return tuple(found)
+
+
+def gap(count: int) -> Line:
+    """Stands for lines that are not shown."""
+    return Line(number="", text=f"[... {count:,} line{'' if count == 1 else 's'} ...]", name="gap")
+
+
+def _picked(texts: Sequence[str], marked: set[int], room: int) -> list[int]:
+    """The places of the lines that have room: the marked ones with what stands around them, then the rest."""
+    near = sorted({at for m in marked for at in range(m - AROUND, m + AROUND + 1) if 0 <= at < len(texts)})
+    seen = set(near)
+    picked: list[int] = []
+    for place in (*near, *(at for at in range(len(texts)) if at not in seen)):
+        room -= min(len(texts[place]), CELL_LIMIT) + 1
+        if len(picked) >= MAX_LINES or (room < 0 and picked):
+            break
+        picked.append(place)
+    return sorted(picked)
+
+
+def _near(lines: Sequence[Line], marked: Sequence[int]) -> list[Line]:
+    """The lines around the marked ones."""
+    places = sorted({at for m in marked for at in range(m - AROUND, m + AROUND + 1) if 0 <= at < len(lines)})
+    return [lines[place] for place in places[: 2 * OPEN_LINES]]

@@ -1,0 +1,76 @@
+"""matrix.html: one file, no scripts, no outside loads; each cell leads to the folder of its run."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from accel_lab import __version__
+from accel_lab.reporting.words import matrix as words
+from accel_lab.reporting.words import versions
+
+from .files import style, style_digest, template
+from .text_budget import Redact, Teller, keep
+
+
+def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Redact = keep) -> str:
+    """The page as text; ``picture`` is the PNG that is shown under the table."""
+    teller = Teller(redact)
+    say = teller.say
+    sheet = style("report.css", "grid.css")
+    digest = style_digest(sheet)
+    script = grid.get("script") or {}
+    columns = words.columns_of(grid)
+    return template("grid.html.j2").render(
+        style=sheet,
+        csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+        mark=words.mark_of(grid),
+        name=say(Path(str(script.get("path") or script.get("module") or "script")).name),
+        headline=say(words.headline(grid)),
+        failure=say(words.failure(grid), limit=1000),
+        notes=[say(note) for note in words.notes_of(grid)],
+        columns=[(say(name, limit=60), say(words.meaning(name), limit=200)) for name in columns],
+        rows=[_row(row, columns, teller) for row in words.rows_of(grid)],
+        picture="data:image/png;base64," + base64.b64encode(picture).decode() if picture else "",
+        environments=[
+            (say(name, limit=80), say(versions.environment_line(made), limit=400))
+            for name, made in (grid.get("environments") or {}).items()
+        ],
+        version=__version__,
+        schema=say(grid.get("schema", "")),
+    )
+
+
+def _row(row: words.RowWords, columns: list[str], teller: Teller) -> dict[str, Any]:
+    return {
+        "torch": teller.say(row.torch, limit=80),
+        "starts": teller.say(row.starts, limit=60),
+        "cells": [
+            {
+                "column": teller.say(column, limit=60),
+                "mark": cell.mark,
+                "said": teller.say(cell.said, limit=300),
+                "seconds": cell.seconds,
+                "link": _link(cell.folder),
+            }
+            for column, cell in zip(columns, row.cells, strict=True)
+        ],
+    }
+
+
+def _link(folder: str) -> str:
+    """A link below the page's own folder; none to anywhere else."""
+    if not folder or folder.startswith("/") or ".." in folder.split("/") or ":" in folder:
+        return ""
+    return quote(folder) + "/"
+
+
+def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
+    """Writes the page, whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(render(grid, picture), encoding="utf-8", errors="backslashreplace")
+    draft.replace(path)

@@ -1,0 +1,279 @@
+"""report.html: one file, no scripts, no outside loads; the verdict first and then the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accel_lab import __version__
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.signature import Signature, normalise
+from accel_lab.core.text import command_line
+from accel_lab.core.verdict import Verdict
+from accel_lab.reporting import repro_reader, run_files
+from accel_lab.reporting.run_files import Artifact
+from accel_lab.reporting.words import terms, versions
+
+from .exhibits import views
+from .files import style, style_digest, template
+from .ladder_picture import by_height, draw
+from .repro_section import section
+from .text_budget import TEXT_LIMIT, Redact, Shown, Teller, keep
+from .versions_section import versions_view
+
+MAX_FILES = 40
+#: A fact longer than this gets the room of two.
+WIDE = 28
+
+
+def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
+    """Writes the report, whole or not at all."""
+    text = render_html(findings, run_dir, redact=redact)
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+    draft.replace(path)
+
+
+def render_html(
+    findings: Findings,
+    run_dir: Path,
+    *,
+    redact: Redact = keep,
+    names: Mapping[str, str] | None = None,
+) -> str:
+    """The report as text; ``names`` says where a reduced script lies, by the path that the run wrote."""
+    return template("report.html.j2").render(**_View(findings, run_dir, redact, names or {}).build())
+
+
+class _View:
+    """Collects what the template shows: plain strings, redacted, cleaned and cut."""
+
+    def __init__(self, findings: Findings, run_dir: Path, redact: Redact, names: Mapping[str, str]) -> None:
+        self.findings = findings
+        self.run_dir = run_dir
+        self.names = names
+        self.teller = Teller(redact)
+        self.say = self.teller.say
+        self._pairs = self.teller.pairs
+
+    def build(self) -> dict[str, Any]:
+        """Everything that the template names."""
+        found, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
+        sheet = style("report.css")
+        digest = style_digest(sheet)
+        return {
+            "style": sheet,
+            "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+            "form-action 'none'",
+            "name": self.say(found.program.name),
+            "verdict": terms.verdict_of(found),
+            "mark": {"fails": terms.BAD, "passes": terms.GOOD, "by_design": terms.GOOD}.get(
+                found.verdict, terms.SKIP
+            ),
+            "summary": self.say(found.summary) or "No summary was written.",
+            "facts": self._facts(),
+            "wide": WIDE,
+            "next_steps": [self.say(line) for line in found.next_steps],
+            "warnings": [self.say(line) for line in found.warnings],
+            # First, so that it gets what it needs of the page's budget.
+            "repro": section(found, self.run_dir, self.teller, self.names),
+            "picture": draw(found),
+            "ladder": [self._row(step) for step in by_height(found)],
+            "ablation": [self._row(step) for step in found.ablation],
+            "culprits": [self._culprit(number) for number in range(len(found.culprits))],
+            "witness": self._pairs(found.witness),
+            "versions": versions_view(found.versions, self.teller),
+            "error": self._error(bad),
+            "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
+            "pair": (good.rung.value, bad.rung.value) if good and bad else None,
+            "code": self._code(bad or (found.ladder[-1] if found.ladder else None)),
+            "environment": self._pairs({k: v for k, v in found.environment.items() if k != "collect_env"}),
+            "again": self._again(good, bad),
+            "version": __version__,
+            "schema": found.to_json()["schema"],
+        }
+
+    def _facts(self) -> list[tuple[str, str]]:
+        found = self.findings
+        facts: list[tuple[str, str]] = []
+        if found.culprit is not None:
+            data = found.culprit.to_json()
+            facts.append(("Stage", terms.STAGES[found.culprit.stage]))
+            facts.append(("Where", f"{data['side'].replace('_', ' ')}, {data['level']} level"))
+            if found.culprit.component is not None:
+                facts.append(("Component", terms.component_of(found.culprit)))
+            facts.append(("Confidence", self._confidence(data["confidence"])))
+        if versions.headline(found.versions):
+            facts.append(("Since when", versions.headline(found.versions)))
+        repro = repro_reader.repro_of(found, self.run_dir)
+        if repro is not None and repro.sizes:
+            facts.append(("Smallest repro", repro.sizes))
+        if found.signature is not None:
+            facts.append(("Failure", found.signature.line))
+        if found.failure_rate is not None and found.failure_rate < 1:
+            facts.append(("Fails in", f"{found.failure_rate:.0%} of its runs"))
+        facts += [
+            (name, said)
+            for name, said in zip(("Torch", "Python"), terms.build_of(found), strict=True)
+            if said
+        ]
+        facts.append(("Probes", f"{sum(found.probes.values())} in {found.seconds_total:.1f} s"))
+        return [(name, self.say(text, limit=400)) for name, text in facts]
+
+    def _confidence(self, word: str) -> str:
+        number = self.findings.confidence
+        return f"{word}, {number:.1%}" if number is not None else word
+
+    def _row(self, step: Step) -> dict[str, Any]:
+        said = terms.mark_of(step)
+        told = step.verdict is Verdict.BAD and step is not terms.first_bad(self.findings)
+        remarks = ["the same failure" if told else terms.failure_of(step), step.note]
+        if step.max_abs_error:
+            remarks.insert(1, f"largest absolute error {step.max_abs_error:.3g}")
+        return {
+            "mark": said,
+            "said": terms.said_of(step),
+            "rung": step.rung.value,
+            "runs": terms.runs_of(step),
+            "torch": terms.torch_backend(step.rung),
+            "switch": self.say(step.switch, limit=200),
+            "label": self.say(step.label, limit=200),
+            "seconds": f"{step.outcome.seconds:.1f}",
+            "remark": self.say("; ".join(part for part in remarks if part), limit=600),
+        }
+
+    def _culprit(self, index: int) -> dict[str, Any]:
+        culprit = self.findings.culprits[index]
+        part = culprit.component
+        return {
+            "stage": terms.STAGES[culprit.stage],
+            "confidence": culprit.confidence.value,
+            "component": self.say(f"{part.kind} {part.name}", limit=400) if part else "",
+            "component_confidence": part.confidence.value if part else "",
+            "detail": self.say(part.detail) if part else "",
+            "evidence": [self.say(line) for line in culprit.evidence],
+            "exhibits": views(culprit.exhibits, self.teller),
+            "alternatives": [
+                (terms.alternative(row.name), "open" if row.open else "ruled out", self.say(row.words))
+                for row in culprit.alternatives
+            ],
+        }
+
+    def _error(self, bad: Step | None) -> dict[str, Any] | None:
+        step = next((s for s in self.findings.baseline if s.outcome.failed), bad)
+        signature = self.findings.signature or (step.signature if step else None)
+        if step is None and signature is None:
+            return None
+        trace = ""
+        if step is not None:
+            trace = run_files.log_of(step, self.run_dir, "stderr.txt", TEXT_LIMIT).text
+            if not trace.strip() and step.outcome.raised is not None:
+                trace = step.outcome.raised.text
+        return {
+            "signature": self._pairs(_told(signature)) if signature else [],
+            "trace": self.teller.block("What was printed", trace, open=True),
+        }
+
+    def _error_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
+        """What the two rungs printed, line against line, numbers and paths taken out."""
+        if good is None or bad is None:
+            return None
+        one, two = (self._printed(step) for step in (good, bad))
+        return self.teller.diff(
+            f"What was printed: {good.rung} (passes) against {bad.rung} (fails)",
+            (one, str(good.rung)),
+            (two, str(bad.rung)),
+        )
+
+    def _printed(self, step: Step) -> list[str]:
+        texts = [
+            run_files.log_of(step, self.run_dir, name, TEXT_LIMIT).text
+            for name in ("stdout.txt", "stderr.txt")
+        ]
+        if not any(texts) and step.outcome.raised is not None:
+            texts = [step.outcome.raised.text]
+        return [normalise(line) for line in self.say("\n".join(texts)).splitlines() if line.strip()]
+
+    def _graph_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
+        """The last graph of the good rung against the last graph of the bad one."""
+        if good is None or bad is None:
+            return None
+        one, two = _graph_pair(
+            run_files.artifacts_of(good, self.run_dir), run_files.artifacts_of(bad, self.run_dir)
+        )
+        if one is None or two is None:
+            return None
+        texts = [
+            self.say(run_files.read_text(a.path, TEXT_LIMIT).text, a.name).splitlines() for a in (one, two)
+        ]
+        return self.teller.diff(
+            f"The graph: {good.rung} (passes) against {bad.rung} (fails)",
+            (texts[0], f"{good.rung}/{one.name}"),
+            (texts[1], f"{bad.rung}/{two.name}"),
+        )
+
+    def _code(self, step: Step | None) -> dict[str, Any]:
+        """The graphs and the generated code of one rung, generated code first."""
+        if step is None:
+            return {"rung": "", "files": [], "more": 0}
+        found = sorted(run_files.artifacts_of(step, self.run_dir), key=lambda a: (a.is_graph, a.name))
+        files = []
+        for artifact in found[:MAX_FILES]:
+            if self.teller.spent:
+                break
+            text = run_files.read_text(artifact.path, 4 * TEXT_LIMIT).text
+            files.append(
+                self.teller.block(f"{artifact.name} ({_size(artifact.size)})", text, file=artifact.name)
+            )
+        shown = [file for file in files if file is not None]
+        return {"rung": step.rung.value, "files": shown, "more": len(found) - len(files)}
+
+    def _again(self, good: Step | None, bad: Step | None) -> list[tuple[str, str]]:
+        program = self.findings.program
+        target = [program.path] if program.path is not None else ["-m", program.module]
+        call = [*target, *program.args]
+        rows = [
+            ("The plain run", command_line("python", *call)),
+            ("The whole bisection", command_line("accel-lab", "bisect", *call)),
+        ]
+        repro = repro_reader.repro_of(self.findings, self.run_dir)
+        if repro is not None:
+            rows.insert(0, ("The smallest repro", repro.command(self.names.get(repro.path, repro.path))))
+        if program.path is not None:
+            extra = f' ARGS="{" ".join(program.args)}"' if program.args else ""
+            rows.append(("The same by make", f"make bisect SCRIPT={program.path}{extra}"))
+        for step, word in ((good, "passes"), (bad, "fails")):
+            name = terms.TORCH_BACKENDS.get(step.rung) if step is not None else None
+            if name is not None:
+                rows.append((f"By hand, {word}", f'torch.compile(..., backend="{name}")'))
+        return [(name, self.say(text, limit=2000)) for name, text in rows]
+
+
+def _told(signature: Signature) -> dict[str, Any]:
+    """The signature: its message as it was raised, then as it is compared where that is another text."""
+    row = signature.to_json()
+    said = row.pop("said", "") or row["message"]
+    compared = {"compared as": row["message"]} if row["message"] != said else {}
+    return {"kind": row["kind"], "type": row["type"], "message": said, **compared, "frames": row["frames"]}
+
+
+def _graph_pair(good: list[Artifact], bad: list[Artifact]) -> tuple[Artifact | None, Artifact | None]:
+    """The deepest graph of each; of the bad rung the one that follows, else the same kind."""
+    one, two = _deepest(good), _deepest(bad)
+    if one is not None and two is not None and one.kind != two.kind:
+        return one, two
+    same = [a for a in bad if one is not None and a.name == one.name]
+    return one, same[0] if same else two
+
+
+def _deepest(artifacts: list[Artifact]) -> Artifact | None:
+    for kind in reversed(run_files.GRAPHS):
+        for artifact in artifacts:
+            if artifact.kind == kind:
+                return artifact
+    return next((a for a in artifacts if a.is_graph), None)
+
+
+def _size(size: int) -> str:
+    return f"{size:,} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"

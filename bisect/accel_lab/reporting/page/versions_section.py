@@ -1,0 +1,243 @@
+"""The section "Since when" of the report: the line of releases, and what is different at each flip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accel_lab.core.findings import Exhibit
+from accel_lab.reporting.words import terms
+from accel_lab.reporting.words import versions as since
+from accel_lab.reporting.words.terms import Mark
+from accel_lab.reporting.words.versions import Row
+
+from .exhibits import View, view
+from .text_budget import Shown, Teller
+
+#: The picture: one box a release, so many in a row.
+_BOX = 92
+_PER_ROW = 10
+_ROW = 46
+
+_MARKS = {mark.name: mark for mark in (terms.GOOD, terms.BAD, terms.DIFFERENT, terms.SKIP)}
+_CODE = {
+    "kernel": ("cpp", "The generated kernels"),
+    "output_code": ("python", "The generated code"),
+    "post_grad": ("python", "The graph after all passes"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """One release on the picture of the line."""
+
+    x: int
+    y: int
+    width: int
+    name: str
+    symbol: str
+    torch: str
+    said: str
+    turns: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Two texts side by side."""
+
+    title: str
+    good: View
+    bad: View
+    same: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipView:
+    """One flip: its line, its notes, both ladders, the changed files, the code of both sides."""
+
+    title: str
+    notes: tuple[str, ...]
+    good: str = ""
+    bad: str = ""
+    rungs: tuple[tuple[str, Mark, Mark], ...] = ()
+    files: View | None = None
+    diffs: tuple[Shown, ...] = ()
+    code: tuple[Beside, ...] = ()
+    swaps: tuple[tuple[str, str, Mark], ...] = ()
+    numbers: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionsView:
+    """What the template shows of the version axis."""
+
+    headline: str
+    notes: tuple[str, ...]
+    stops: tuple[Stop, ...]
+    width: int
+    height: int
+    rows: tuple[Row, ...]
+    flips: tuple[FlipView, ...]
+    numbers: bool
+
+
+def versions_view(versions: Mapping[str, Any] | None, teller: Teller) -> VersionsView | None:
+    """The section, redacted and within the page's budget; None where no releases were asked."""
+    if not versions:
+        return None
+    rows = [_told(row, teller) for row in since.rows_of(versions)]
+    flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
+    turns = {str(flip.get("at", "")) for flip in flips}
+    across = max(1, min(len(rows), _PER_ROW))
+    return VersionsView(
+        headline=teller.say(since.headline(versions)),
+        notes=tuple(teller.say(line, limit=2000) for line in since.notes_of(versions)),
+        stops=tuple(_stop(row, place, row.torch in turns) for place, row in enumerate(rows)),
+        width=across * _BOX + 4,
+        height=-(-len(rows) // across) * _ROW + 4,
+        rows=tuple(rows),
+        flips=tuple(_flip(flip, teller) for flip in flips),
+        numbers=any(row.number for row in rows),
+    )
+
+
+def _told(row: Row, teller: Teller) -> Row:
+    return Row(
+        torch=teller.say(row.torch, limit=80),
+        mark=row.mark,
+        why=teller.say(row.why, limit=500),
+        where=teller.say(row.where, limit=200),
+        runs=row.runs,
+        environment=teller.say(row.environment, limit=300),
+        number=teller.say(row.number, limit=80),
+    )
+
+
+def _stop(row: Row, place: int, turns: bool) -> Stop:
+    return Stop(
+        x=2 + (place % _PER_ROW) * _BOX,
+        y=2 + (place // _PER_ROW) * _ROW,
+        width=_BOX - 6,
+        name=row.mark.name,
+        symbol=row.mark.symbol,
+        torch=row.torch[:12],
+        said=row.mark.words,
+        turns=turns,
+    )
+
+
+def _flip(flip: Mapping[str, Any], teller: Teller) -> FlipView:
+    details = flip.get("details")
+    details = details if isinstance(details, Mapping) else {}
+    good, bad = (_mapping(details.get(side)) for side in ("good", "bad"))
+    return FlipView(
+        title=teller.say(_capital(since.flip_line(flip)), limit=400),
+        notes=tuple(teller.say(str(note), limit=1000) for note in _list(flip.get("notes"))),
+        good=teller.say(good.get("torch", ""), limit=80),
+        bad=teller.say(bad.get("torch", ""), limit=80),
+        rungs=tuple(_rungs(good, bad)),
+        files=_files(_mapping(details.get("files")), teller),
+        diffs=tuple(_diffs(_mapping(details.get("files")), teller)),
+        code=tuple(_code(details, teller)),
+        swaps=tuple(_swaps(_mapping(details.get("companions")), teller)),
+        numbers=tuple(_numbers(_mapping(details.get("numbers")), teller)),
+    )
+
+
+def _rungs(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[tuple[str, Mark, Mark]]:
+    """Both ladders, rung by rung, lowest first."""
+    one, two = (_verdicts(side) for side in (good, bad))
+    return [(rung, one.get(rung, since.UNASKED), two.get(rung, since.UNASKED)) for rung in {**one, **two}]
+
+
+def _verdicts(side: Mapping[str, Any]) -> dict[str, Mark]:
+    rows = [row for row in _list(side.get("ladder")) if isinstance(row, Mapping)]
+    return {str(row.get("rung", ""))[:40]: _MARKS.get(str(row.get("verdict")), terms.SKIP) for row in rows}
+
+
+def _files(files: Mapping[str, Any], teller: Teller) -> View | None:
+    changed = [row for row in _list(files.get("changed")) if isinstance(row, Mapping)]
+    if not changed:
+        return None
+    rows = [("file", "lines added", "lines removed", "")]
+    for row in changed:
+        near = "the failure's traceback goes through it" if row.get("near") else ""
+        names = "lines that differ name the culprit" if row.get("names") else ""
+        how = "" if row.get("how") == "changed" else str(row.get("how", ""))
+        rows.append(
+            (
+                str(row.get("path", "")),
+                str(row.get("added", "")),
+                str(row.get("removed", "")),
+                "; ".join(part for part in (how, names, near) if part),
+            )
+        )
+    more = files.get("more")
+    title = str(files.get("said", "Files of the failing stage that differ"))
+    title += f" ({more} are not listed)" if more else ""
+    return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), teller)
+
+
+def _diffs(files: Mapping[str, Any], teller: Teller) -> list[Shown]:
+    found = []
+    for row in _list(files.get("diffs")):
+        if not isinstance(row, Mapping) or teller.spent:
+            continue
+        text = teller.say(row.get("text", ""), limit=teller.room())
+        teller.taken(len(text))
+        found.append(Shown(title=teller.say(row.get("path", ""), limit=200), text=text, diff=True))
+    return found
+
+
+def _code(details: Mapping[str, Any], teller: Teller) -> list[Beside]:
+    found = []
+    for row in _list(details.get("code")):
+        if not isinstance(row, Mapping) or teller.spent:
+            continue
+        language, title = _CODE.get(str(row.get("kind")), ("text", str(row.get("kind", ""))))
+        good, bad = (
+            view(Exhibit(kind="side", title=name, text=str(row.get(side, "")), language=language), teller)
+            for side, name in (("good", "passes"), ("bad", "fails"))
+        )
+        same = bool(row.get("same"))
+        found.append(
+            Beside(title=title + (": the same on both sides" if same else ""), good=good, bad=bad, same=same)
+        )
+    return found
+
+
+def _swaps(companions: Mapping[str, Any], teller: Teller) -> list[tuple[str, str, Mark]]:
+    found = []
+    for swap in _list(companions.get("swaps")):
+        if isinstance(swap, Mapping):
+            pins = _mapping(swap.get("pins"))
+            beside = ", ".join(f"{name} {version}" for name, version in pins.items())
+            mark = _MARKS.get(str(swap.get("verdict")), terms.SKIP)
+            found.append((teller.say(swap.get("torch", ""), limit=80), teller.say(beside, limit=300), mark))
+    return found
+
+
+def _numbers(table: Mapping[str, Any], teller: Teller) -> list[tuple[str, str, str]]:
+    """What was measured on both sides."""
+    found = []
+    for name, row in table.items():
+        one, two = (_mapping(row).get(side) for side in ("good", "bad"))
+        shown = [f"{v:.4g}" if isinstance(v, (int, float)) else "" for v in (one, two)]
+        found.append((teller.say(str(name).replace("_", " "), limit=60), shown[0], shown[1]))
+    return found
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+__all__ = ["VersionsView", "versions_view"]

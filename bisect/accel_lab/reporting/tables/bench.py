@@ -1,0 +1,64 @@
+"""A benchmark as plain text for a terminal: one table a model, remarks under it. Nothing here prints."""
+
+from __future__ import annotations
+
+from tabulate import tabulate
+
+from accel_lab.core.benchmark import Benchmark, Measurement
+from accel_lab.core.text import printable
+from accel_lab.reporting.words import bench as words
+
+from .findings import paint, wrapped
+
+
+def text(benchmark: Benchmark, *, colour: bool = False, unicode: bool = True, width: int = 120) -> str:
+    """The verdict, a table for each model and what the numbers cannot say."""
+    said, mark = words.verdict(benchmark)
+    summary = wrapped(f"{said}  {words.summary(benchmark)}", width, hang="  ")
+    blocks = [paint(said, mark.name, colour) + summary.removeprefix(said)]
+    blocks += [wrapped(f"note: {line}", width, hang="  ") for line in words.cautions(benchmark)]
+    for model in benchmark.models:
+        blocks.append(_model(benchmark, model, colour, unicode, width))
+    return "\n\n".join(blocks)
+
+
+def _model(benchmark: Benchmark, model: str, colour: bool, unicode: bool, width: int) -> str:
+    lines = [paint(wrapped(words.title(benchmark, model), width), "bold", colour)]
+    rows = [row for row in benchmark.of(model) if row.backend]
+    if rows:
+        lines += _table(rows, colour, unicode)
+    for row in benchmark.of(model):
+        head = f"{row.backend}: " if row.backend else ""
+        lines += [wrapped(head + remark, width, hang="  ") for remark in words.remarks(row)]
+    return "\n".join(lines)
+
+
+def _table(rows: list[Measurement], colour: bool, unicode: bool) -> list[str]:
+    """Columns in which no row has anything are left out; colour goes on when the widths are settled."""
+    columns = [column for column in words.COLUMNS if any(column.cell(row) for row in rows)]
+    head = [("", "backend"), ("", "result"), *(column.head for column in columns)]
+    cells = [
+        [printable(row.backend), _result(row, unicode), *(column.cell(row) for column in columns)]
+        for row in rows
+    ]
+    # The heading goes in as rows: tabulate would make each column two wider than its heading.
+    tall = [[part[0] for part in head], [part[1] for part in head]]
+    ruler = ["-" * max(len(row[n]) for row in [*tall, *cells]) for n in range(len(head))]
+    lines = tabulate(
+        [*tall, ruler, *cells],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=("left", "left", *("right" for _ in columns)),
+    ).splitlines()
+    lines = [line.rstrip() for line in lines]
+    if not colour:
+        return lines
+    for place, row in enumerate(rows, len(lines) - len(rows)):
+        said = _result(row, unicode)
+        lines[place] = lines[place].replace(said, paint(said, words.MARKS[row.standing].name, True), 1)
+    return lines
+
+
+def _result(row: Measurement, unicode: bool) -> str:
+    mark = words.MARKS[row.standing]
+    return f"{mark.symbol if unicode else mark.ascii} {mark.words}"

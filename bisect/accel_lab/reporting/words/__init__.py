@@ -1,0 +1,1 @@
+"""Sentences: findings, comparisons, measurements and the matrix in words."""

@@ -1,0 +1,211 @@
+"""A benchmark in words: the columns of its tables and the remarks under them, for terminal and page alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from accel_lab.core.benchmark import Benchmark, Measurement, Standing
+
+from .terms import Mark
+
+MARKS: dict[Standing, Mark] = {
+    Standing.OK: Mark(name="good", symbol="✓", ascii="+", words="ok"),
+    Standing.DIFFERS: Mark(name="bad", symbol="≠", ascii="!", words="differs"),
+    Standing.FAILED: Mark(name="bad", symbol="✗", ascii="x", words="failed"),
+    Standing.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
+}
+#: Reasons and names that are told of one row; the rest is counted.
+TOLD = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of numbers: two short lines of heading, what the numbers mean, and the cells."""
+
+    head: tuple[str, str]
+    means: str
+    cell: Callable[[Measurement], str]
+
+
+def _median(row: Measurement) -> str:
+    return figure(row.latency_ms.median if row.latency_ms else None)
+
+
+def _range(row: Measurement) -> str:
+    return figure(row.latency_ms.iqr if row.latency_ms else None)
+
+
+def _ratio(row: Measurement) -> str:
+    return "" if row.ratio is None else f"{row.ratio:.2f}"
+
+
+def _breaks(row: Measurement) -> str:
+    return total(row.graph_breaks)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        head=("first", "call s"),
+        means="Seconds of the first call, compilation included, with empty caches; imports are not counted.",
+        cell=lambda row: figure(row.first_call_s),
+    ),
+    Column(head=("median", "ms"), means="Median of the timed calls, in milliseconds.", cell=_median),
+    Column(head=("IQR", "ms"), means="Interquartile range: half of the calls lie within it.", cell=_range),
+    Column(
+        head=("times", "eager"),
+        means="The median over that of eager calls made in turn with it, in the same process.",
+        cell=_ratio,
+    ),
+    Column(
+        head=("peak", "MB"),
+        means="Peak memory of later calls, less what the process held before the model was made.",
+        cell=lambda row: figure(row.peak_mb),
+    ),
+    Column(head=("", "graphs"), means="Graphs that Dynamo captured.", cell=lambda row: whole(row.graphs)),
+    Column(head=("", "breaks"), means="Graph breaks.", cell=_breaks),
+    Column(
+        head=("", "kernels"),
+        means="Kernels that the backend generated.",
+        cell=lambda row: whole(row.kernels),
+    ),
+    Column(
+        head=("viola-", "tions"),
+        means="Violations of the accelerator's constraints.",
+        cell=lambda row: total(row.violations),
+    ),
+    Column(
+        head=("host", "ops"),
+        means="Operators that fell back to the host.",
+        cell=lambda row: total(row.fallbacks),
+    ),
+    Column(
+        head=("error to", "eager"),
+        means="Greatest absolute difference to eager's results.",
+        cell=lambda row: error(row.distance.to_eager if row.distance else None),
+    ),
+    Column(
+        head=("error to", "float64"),
+        means="Greatest absolute difference to a float64 run with the same weights.",
+        cell=lambda row: error(row.distance.to_float64 if row.distance else None),
+    ),
+)
+
+
+def figure(value: float | None) -> str:
+    """A measured quantity with three digits; empty where there is none."""
+    if value is None:
+        return ""
+    if not math.isfinite(value):
+        return str(value)
+    if value >= 100 or value == 0:
+        return f"{value:.0f}"
+    return f"{value:.{min(2 - math.floor(math.log10(value)), 3)}f}"
+
+
+def error(value: float | None) -> str:
+    """An error, as small as it may be; empty where there is none."""
+    if value is None:
+        return ""
+    return "0" if value == 0 else f"{value:.1e}".replace("e-0", "e-")
+
+
+def whole(value: int | None) -> str:
+    """A count; empty where it was not told."""
+    return "" if value is None else str(value)
+
+
+def total(counts: Mapping[str, int] | None) -> str:
+    """The sum of counts by name; empty where they were not told."""
+    return "" if counts is None else str(sum(counts.values()))
+
+
+def remarks(row: Measurement) -> list[str]:
+    """What no number says: why a row failed, what broke the graph, what was violated or ran on the host."""
+    said = []
+    if row.reason:
+        said.append(f"{row.standing.value}: {row.reason}")
+    for name, counts in (
+        ("graph break", row.graph_breaks),
+        ("constraint violated", row.violations),
+        ("on the host", row.fallbacks),
+    ):
+        said += _counted(name, counts)
+    return said + _parts(row) + list(row.notes)
+
+
+def _parts(row: Measurement) -> list[str]:
+    """Where a call's time goes, by what the backend tells; parts below a hundredth are left out."""
+    parts = {name: ms for name, ms in (row.parts_ms or {}).items() if ms > 0}
+    whole_ms = sum(parts.values())
+    shares = sorted(((ms / whole_ms, name) for name, ms in parts.items()), reverse=True)
+    told = [f"{name.replace('_', ' ')} {share:.0%}" for share, name in shares if share >= 0.01]
+    return [f"where the time of a call goes: {', '.join(told)}"] if told else []
+
+
+def _counted(name: str, counts: Mapping[str, int] | None) -> list[str]:
+    ordered = sorted((counts or {}).items(), key=lambda pair: (-pair[1], pair[0]))
+    said = [
+        f"{name}: {_first_line(what)}" + (f" ({count} times)" if count > 1 else "") for what, count in ordered
+    ]
+    left = len(said) - TOLD
+    return said if left <= 0 else [*said[:TOLD], f"{name}: {left} more kinds, see bench.json"]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def title(benchmark: Benchmark, model: str) -> str:
+    """The model's name as a heading, with its size in parameters where a row knows it."""
+    known = next((row.parameters for row in benchmark.of(model) if row.parameters), None)
+    size = ""
+    if known:
+        size = f", {known / 1e6:.1f} million parameters" if known >= 1e6 else f", {known:,} parameters"
+    small = ", small" if benchmark.settings.get("size") == "small" else ""
+    return f"{benchmark.titles.get(model, model)}{small}{size}"
+
+
+def cautions(benchmark: Benchmark) -> list[str]:
+    """What makes the times less than they seem."""
+    load, cpus = benchmark.environment.get("load_at_start"), benchmark.environment.get("cpus")
+    if not load or not cpus or load < cpus / 2:
+        return []
+    return [
+        f"the machine was busy when this began (load {load:.1f} on {cpus} CPUs): times are longer and spread"
+        " wider than on a quiet one"
+    ]
+
+
+def verdict(benchmark: Benchmark) -> tuple[str, Mark]:
+    """The whole run in two words and a mark."""
+    if not benchmark.complete:
+        return "INTERRUPTED", MARKS[Standing.SKIPPED]
+    if benchmark.count(Standing.DIFFERS):
+        return "RESULTS DIFFER", MARKS[Standing.DIFFERS]
+    if benchmark.count(Standing.FAILED):
+        return "SOME FAILED", MARKS[Standing.FAILED]
+    if not benchmark.count(Standing.OK):
+        return "NOTHING MEASURED", MARKS[Standing.SKIPPED]
+    return "MEASURED", MARKS[Standing.OK]
+
+
+def summary(benchmark: Benchmark) -> str:
+    """The run in one sentence."""
+    settings = benchmark.settings
+    what = "a training step" if settings.get("train") else "inference"
+    counts = ", ".join(
+        f"{benchmark.count(standing)} {word}"
+        for standing, word in (
+            (Standing.OK, "measured and right"),
+            (Standing.DIFFERS, "with other results than eager"),
+            (Standing.FAILED, "failed"),
+            (Standing.SKIPPED, "skipped"),
+        )
+        if benchmark.count(standing)
+    )
+    return (
+        f"{what}, {settings.get('size')} size, {settings.get('dtype')} on {settings.get('device')},"
+        f" up to {settings.get('runs')} timed calls: {counts or 'no row'}"
+    )

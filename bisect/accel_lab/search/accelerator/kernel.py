@@ -1,0 +1,194 @@
+"""The first kernel that leaves the graph's values: one traced run, compared kernel by kernel by origin."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber, Switches
+from accel_lab.search.localize.localization import Named
+from accel_lab.search.proof import prove_component
+
+from .replacements import Reading
+
+#: How ``mock.verify_problem`` words a refused spec.
+_REFUSED = re.compile(r"SpecError: kernel (\S{1,300}): (.{1,2000}?) \(rule ([\w-]{1,80})\)", re.S)
+#: A table in the report shows so many kernels.
+MOST_ROWS = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedKernel:
+    """One kernel of a traced run (``mock.kernel_trace``), as the child wrote it down.
+
+    ``graph`` is how far its values are from those of the ATen nodes that it computes, run by torch on the
+    host (None: they cannot be told apart); ``back_end`` how far from the reference back end's on the same
+    bytes; a negative number stands for a difference that has no size (NaN against a number).
+    """
+
+    program: str
+    call: int
+    name: str
+    origins: tuple[str, ...]
+    source: str
+    graph: float | None
+    back_end: float | None
+    spec: str
+    loop_ir: str
+    script: str
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TracedKernel:
+        return cls(
+            program=data["program"],
+            call=data["call"],
+            name=data["name"],
+            origins=tuple(data["origins"]),
+            source=data["source"],
+            graph=data["graph"],
+            back_end=data["back_end"],
+            spec=data.get("spec", ""),
+            loop_ir=data.get("loop_ir", ""),
+            script=data.get("script", ""),
+        )
+
+
+def kernels_of(outcome: Outcome) -> list[TracedKernel]:
+    """The kernels of a traced run, in the order in which they ran."""
+    trace = outcome.facts.get("mock", {}).get("kernels", ())
+    return [TracedKernel.from_json(entry) for entry in trace]
+
+
+def first_diverging(kernels: list[TracedKernel], stage: Stage) -> TracedKernel | None:
+    """The first kernel that is wrong in the way that a fault of the stage shows."""
+    for kernel in kernels:
+        wrong = kernel.back_end if stage is Stage.MOCK_BACK_END else kernel.graph
+        if wrong:
+            return kernel
+    return None
+
+
+def name_kernel(climber: Climber, reading: Reading, main: Switches) -> Named:
+    """The first diverging kernel with its evidence, or an empty answer."""
+    assert reading.stage is not None
+    if reading.stage not in (Stage.MOCK_BACK_END, Stage.MOCK_FRONT_END):
+        return Named()
+    settings = dict(dict(main)["mock"])
+    traced = climber.one(Rung.MOCK, (("mock", {**settings, "trace": True}),), "kernels")
+    kernels = kernels_of(traced.outcome)
+    found = first_diverging(kernels, reading.stage)
+    refused = _refused(traced.outcome)
+    if found is None and refused is not None and reading.stage is Stage.MOCK_FRONT_END:
+        return refused
+    if found is None:
+        told = "no single kernel's values leave those of its operators" if kernels else ""
+        return Named(evidence=[told] if told else [])
+    named = Named(evidence=[_told(found, reading.stage)], exhibits=_exhibits(kernels, found))
+    named.component = Component(
+        kind="kernel",
+        name=found.name,
+        detail="; ".join(filter(None, (", ".join(found.origins), found.source))),
+    )
+    if reading.stage is Stage.MOCK_BACK_END:
+        _alone(climber, settings, found, named, traced)
+    return named
+
+
+def _refused(outcome: Outcome) -> Named | None:
+    """The kernel whose spec the verifier refused, so that nothing ran."""
+    text = outcome.raised.message if outcome.raised is not None else ""
+    match = _REFUSED.search(text)
+    if match is None:
+        return None
+    kernel, why, rule = match.groups()
+    return Named(
+        component=Component(kind="kernel", name=kernel, detail=f"rule {rule}", confidence=Confidence.LIKELY),
+        evidence=[f"the spec of kernel {kernel} is refused before it runs: {why} (rule {rule})"],
+    )
+
+
+def _alone(
+    climber: Climber, settings: dict[str, Any], found: TracedKernel, named: Named, traced: Step
+) -> None:
+    """That kernel alone on the reference back end: does the script pass?"""
+    assert named.component is not None
+    switch: Switches = (("mock", {**settings, "by_reference": [found.name]}),)
+    step = climber.one(Rung.MOCK, switch, "kernels")
+    if step.verdict is Verdict.GOOD and not climber.baseline.flaky:
+        proven, _ = prove_component(climber, named.component, step, traced, comparisons=1)
+        if proven.confidence is not Confidence.INCONCLUSIVE:
+            named.component = proven
+            named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")
+            return
+    elif step.verdict is Verdict.GOOD:
+        named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")
+        return
+    named.evidence.append(
+        "that kernel alone on the reference back end does not cure it: others are wrong too"
+    )
+
+
+def _told(found: TracedKernel, stage: Stage) -> str:
+    where = f" ({found.source})" if found.source else ""
+    nodes = f"kernel {found.name} of {found.program}, for {', '.join(found.origins) or 'no node'}{where}"
+    if stage is Stage.MOCK_BACK_END:
+        return (
+            f"the first to differ between the back ends on the same bytes is {nodes}: {_far(found.back_end)}"
+        )
+    return f"the first to leave the values of the ATen graph is {nodes}: {_far(found.graph)}"
+
+
+def _far(distance: float | None) -> str:
+    if distance is None:
+        return "not comparable"
+    if distance < 0:
+        return "NaN or inf against a number"
+    return f"off by {distance:.3g}" if distance else "the same"
+
+
+def _exhibits(kernels: list[TracedKernel], found: TracedKernel) -> list[Exhibit]:
+    place = kernels.index(found)
+    start = max(0, place - MOST_ROWS // 2)
+    shown = kernels[start : start + MOST_ROWS]
+    rows = [("kernel", "ATen nodes", "against the graph", "between the back ends")]
+    rows += [(k.name, ", ".join(k.origins), _far(k.graph), _far(k.back_end)) for k in shown]
+    exhibits = [
+        Exhibit(
+            kind="kernels",
+            title=f"kernel by kernel, up to and beyond the first that differs ({found.name})",
+            rows=tuple(rows),
+        )
+    ]
+    if found.spec:
+        exhibits.append(
+            Exhibit(kind="kernel_spec", title=f"the spec of kernel {found.name}", text=_pretty(found.spec))
+        )
+    if found.loop_ir:
+        exhibits.append(
+            Exhibit(kind="loop_ir", title=f"the loop IR of kernel {found.name}", text=found.loop_ir)
+        )
+    if found.script:
+        exhibits.append(
+            Exhibit(
+                kind="kernel_script",
+                title=f"kernel {found.name} by itself: a script that exits with 1 while its values differ",
+                text=found.script,
+            )
+        )
+    return exhibits
+
+
+def _pretty(spec: str) -> str:
+    try:
+        return json.dumps(json.loads(spec), indent=1)
+    except ValueError:
+        return spec
+
+
+__all__ = ["TracedKernel", "first_diverging", "kernels_of", "name_kernel"]

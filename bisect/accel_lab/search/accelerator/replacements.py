@@ -1,0 +1,242 @@
+"""Front end, back end, transfer or the surroundings: what a table of single replacements says of it.
+
+Each replacement puts one independent part of the accelerator in the place of another and leaves the rest
+as it was. The smaller one is believed first: the reference front end also changes what is transferred and
+what runs on the host, so that a transfer by definition that cures says more than a front end that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from accel_lab.core.findings import Considered
+from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Switches
+from accel_lab.search.proof import surest
+
+
+class Ask(str, Enum):
+    """One row of the table: the accelerator as it is, or with one thing (``BOTH``: two) changed."""
+
+    MAIN = "main"
+    BACK_END = "reference_back_end"
+    FRONT_END = "reference_front_end"
+    BOTH = "both_references"
+    TRANSFER = "transfer_by_definition"
+    HOST = "host_calls_apart"
+    CACHE = "cache_off"
+    SCRATCHPAD = "scratchpad_off"
+    CORES = "one_core"
+    POISON = "poison_off"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+#: The settings of a row, under the switch ``mock`` of the rung ``mock``.
+SETTINGS: dict[Ask, dict[str, Any]] = {
+    Ask.MAIN: {},
+    Ask.BACK_END: {"back_end": "reference"},
+    Ask.FRONT_END: {"front_end": "reference"},
+    Ask.BOTH: {"front_end": "reference", "back_end": "reference"},
+    Ask.TRANSFER: {"transfer": "definition"},
+    Ask.HOST: {"host": "apart"},
+    Ask.CACHE: {"cache": False},
+    Ask.SCRATCHPAD: {"scratchpad": False},
+    Ask.CORES: {"cores": 1},
+    Ask.POISON: {"poison": False},
+}
+LABELS: dict[Ask, str] = {
+    Ask.MAIN: "front end and back end as they are",
+    Ask.BACK_END: "the same specs on the reference back end",
+    Ask.FRONT_END: "the reference front end, the same back end",
+    Ask.BOTH: "the reference front end on the reference back end",
+    Ask.TRANSFER: "transfers by the layout's definition",
+    Ask.HOST: "host calls made again, apart from the runtime",
+    Ask.CACHE: "no cache of kernels, nothing resident",
+    Ask.SCRATCHPAD: "no scratchpad",
+    Ask.CORES: "one core",
+    Ask.POISON: "padding not poisoned",
+}
+#: The four ways down, and the replacements of one part with both ends as they are.
+COMBINATIONS = (Ask.BACK_END, Ask.FRONT_END, Ask.BOTH)
+ABLATIONS = (Ask.TRANSFER, Ask.HOST, Ask.CACHE, Ask.SCRATCHPAD, Ask.CORES, Ask.POISON)
+
+Table = Mapping[Ask, Verdict]
+
+
+def switches(ask: Ask) -> Switches:
+    """The probe's switches for a row."""
+    return (("mock", {"front_end": "main", "back_end": "main", **SETTINGS[ask]}),)
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """What a table says. ``out`` is the row that, with the culprit replaced, must pass again as the proof.
+
+    ``alternatives`` are what the other rows leave open.
+    """
+
+    stage: Stage | None
+    out: Ask | None = None
+    part: tuple[str, str] | None = None
+    evidence: list[str] = field(default_factory=list)
+    alternatives: list[Considered] = field(default_factory=list)
+
+    def contest(self, words: str, limit: Confidence = Confidence.LIKELY, name: str = "other_rows") -> None:
+        """Note a row that does not fit the answer."""
+        self.alternatives.append(Considered(name=name, open=True, words=words, limit=limit))
+
+    @property
+    def contradictions(self) -> list[str]:
+        """What does not fit, in words."""
+        return [alternative.words for alternative in self.alternatives if alternative.open]
+
+    @property
+    def limit(self) -> Confidence:
+        """The most that the answer may be: ``proven`` still needs the pair of runs."""
+        return Confidence.INCONCLUSIVE if self.stage is None else surest(self.alternatives)
+
+
+def read_table(table: Table) -> Reading:
+    """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it cannot be told."""
+    good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
+    reading = _first(table, good)
+    for words in _oddities(table, reading):
+        reading.contest(words)
+    return reading
+
+
+def _first(table: Table, good: set[Ask]) -> Reading:
+    if Ask.TRANSFER in good:
+        return _transfer(good)
+    if Ask.BACK_END in good:
+        return _back_end(table, good)
+    if Ask.HOST in good:
+        return _host(good)
+    if Ask.FRONT_END in good:
+        return _front_end(table, good)
+    if Ask.BOTH in good:
+        reading = Reading(stage=None)
+        reading.contest(
+            "neither the reference front end nor the reference back end alone passes, both together do: "
+            "either both ends are at fault, or the reference that was left in fails by itself"
+        )
+        return reading
+    if Ask.CACHE in good:
+        reading = Reading(
+            stage=Stage.MOCK_FRONT_END,
+            out=Ask.CACHE,
+            part=("cache", "kernel cache"),
+            evidence=["it fails with every combination of the two ends, and passes with the caches off"],
+        )
+        reading.contest(
+            "the cache has no reference of its own that could take its place", name="no_reference"
+        )
+        return reading
+    return Reading(stage=None)
+
+
+def _transfer(good: set[Ask]) -> Reading:
+    reading = Reading(
+        stage=Stage.MOCK_TRANSFER,
+        out=Ask.TRANSFER,
+        evidence=[
+            "the same programs on the same back end fail with the device's transfers and pass where every "
+            "tensor is moved by the layout's definition"
+        ],
+    )
+    if Ask.BACK_END in good:
+        reading.contest(
+            "the reference back end passes too, with the device's own transfers: it may read less than the "
+            "main one does"
+        )
+    return reading
+
+
+def _back_end(table: Table, good: set[Ask]) -> Reading:
+    reading = Reading(
+        stage=Stage.MOCK_BACK_END,
+        out=Ask.BACK_END,
+        evidence=["the same kernel specs are wrong on the main back end and right on the reference back end"],
+    )
+    if table.get(Ask.FRONT_END) in (Verdict.BAD, Verdict.DIFFERENT):
+        reading.evidence.append("the specs of the reference front end are wrong on the main back end as well")
+    elif Ask.FRONT_END in good:
+        reading.evidence.append(
+            "the reference front end's specs do not reach the fault: they pass on the main back end"
+        )
+    if table.get(Ask.BOTH) in (Verdict.BAD, Verdict.DIFFERENT):
+        reading.contest(
+            "the reference front end fails on the reference back end, where the main one passes",
+            Confidence.INCONCLUSIVE,
+        )
+    return reading
+
+
+def _host(good: set[Ask]) -> Reading:
+    """Only the runtime's way of calling the host was replaced."""
+    declared = Ask.FRONT_END in good
+    reading = Reading(
+        stage=Stage.MOCK_FRONT_END if declared else Stage.MOCK_RUNTIME,
+        out=Ask.HOST,
+        part=("host_call", "host fallback"),
+        evidence=[
+            "the same programs on the same back end fail with the accelerator's host calls and pass where "
+            "the operators are called apart from it"
+        ],
+    )
+    if declared:
+        reading.evidence.append(
+            "the reference front end declares its own host calls, and passes: the fault is in the main "
+            "front end's"
+        )
+    return reading
+
+
+def _front_end(table: Table, good: set[Ask]) -> Reading:
+    reading = Reading(
+        stage=Stage.MOCK_FRONT_END,
+        out=Ask.FRONT_END,
+        evidence=[
+            "the main front end's programs fail on both back ends; the reference front end's pass on both"
+            if table.get(Ask.BACK_END) is not Verdict.SKIP
+            else "the main front end's programs fail where the reference front end's pass, on both back ends"
+        ],
+    )
+    if Ask.CACHE in good:
+        reading.part = ("cache", "kernel cache")
+        reading.evidence.append(
+            "it passes with the caches off: an artifact is used again where it must not be"
+        )
+    if Ask.BOTH not in good:
+        reading.evidence = ["the main front end's programs fail where the reference front end's pass"]
+        if table.get(Ask.BOTH) is Verdict.SKIP:
+            reading.contest("the reference front end could not be run on the reference back end")
+        else:
+            reading.contest(
+                "the reference front end passes on the main back end and does not on the reference back end",
+                Confidence.INCONCLUSIVE,
+            )
+    return reading
+
+
+def _oddities(table: Table, reading: Reading) -> list[str]:
+    """What is said beside the answer: rows that fail in another way, rows that could not be run."""
+    found = []
+    # Wrong is wrong: what passes is what a stage is told by. But it is not "the same failure" any more.
+    told_by = (Ask.BACK_END,) if reading.stage is Stage.MOCK_FRONT_END else COMBINATIONS
+    other = [ask for ask in told_by if table.get(ask) is Verdict.DIFFERENT]
+    if other and reading.stage in (None, Stage.MOCK_FRONT_END) and reading.out is not Ask.HOST:
+        found.append("it fails in another way with " + ", ".join(LABELS[ask] for ask in other))
+    missing = [ask for ask in COMBINATIONS if table.get(ask, Verdict.SKIP) is Verdict.SKIP]
+    if missing and reading.stage is not Stage.MOCK_TRANSFER:
+        found.append("could not be run: " + ", ".join(LABELS[ask] for ask in missing))
+    return found
+
+
+__all__ = ["ABLATIONS", "COMBINATIONS", "LABELS", "SETTINGS", "Ask", "Reading", "read_table", "switches"]

@@ -1,0 +1,72 @@
+"""What every bisection has: the lab, the program, the findings that fill up, the counts of what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accel_lab.core.findings import Findings
+from accel_lab.core.probe import Probe
+from accel_lab.core.stages import Rung
+
+from .lab import Lab
+from .ladder_runner import Climber, Switches
+from .premise import Baseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What may be asked and how sure the answer has to be."""
+
+    budget: float = 0.01
+    ablation: str = "short"
+    components: bool = True
+    witness: bool = True
+    most_faults: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two runs that told the culprit where no two rungs do: the switches of the one that fails and of the
+    one that passes, and in words what the second has instead. ``bad`` and ``good`` have a rung each."""
+
+    bad: tuple[Rung, Switches]
+    good: tuple[Rung, Switches] | None = None
+    without: str = ""
+
+
+class Searching:
+    """The state of a bisection. ``probe`` carries the program, the environment and the limits."""
+
+    def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
+        self._lab = lab
+        self._probe = probe
+        self._options = options or Options()
+        self.findings = Findings(program=probe.program)
+        self.baseline: Baseline | None = None
+        self.counts: dict[str, int] = {}
+        self.pair: Pair | None = None
+
+    def run(self) -> Findings:
+        """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
+        raise NotImplementedError
+
+    def _take_baseline(self, base: Baseline, runs: int) -> None:
+        """What the baseline says goes to the findings; it took so many runs."""
+        found = self.findings
+        found.baseline = list(base.steps)
+        found.signature = base.target
+        found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
+        found.agreement = base.agreement
+        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        self.counts["baseline"] = runs
+        found.probes = self.counts
+
+    def _climber(self, base: Baseline, held: Switches = ()) -> Climber:
+        return Climber(
+            lab=self._lab,
+            probe=self._probe,
+            baseline=base,
+            budget=self._options.budget,
+            held=held,
+            counts=self.counts,
+        )

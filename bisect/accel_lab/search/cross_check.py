@@ -1,0 +1,73 @@
+"""Asks a witness of torch's own: the subsystem switches of its compiler bisector, where the build has them.
+
+Only the two or three questions that bear on the answer are asked; agreement or disagreement is told.
+Source: ``torch/_inductor/compiler_bisector.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accel_lab.core.findings import Culprit, Step
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from .ladder_runner import Climber
+
+#: (backend, subsystem, largest number applied): what to ask for each stage, and the verdict that agrees.
+_QUESTIONS: dict[Stage, tuple[tuple[str, str | None, Verdict], ...]] = {
+    Stage.DYNAMO: (("eager", None, Verdict.BAD),),
+    Stage.AOT_AUTOGRAD: (("aot_eager", None, Verdict.BAD),),
+    Stage.PARTITIONER: (("aot_eager", None, Verdict.BAD),),
+    Stage.DECOMPOSITION: (("aot_eager_decomp_partition", "decomposition", Verdict.GOOD),),
+    Stage.LOWERING: (("inductor", "lowerings", Verdict.GOOD),),
+    Stage.SCHEDULER: (("inductor", "lowerings", Verdict.GOOD),),
+    Stage.CODEGEN: (("inductor", "lowerings", Verdict.GOOD),),
+    Stage.KERNEL: (("inductor", "lowerings", Verdict.GOOD),),
+}
+_PASS_GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
+
+
+def ask(climber: Climber, culprit: Culprit, ladder: Sequence[Step]) -> dict[str, Any] | None:
+    """``{"name", "available", "asked", "agrees", "words"}``, or None where it has nothing to say."""
+    if culprit.stage is Stage.FX_PASSES:
+        questions: tuple[tuple[str, str | None, Verdict], ...] = tuple(
+            ("inductor", group, Verdict.GOOD) for group in _PASS_GROUPS if _blamed(culprit, group)
+        )
+    else:
+        questions = _QUESTIONS.get(culprit.stage, ())
+    if not questions or climber.baseline.flaky:
+        return None
+    asked, agrees = [], None
+    for backend, subsystem, expected in questions:
+        settings = (("bisector", {"backend": backend, "subsystem": subsystem, "max": 0}),)
+        step = climber.one(Rung.KERNEL, settings, "witness")
+        if step.verdict is Verdict.SKIP:
+            return {
+                "name": "torch compiler bisector",
+                "available": False,
+                "words": step.note,
+                "agrees": None,
+                "asked": [],
+            }
+        asked.append({"backend": backend, "subsystem": subsystem, "verdict": step.verdict.value})
+        agrees = step.verdict is expected
+        if agrees:
+            break
+    words = "torch's own compiler bisector " + ("agrees" if agrees else "does not agree")
+    last = asked[-1]
+    what = f"{last['backend']}" + (f" without {last['subsystem']}" if last["subsystem"] else "")
+    words += f": with {what} the script {'passes' if last['verdict'] == 'good' else 'fails'}"
+    return {
+        "name": "torch compiler bisector",
+        "available": True,
+        "agrees": agrees,
+        "asked": asked,
+        "words": words,
+    }
+
+
+def _blamed(culprit: Culprit, group: str) -> bool:
+    """Whether the component that was named is of this group; all groups where none was named."""
+    return culprit.component is None or culprit.component.kind != "pass" or group in culprit.component.detail

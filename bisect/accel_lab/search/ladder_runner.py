@@ -1,0 +1,136 @@
+"""Asks the rungs of the ladder, each as often as the failure's rate demands, and keeps the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from accel_lab.core.findings import Step
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Probe
+from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+
+from .lab import Lab
+from .premise import Baseline, hurried, values_verdict
+from .repeats import Tally, cautious_rate, runs_to_see
+
+Switches = tuple[tuple[str, Any], ...]
+
+
+@dataclass(kw_only=True)
+class Climber:
+    """Asks questions about one failing program and remembers how often each was asked.
+
+    ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang
+    costs the whole time limit, so where one is looked for a question waits a tenth of it only, until
+    ``patient`` is set: for the runs that decide.
+    """
+
+    lab: Lab
+    probe: Probe
+    baseline: Baseline
+    budget: float = 0.01
+    held: Switches = ()
+    patient: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    _failed: int = 0
+
+    @property
+    def failing(self) -> Tally:
+        """The runs with the fault in them: the baseline's, and every question that a failure answered."""
+        return self.baseline.tally.plus(Tally(runs=self._failed, failures=self._failed))
+
+    def ask(self, questions: Iterable[tuple[Rung, Switches]], kind: str = "ladder") -> list[Step]:
+        """One Step for each question, asked side by side and repeated as the failure's rate demands."""
+        wanted = [(rung, tuple(dict(self.held + switches).items())) for rung, switches in questions]
+        first = [(rung, switches, self._submit(rung, switches, 0, kind)) for rung, switches in wanted]
+        steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
+        if not self.baseline.flaky:
+            return steps
+        return [
+            self.repeat(step, self._repeats(), kind, until_bad=True)
+            if step.verdict in (Verdict.GOOD, Verdict.DIFFERENT)
+            else step
+            for step in steps
+        ]
+
+    def one(self, rung: Rung, switches: Switches = (), kind: str = "ladder") -> Step:
+        """A single question."""
+        return self.ask([(rung, switches)], kind)[0]
+
+    def look(self, rung: Rung, switches: Switches, kind: str) -> Outcome:
+        """One run that is asked for its facts: how it ends is no answer, so it is never repeated."""
+        return self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
+
+    def repeat(self, step: Step, runs: int, kind: str, until_bad: bool = False) -> Step:
+        """Ask the same question ``runs`` more times; the step keeps its first failing outcome."""
+        switches = step.settings
+        attempt = step.runs
+        while runs > 0:
+            batch = min(2, runs)
+            jobs = [self._submit(step.rung, switches, attempt + n, kind) for n in range(batch)]
+            attempt, runs = attempt + batch, runs - batch
+            for job in jobs:
+                step = _merge(step, self._step(step.rung, switches, job.result()))
+            if until_bad and step.verdict is Verdict.BAD:
+                break
+        return step
+
+    def _repeats(self) -> int:
+        """How many more passes it takes before a rung may be called good, at the rate that was measured."""
+        return runs_to_see(cautious_rate(self.baseline.tally, 0.2), self.budget / 8) - 1
+
+    def _submit(self, rung: Rung, switches: Switches, attempt: int, kind: str) -> Future[Outcome]:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        probe = replace(self.probe, rung=rung, switches=switches, attempt=attempt)
+        return self.lab.submit(probe if self.patient else hurried(probe, self.baseline.target))
+
+    def _step(self, rung: Rung, switches: Switches, outcome: Outcome) -> Step:
+        signature = self.lab.signature(outcome)
+        verdict = self.verdict(outcome)
+        self._failed += verdict is Verdict.BAD
+        error = None
+        if self.baseline.uncompiled is not None and rung is not Rung.UNCOMPILED and not outcome.notes:
+            different = self.lab.differences(outcome, self.baseline.uncompiled, self.baseline.reference)
+            errors = [d.comparison.max_abs_error for d in different if d.comparison.max_abs_error is not None]
+            error = max(errors, default=None)
+        return Step(
+            rung=rung,
+            settings=switches,
+            verdict=verdict,
+            outcome=outcome,
+            signature=signature or (self.baseline.target if verdict is Verdict.BAD else None),
+            max_abs_error=error,
+            failures=int(verdict is Verdict.BAD),
+            note=shorten("; ".join(outcome.notes), 300),
+        )
+
+    def verdict(self, outcome: Outcome) -> Verdict:
+        """What the outcome means for the failure that is looked for."""
+        target = self.baseline.target
+        assert target is not None
+        if self.lab.cannot_tell(outcome):
+            return Verdict.SKIP
+        if target.kind == "values":
+            return values_verdict(self.lab, self.baseline, outcome)
+        return judge(outcome, target, self.lab.signature(outcome))
+
+
+def _merge(one: Step, two: Step) -> Step:
+    """Two runs of one question: a failure once seen stays seen."""
+    order = (Verdict.BAD, Verdict.DIFFERENT, Verdict.GOOD, Verdict.SKIP)
+    kept = one if order.index(one.verdict) <= order.index(two.verdict) else two
+    return replace(kept, runs=one.runs + two.runs, failures=one.failures + two.failures)
+
+
+def tally_of(steps: Iterable[Step]) -> Tally:
+    """All runs of some steps together."""
+    total = Tally()
+    for step in steps:
+        total = total.plus(Tally(runs=step.runs, failures=step.failures))
+    return total

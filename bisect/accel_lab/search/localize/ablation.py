@@ -1,0 +1,114 @@
+"""Leaving applications out: bounded questions, and the smallest set whose absence cures a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from accel_lab.core.findings import Step
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber
+
+from .allowance import Allowance
+
+#: One application: the subsystem, and its name with its turn among those of that name.
+Item = tuple[str, str]
+
+
+def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
+    """The value of the switch ``off`` that leaves some applications out."""
+    switch: dict[str, list[str]] = {}
+    for subsystem, key in items:
+        switch.setdefault(subsystem, []).append(key)
+    return {subsystem: sorted(keys) for subsystem, keys in sorted(switch.items())}
+
+
+@dataclass(kw_only=True)
+class LeavingOut:
+    """Questions of the form "with these applications left out, does it still fail?".
+
+    None is asked twice and no more than ``most`` are, or than ``allowance`` has time for. ``known`` are the
+    verdicts, which may be given beforehand; ``steps`` are the runs that were made for them.
+    """
+
+    climber: Climber
+    rung: Rung
+    most: int
+    allowance: Allowance | None = None
+    known: dict[frozenset[Item], Verdict] = field(default_factory=dict)
+    steps: dict[frozenset[Item], Step] = field(default_factory=dict)
+    asked: int = 0
+
+    @property
+    def spent(self) -> bool:
+        return self.asked >= self.most or (self.allowance is not None and self.allowance.refused)
+
+    def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
+        """The verdicts, asked side by side; SKIP where the questions ran out."""
+        sets = [frozenset(items) for items in leave_out]
+        new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, self.most - self.asked)]
+        if new and self.allowance is not None and not self.allowance.has_left():
+            new = []
+        self.asked += len(new)
+        steps = self.climber.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        for step in steps:
+            if self.allowance is not None:
+                self.allowance.spend(step.outcome.seconds)
+        self.steps.update(zip(new, steps, strict=True))
+        self.known.update((items, step.verdict) for items, step in zip(new, steps, strict=True))
+        return [self.known.get(items, Verdict.SKIP) for items in sets]
+
+    def verdict(self, items: Iterable[Item]) -> Verdict:
+        """One verdict; SKIP once the questions are used up."""
+        return self.ask([items])[0]
+
+    def cured(self, items: Iterable[Item]) -> bool:
+        return self.verdict(items) is Verdict.GOOD
+
+    def passing(self, items: Iterable[Item]) -> Step | None:
+        """The run with just these left out, if it passed; it is made where only its verdict was given."""
+        chosen = frozenset(items)
+        if self.known.get(chosen) is not Verdict.GOOD:
+            return None
+        if chosen not in self.steps:
+            self.steps[chosen] = self.climber.one(self.rung, (("off", as_switch(chosen)),), "component")
+        step = self.steps[chosen]
+        return step if step.verdict is Verdict.GOOD else None
+
+
+def smallest_cure(
+    items: Sequence[Item], cured: Callable[[Sequence[Item]], bool], most: int = 40
+) -> list[Item] | None:
+    """A smallest set of applications that cures the failure when left out, by delta debugging.
+
+    Starts from everything left out, which must cure; None if it does not. The set is 1-minimal unless
+    the questions run out (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
+    """
+    asked = 0
+
+    def ask(off: Sequence[Item]) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked <= most and cured(off)
+
+    current = list(items)
+    if not current or not ask(current):
+        return None
+    pieces = 2
+    while len(current) > 1:
+        size = -(-len(current) // pieces)
+        parts = [current[i : i + size] for i in range(0, len(current), size)]
+        smaller = next((part for part in parts if ask(part)), None)
+        if smaller is not None:
+            current, pieces = smaller, 2
+            continue
+        rests = [[n for n in current if n not in part] for part in parts] if len(parts) > 2 else []
+        without = next((rest for rest in rests if ask(rest)), None)
+        if without is not None:
+            current, pieces = without, max(2, pieces - 1)
+        elif size == 1 or asked > most:
+            break
+        else:
+            pieces = min(len(current), pieces * 2)
+    return current

@@ -1,0 +1,165 @@
+"""Names what AOTAutograd or the partitioner got wrong: the operator, a setting, the value that is off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.stages import Stage
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+
+from .localization import Candidate, Named
+from .question_budget import Questions, front_of, setting_code, setting_words
+
+#: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
+_AOT_SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("backward_pass_autocast", "off"),
+    ("view_replay_for_aliased_outputs", "flip"),
+    ("donated_buffer", "flip"),
+    ("guess_tangent_strides_as_outputs", "flip"),
+    ("cse", False),
+    ("functionalize_rng_ops", "flip"),
+)
+_PARTITION_SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("activation_memory_budget", 1.0),
+    ("treat_parameters_as_free_to_save", False),
+    ("recompute_views", "flip"),
+    ("aggressive_recomputation", "flip"),
+    ("ban_recompute_not_in_allowlist", "flip"),
+    ("ban_recompute_reductions", "flip"),
+    ("ban_recompute_materialized_backward", "flip"),
+)
+
+
+def name(questions: Questions, stage: Stage, at: Step, told: Component | None) -> Named:
+    """``told`` is what the frames of an exception say."""
+    named = Named()
+    operator = _operator(questions, named, told)
+    settings = _settings(questions, stage, operator, named)
+    value = _value(questions, at, named)
+    # The narrowest part that alone cures first; then what an exception's frames say; then what is only seen.
+    found = [c for c in (operator, settings) if c is not None]
+    sole = [c for c in found if c.cure is not None]
+    seen = [Candidate(component=c) for c in (told, value) if c is not None]
+    named.take(next(iter([*sole, *seen[: told is not None], *found, *seen]), None))
+    if stage is Stage.AOT_AUTOGRAD and _of_partitioner(settings):
+        named.stage = Stage.PARTITIONER
+        named.evidence.append("only the partitioner reads that setting")
+    return named
+
+
+def _of_partitioner(setting: Candidate | None) -> bool:
+    return (
+        setting is not None
+        and setting.cure is not None
+        and setting.component.name.split("=", 1)[0] in dict(_PARTITION_SETTINGS)
+    )
+
+
+def _operator(questions: Questions, named: Named, told: Component | None) -> Candidate | None:
+    """The operator of the captured graph that must go through AOTAutograd for the failure."""
+    control = questions.one({"look": True, "outside": []})
+    if control is None or control.verdict is not Verdict.BAD:
+        return None  # compiled in parts on real inputs it is another failure, or none
+    units: list[dict[str, Any]] = front_of(control).get("units") or []
+    units = [u for n, u in enumerate(units) if u["key"] not in {v["key"] for v in units[:n]}]
+    if not units:
+        return None
+    by_key = {unit["key"]: unit for unit in units}
+    cures = questions.single_cures("outside", list(by_key))
+    rows = [(u["target"], u["line"], "cures" * (u["key"] in cures)) for u in units]
+    named.exhibits.append(
+        Exhibit(
+            kind="operators",
+            title="Operators of the captured graphs, each run outside of AOTAutograd",
+            rows=(("operator", "line", "left outside"), *rows[:60]),
+        )
+    )
+    if not cures or (len(units) == 1 and _is_block(units[0])):
+        return None  # to leave out all there is says no more than the ladder does
+    chosen = [by_key[key] for key in cures]
+    names = list(dict.fromkeys(unit["target"] for unit in chosen))
+    lines = list(dict.fromkeys(unit["line"] for unit in chosen))
+    kept = [key for key in by_key if key not in cures]
+    alone = questions.one({"outside": kept}) if kept else control
+    enough = alone is not None and alone.verdict is Verdict.BAD
+    sure = len(cures) == 1 or (len(names) == 1 and enough)
+    what = names[0] if len(names) == 1 else "any one of " + ", ".join(names)
+    named.evidence.append(
+        f"with only {what} run outside of AOTAutograd it passes"
+        + ("; with all others outside it still fails" if enough and kept else "")
+    )
+    detail = "; ".join([*lines, *([f"raised in {told.name}, {told.detail}"] if told else [])])
+    component = Component(
+        kind="block" if any(map(_is_block, chosen)) else "op",
+        name=shorten(", ".join(names), 120),
+        detail=shorten(detail, 300),
+    )
+    return Candidate(component=component, cure=next(iter(cures.values())) if sure else None)
+
+
+def _is_block(unit: Mapping[str, Any]) -> bool:
+    """Whether it is several operators that cannot be parted, such as those under one mode."""
+    return int(unit.get("operators", 1)) > 1
+
+
+def _settings(
+    questions: Questions, stage: Stage, operator: Candidate | None, named: Named
+) -> Candidate | None:
+    """A single setting that cures it; where one operator does only the first of each kind are asked."""
+    tried: tuple[tuple[str, Any], ...]
+    if stage is Stage.PARTITIONER:
+        tried = _PARTITION_SETTINGS
+    elif operator is not None and operator.cure is not None:
+        tried = (_PARTITION_SETTINGS[0], _AOT_SETTINGS[0])
+    else:
+        tried = (_PARTITION_SETTINGS[0], *_AOT_SETTINGS)
+    steps = questions.ask([{"functorch": {key: value}} for key, value in tried])
+    cured = [
+        (setting, step) for setting, step in zip(tried, steps, strict=False) if step.verdict is Verdict.GOOD
+    ]
+    if not cured:
+        return None
+    names = [setting_words(*setting) for setting, _ in cured]
+    named.evidence.append(f"with only torch._functorch.config.{' or '.join(names)} it passes")
+    component = Component(
+        kind="setting",
+        name=shorten(", ".join(names), 120),
+        detail="torch._functorch.config",
+        cure=setting_code("torch._functorch.config", *cured[0][0]),
+    )
+    return Candidate(component=component, cure=cured[0][1] if len(cured) == 1 else None)
+
+
+_PHASES: Mapping[str, tuple[str, str]] = {
+    "output": ("output", "{path}"),
+    "grad": ("gradient", "{path}"),
+    "leaf_grad": ("gradient", "{path}"),
+    "input_grad": ("gradient", "{path}"),
+    "mutated_input": ("mutation", "write to {path}"),
+    "buffer": ("mutation", "buffer {path}"),
+    "parameter": ("mutation", "parameter {path}"),
+}
+
+
+def _value(questions: Questions, at: Step, named: Named) -> Component | None:
+    """The first output, gradient or written input that differs, and the direction that makes it."""
+    climber = questions.climber
+    if climber.baseline.uncompiled is None:
+        return None
+    wrong = climber.lab.differences(at.outcome, climber.baseline.uncompiled, climber.baseline.reference)
+    seen: Sequence[Any] = [d for d in wrong if d.phase in _PHASES]
+    if not seen:
+        return None
+    first = seen[0]
+    kind, words = _PHASES[first.phase]
+    forward = any(d.phase in ("output", "mutated_input") for d in seen)
+    direction = "the forward graph" if forward else "the backward graph (all outputs agree)"
+    named.evidence.append(f"{first.line}: made by {direction}")
+    rows = [(d.phase, d.path, d.line) for d in seen]
+    named.exhibits.append(
+        Exhibit(kind="values", title="Values that differ", rows=(("phase", "value", "how"), *rows[:30]))
+    )
+    return Component(kind=kind, name=words.format(path=first.path), detail=shorten(first.line, 300))

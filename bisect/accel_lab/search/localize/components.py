@@ -1,0 +1,87 @@
+"""Names the part of a stage at fault: a decomposition, an FX pass, an operator's lowering.
+
+The child notes every application of a decomposition, pass or lowering, in the order in which it
+happens (torch's own bisector asks at the same places). The culprit is found by switching halves of
+them off, and named only if switching off that one alone cures the failure. Each stage has its own search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from accel_lab.core.findings import Component, Step
+from accel_lab.core.outcome import Frame, Outcome
+from accel_lab.core.stages import Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search import frames
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.proof import prove_component
+from accel_lab.search.sanitizer import show_fault
+
+from .front_end import STAGES as FRONT
+from .front_end import name_front
+from .kernel import name_kernel
+from .localization import Named
+from .passes import name_pass
+
+#: The stages that the kernel rung is split into.
+_KERNEL = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
+
+
+def name_component(
+    climber: Climber,
+    stage: Stage,
+    at: Step,
+    *,
+    ladder: Sequence[Step] = (),
+    all_off: Verdict | None = None,
+    ablation: Sequence[Step] = (),
+) -> Named:
+    """The component of ``stage`` and the evidence for it; from frames where nothing can be switched.
+
+    ``all_off`` is the verdict with everything left out, where that was asked already; ``ablation`` the
+    table of switches.
+    """
+    before = climber.counts.get("component", 0)
+    named = _named(climber, stage, at, ladder, all_off, ablation)
+    if named.component is None:
+        return named
+    asked = climber.counts.get("component", 0) - before
+    component, told = prove_component(
+        climber, named.component, named.cure, at, comparisons=asked, alternatives=named.alternatives
+    )
+    return replace(named, component=component, evidence=[*named.evidence, *([told] if told else [])])
+
+
+def _named(
+    climber: Climber,
+    stage: Stage,
+    at: Step,
+    ladder: Sequence[Step],
+    all_off: Verdict | None,
+    ablation: Sequence[Step],
+) -> Named:
+    if stage in FRONT:
+        named = name_front(climber, stage, at, ladder)
+        return replace(named, component=named.component or _from_frames(at.outcome, stage))
+    if stage in (Stage.DECOMPOSITION, Stage.FX_PASSES) and not climber.baseline.flaky:
+        named = name_pass(climber, stage, at, all_off=all_off)
+        if named.component is not None:
+            return named
+    if stage in _KERNEL:
+        named = name_kernel(climber, stage, at, ablation, all_off=all_off)
+        show_fault(climber, named)
+        return replace(named, component=named.component or _from_frames(at.outcome, stage))
+    return Named(component=_from_frames(at.outcome, stage))
+
+
+def _from_frames(outcome: Outcome, stage: Stage) -> Component | None:
+    raised = outcome.raised
+    if raised is None:
+        return None
+    hint = frames.innermost(raised.frames, [stage]) or frames.innermost(raised.frames)
+    if hint is None:
+        return None
+    frame: Frame = hint[1]
+    return Component(kind="function", name=frame.function, detail=f"{frame.file}:{frame.line}")

@@ -1,0 +1,172 @@
+"""The first value that goes wrong between the generated kernels, for runs that return wrong numbers.
+
+The child compares each buffer with its node's value, run eagerly and in float64 (``child/capture``).
+At first every intermediate value is kept in memory of its own and nothing is fused: if it still fails, the
+first wrong node is exact. If that cures it, the failure needs fusion, which is told, and the buffers that
+there are by themselves are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber, Switches
+
+_STAGES = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTIME, Stage.KERNEL})
+
+#: Every intermediate value in memory of its own.
+_KEPT: Switches = (
+    ("divergence", {"realize": True}),
+    (
+        "inductor",
+        {
+            "max_fusion_size": 1,
+            "epilogue_fusion": False,
+            "inplace_buffers": False,
+            "allow_buffer_reuse": False,
+        },
+    ),
+)
+#: The single switches that those settings contain.
+_KEEPING_APART = frozenset({"fusion", "inplace_buffers", "buffer_reuse"})
+_AS_IS: Switches = (("divergence", {"realize": False}),)
+
+_COLUMNS = ("node", "operator", "shape", "dtype", "error, compiled", "error, eager", "")
+
+#: How many rows are shown: before the first wrong node, and after it.
+_BEFORE, _AFTER = 24, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The rows of the first graph that differs, else of all graphs; ``first`` is the first wrong row."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    first: int | None
+    call: int = 0
+
+    @staticmethod
+    def of(outcome: Outcome) -> Compared:
+        graphs: Sequence[Mapping[str, Any]] = (outcome.facts.get("divergence") or {}).get("graphs") or ()
+        for graph in graphs:
+            rows = tuple(graph.get("rows") or ())
+            first = next((place for place, row in enumerate(rows) if row["differs"]), None)
+            if first is not None:
+                return Compared(rows=rows, first=first, call=int(graph.get("call") or 0))
+        return Compared(rows=tuple(row for graph in graphs for row in graph.get("rows") or ()), first=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diverged:
+    """The table for the report, and the operator that made the first wrong value, if it is a single one."""
+
+    exhibit: Exhibit
+    component: Component | None = None
+
+
+def first_divergence(
+    climber: Climber, culprit_stage: Stage, ladder: Sequence[Step], *, ablation: Sequence[Step] = ()
+) -> Diverged | None:
+    """The values between kernels with the first wrong one; None where there is nothing to tell.
+
+    ``ablation`` is the table of switches: where one of those that keep values apart has cured the failure,
+    that need not be asked again.
+    """
+    top = next((step for step in ladder if step.rung is Rung.KERNEL), None)
+    if top is None or culprit_stage not in _STAGES or climber.baseline.flaky:
+        return None
+    if not _wrong_numbers(climber, top.outcome):
+        return None
+    cured = any(s.verdict is Verdict.GOOD and s.switch in _KEEPING_APART for s in ablation)
+    if not cured:
+        kept = climber.one(Rung.KERNEL, _KEPT, "divergence")
+        cured = kept.verdict is Verdict.GOOD
+        found = Compared.of(kept.outcome)
+        if kept.verdict is Verdict.BAD and found.first is not None:
+            return _exhibit(found, "with every intermediate value kept in memory it fails in the same way")
+    as_is = climber.one(Rung.KERNEL, _AS_IS, "divergence")
+    found = Compared.of(as_is.outcome)
+    if as_is.verdict is not Verdict.BAD or not found.rows:
+        return None
+    needs = (
+        "the failure needs fusion or memory that is used again: "
+        "with every intermediate value kept in memory of its own it passes"
+    )
+    return _exhibit(found, needs if cured else "")
+
+
+def _wrong_numbers(climber: Climber, outcome: Outcome) -> bool:
+    """Whether compiled regions returned other values than uncompiled, whoever noticed it."""
+    target, base = climber.baseline.target, climber.baseline.uncompiled
+    if target is None:
+        return False
+    if target.kind == "values":
+        return True
+    # A region that raised has no values; its failure is another one than that of the script's own check.
+    ended = outcome.status in (Status.EXCEPTION, Status.EXIT) and not outcome.facts.get("caught")
+    return ended and base is not None and bool(climber.lab.differences(outcome, base))
+
+
+def _exhibit(found: Compared, note: str) -> Diverged:
+    if found.first is None:
+        title = "no buffer between the kernels is further from float64 than eager's own value"
+        return Diverged(
+            exhibit=Exhibit(kind="divergence", title=title, text=note, rows=_table(found.rows, None))
+        )
+    row = found.rows[found.first]
+    known = {str(other["node"]): other for other in found.rows}
+    inputs = [str(name) for name in row.get("inputs") or ()]
+    wrong = [name for name in inputs if name in known and known[name]["differs"]]
+    compared = [name for name in inputs if name in known]
+    agree = "its inputs agree" if compared and not wrong else "no value before it differs"
+    title = f"first wrong value: {row['node']} ({row['op']}); {agree}"
+    lines = [note] if note else []
+    lines.append(f"{row['node']}, compiled / eager: {row['values']}")
+    between = [str(name) for name in row.get("between") or ()]
+    if between:
+        lines.append("computed through, in the same kernel: " + ", ".join(between))
+    lines += [f"input {name}: {known[name]['values']}" for name in compared[:8]]
+    rest = [name for name in inputs if name not in known]
+    if rest:
+        lines.append("inputs of the graph, or not compared: " + ", ".join(rest[:12]))
+    if found.call:
+        lines.append(f"this is call {found.call + 1} of the graph; those before it agree")
+    start = max(0, found.first - _BEFORE)
+    shown = found.rows[start : found.first + _AFTER + 1]
+    exhibit = Exhibit(
+        kind="divergence", title=title, text="\n".join(lines), rows=_table(shown, found.first - start)
+    )
+    op = None
+    if not wrong and not between:
+        detail = f"{row['node']}, the first value that is wrong; {agree}"
+        op = Component(kind="op", name=shorten(str(row["op"]), 120), detail=shorten(detail, 300))
+    return Diverged(exhibit=exhibit, component=op)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], first: int | None) -> tuple[tuple[str, ...], ...]:
+    body = tuple(
+        (
+            str(row["node"]),
+            str(row["op"]),
+            "x".join(map(str, row["shape"])) or "scalar",
+            str(row["dtype"]),
+            _error(row["error"], row["wrong"]),
+            _error(row["eager"], 0),
+            "first" if place == first else "differs" if row["differs"] else "",
+        )
+        for place, row in enumerate(rows[: _BEFORE + _AFTER + 1])
+    )
+    return (_COLUMNS, *body)
+
+
+def _error(error: float | None, wrong: int) -> str:
+    if error is None:
+        return f"{wrong} differ" if wrong else "equal"
+    return f"{error:.3g}"

@@ -1,0 +1,171 @@
+"""Names the guard that is missing: the value that changed between two calls and got no new graph.
+
+The child compares what the region can read before each call. A value is the culprit if compiling afresh
+whenever it changes (and only then) cures the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.stages import Rung
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber
+
+from .localization import Named
+from .question_budget import Questions, front_of
+
+MOST_VALUES = 8
+#: What no code names and yet decides what a graph may do: torch's own modes, and which tensors share memory.
+_ALWAYS = ("torch.", "overlap(")
+
+
+def look(climber: Climber, rung: Rung) -> Named | None:
+    """Ask ``rung`` what changed between its calls, and name the value that lacks a guard."""
+    if climber.baseline.flaky:
+        return None
+    questions = Questions(climber=climber, rung=rung)
+    seen = questions.one({"look": True})
+    if seen is None or seen.verdict is not Verdict.BAD:
+        return None
+    return name_guard(questions, seen, questions.one({"look": True}, Rung.UNCOMPILED))
+
+
+def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | None:
+    """The value that lacks a guard; None where no graph was used again for another state.
+
+    ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
+    """
+    calls: list[dict[str, Any]] = front_of(look).get("calls") or []
+    pair = _failing_call(questions, calls, look, plain)
+    if pair is None:
+        return None
+    first, later = pair
+    # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
+    changed = [p for p in first["before"] if _differs(p, first, later) and not is_baked(p)]
+    read = set(front_of(look).get("names") or ())
+    # Of what changed only the values that the traced code names can matter, and what it never names.
+    changed = [p for p in changed if p.startswith(_ALWAYS) or _last_name(p) in read] or changed
+    if not changed:
+        return None
+    guards: list[str] = front_of(look).get("guards") or []
+    text = "\n".join(guards[n] for n in first.get("guards") or () if n < len(guards))
+    guarded = {path: _is_guarded(path, text) for path in changed}
+    changed.sort(key=lambda path: guarded[path])
+    changed = changed[:MOST_VALUES]
+    passing = questions.single_cures("guard_on", changed)
+    cures = list(passing)
+    if not cures:
+        return None
+    rows = [
+        (path, first["before"][path], later["before"].get(path, "(gone)"), "yes" if guarded[path] else "no")
+        for path in changed
+    ]
+    table = Exhibit(
+        kind="guard",
+        title="Values that changed while the same graph was used",
+        rows=(("value", "when it was compiled", "at the failing call", "guarded"), *rows),
+    )
+    what = ", ".join(cures)
+    told = f"{what}: {first['before'][cures[0]]} when compiled, {later['before'].get(cures[0])} when used"
+    evidence = f"with {cures[0]} compiled afresh each time it changes, and nothing else changed, it passes"
+    if len(cures) > 1:
+        evidence = f"compiling afresh when any one of {what} changes cures it; they change together"
+    return Named(
+        component=Component(
+            kind="guard",
+            name=shorten(what, 120),
+            detail=shorten(told, 300),
+        ),
+        # Where the graph does look at it, the guard may be too wide or the graph too narrow.
+        cure=passing[cures[0]] if len(cures) == 1 and not guarded[cures[0]] else None,
+        evidence=[evidence],
+        exhibits=[table],
+    )
+
+
+def _failing_call(
+    questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
+) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """The call that captured a graph, and the first wrong call that ran it again."""
+    for later in _wrong_calls(questions, calls, look, plain):
+        for born in calls:
+            used_again = set(born.get("born") or ()) & set(later.get("ran") or ())
+            if used_again and (born["region"], born["call"]) != (later["region"], later["call"]):
+                return born, later
+    return None
+
+
+def _wrong_calls(
+    questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
+) -> list[Mapping[str, Any]]:
+    """Calls that raised, or returned something else than uncompiled; no other call ran a stale graph."""
+    if plain is None:
+        return []
+    theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or () if not c.get("raised")}
+    different = questions.climber.lab.differences(look.outcome, plain.outcome)
+    names = _region_names(look)
+    wrong = {(d.region, d.call) for d in different if d.phase in ("output", "mutated_input")}
+    return [
+        call
+        for call in calls
+        if _parts(call, theirs.get((call["region"], call["call"])))
+        or (names.get(call["region"]), call["call"]) in wrong
+    ]
+
+
+def _parts(call: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
+    """Whether a call raised where the uncompiled one did not, or returned another kind of object."""
+    if other is None or call.get("raised"):
+        return other is not None
+    return _returned(call) != _returned(other)
+
+
+def _returned(call: Mapping[str, Any]) -> dict[str, str]:
+    return {path: words for path, words in call["after"].items() if path.startswith("returned")}
+
+
+def _region_names(look: Step) -> dict[int, str]:
+    """The names under which the records file the regions."""
+    names: dict[int, str] = {}
+    turns: dict[str, int] = {}
+    for region in look.outcome.facts.get("regions") or ():
+        turn = turns.get(region["name"], 0)
+        turns[region["name"]] = turn + 1
+        names[region["id"]] = f"{region['name']}#{turn}"
+    return names
+
+
+#: What a tensor has beside its values and shape; compiled code may depend on it though no graph shows it.
+BAKED = (
+    "requires_grad",
+    "is_leaf",
+    "is_inference()",
+    "is_conj()",
+    "is_neg()",
+    "storage_offset()",
+    "_backward_hooks",
+    "grad",
+)
+
+
+def is_baked(path: str) -> bool:
+    """Whether a path names such an attribute of a tensor."""
+    return path.rpartition(".")[2] in BAKED
+
+
+def _differs(path: str, first: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    return bool(first["before"][path] != later["before"].get(path))
+
+
+def _last_name(path: str) -> str:
+    return path.split("[", 1)[0].split("(", 1)[0].rsplit(".", 1)[-1]
+
+
+def _is_guarded(path: str, text: str) -> bool:
+    """Whether the guards of the graph look at the value; they call it by its last name."""
+    name = _last_name(path)
+    return f"'{name}'" in text or f".{name}" in text

@@ -1,0 +1,85 @@
+"""Names the line of a function that Dynamo must trace for the failure: its trace is ended ever later.
+
+Two runs decide: one ends the trace of the frame before a line, the other behind it; what follows runs as
+plain Python in both, so they differ by that line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+
+from .localization import Named
+from .question_budget import Questions, front_of
+
+
+def name_line(
+    questions: Questions, look: Step, key: str, *, left_out: Step, outer: Collection[str], **more: Any
+) -> Named | None:
+    """The line of the function ``key`` that brings the failure; None where no single pair of runs shows it.
+
+    ``outer`` are the functions that ``key`` is inlined into: left as they are, it has a trace of its own.
+    ``left_out`` is the run with ``key`` itself left as it is, which passes.
+    """
+    if outer:
+        more["eager"] = sorted(outer)
+        alone = questions.one({"look": True, **more})
+        if alone is None or alone.verdict is not Verdict.BAD:
+            return None
+        look = alone
+    trace = (front_of(look).get("lines") or {}).get(key)
+    if not trace:
+        return None
+    segments, source = trace["segments"], trace["source"]
+    # Ended at place 0 nothing is traced; at one behind the last, everything is.
+    good, bad, same, passing = 0, len(segments), True, left_out
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        step = questions.one({"stop": [key, middle], **more})
+        if step is None or step.verdict is Verdict.SKIP:
+            return None
+        if step.verdict is Verdict.GOOD:
+            good, passing = middle, step
+        else:
+            bad, same = middle, step.verdict is Verdict.BAD
+    lines = sorted(segments[good])
+    named = _told(key, lines, source, same) if lines else None
+    if named is not None and same:
+        named.cure = passing
+    return named
+
+
+def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Named:
+    """``same``: behind these lines it fails as the script does; another failure there proves nothing."""
+    function, _, place = key.partition(" ")
+    file = place.rpartition(":")[0].rpartition("/")[2]
+    span = str(lines[0]) if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
+    shown = next((text for line in lines if (text := source.get(str(line), "").strip())), "")
+    shown_as = f"`{shown}`" if len(lines) == 1 else f"lines {span} (`{shown}` ...)"
+    every = sorted(map(int, source))
+    return Named(
+        component=Component(
+            kind="line",
+            name=f"{file}:{span}",
+            detail=shorten(f"{shown} in {function}", 300),
+        ),
+        evidence=[
+            f"with Dynamo's trace of {function} ended before line {lines[0]} it passes, with it ended behind "
+            f"{shown_as} it fails{'' if same else ' in another way'}; "
+            "what follows runs as plain Python in both"
+        ],
+        exhibits=[
+            Exhibit(
+                kind="line",
+                title=f"What Dynamo traced of {function}, from line {every[0]} to line {every[-1]}; marked: "
+                "not traced, it passes",
+                text="\n".join(source[str(line)] for line in every),
+                language="python",
+                marked=tuple(n for n, line in enumerate(every, 1) if lines[0] <= line <= lines[-1]),
+            )
+        ],
+    )

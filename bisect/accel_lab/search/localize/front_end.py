@@ -1,0 +1,41 @@
+"""Names the part of Dynamo, AOTAutograd or the partitioner at fault.
+
+The three stages work on the script's code and on captured graphs, so what can be left out is code and
+operators: functions that are not traced, operators that run outside of AOTAutograd, settings. A
+component is proven only where the failure goes away with it alone left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accel_lab.core.findings import Step
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber
+
+from . import aot_graphs, dynamo
+from .localization import Named
+from .question_budget import Questions, from_frames
+
+#: Rungs at which a question is cheap and the front can be looked into.
+_ASKED = (Rung.DYNAMO, Rung.AOT, Rung.PARTITION, Rung.DECOMP)
+
+STAGES = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
+
+
+def name_front(climber: Climber, stage: Stage, at: Step, ladder: Sequence[Step]) -> Named:
+    """The component of one of :data:`STAGES`; ``at`` is the step of the ladder at which it fails."""
+    told = from_frames(at.outcome, stage)
+    # With a flaky script every question would have to be asked many times; it is told without this.
+    if climber.baseline.flaky:
+        return Named(component=told)
+    if at.verdict is not Verdict.BAD:
+        # Where it first fails in another way, the lowest rung that fails in the same way is asked.
+        at = next((s for s in ladder if s.verdict is Verdict.BAD and s.rung in _ASKED), at)
+        if at.verdict is not Verdict.BAD:
+            return Named(component=told)
+    questions = Questions(climber=climber, rung=at.rung)
+    if stage is Stage.DYNAMO:
+        return dynamo.name(questions, at, told)
+    return aot_graphs.name(questions, stage, at, told)

@@ -1,0 +1,272 @@
+"""Names the operator at fault in the kernel stage, what it needs to fail, and the lines written for it.
+
+Every lowering can be replaced by a call of the operator's eager kernel. Two questions are asked of them:
+which must be left out for the failure to go (necessity), and which suffices alone, with all others left
+out (sufficiency). An operator is ``proven`` if leaving out only it cures; where several do, as in a chain
+that is fused into one kernel, sufficiency decides. Where the failure needs two operations in one kernel, or
+one buffer in another's memory, the scheduler's choices are searched in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Component, Step
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber
+
+from .ablation import Item, LeavingOut, smallest_cure
+from .allowance import Allowance, allowance_of
+from .kernel_exhibit import show_kernel
+from .localization import Named
+
+LOWERINGS, FUSIONS, REUSES = "lowerings", "fusions", "reuses"
+
+#: How many questions may be asked to name the operator, and for the scheduler's choices on top.
+MOST = 22
+MOST_CHOICES = 12
+
+#: How many independent faults are looked for, and how many members of a set are left out one by one.
+MOST_FAULTS, MOST_MEMBERS = 3, 5
+
+#: What the failure needs, by the switch without which it is gone.
+_ONLY_WITH = {
+    "fusion": "only with fusion",
+    "epilogue_fusion": "only with epilogue fusion",
+    "vectorisation": "only with vectorisation",
+    "loop_tail_vec": "only with vectorised loop tails",
+    "inplace_buffers": "only with in-place buffers",
+    "buffer_reuse": "only with reuse of buffers",
+    "memory_planning": "only with memory planning",
+    "memory_order": "only with kernels reordered for peak memory",
+    "horizontal_fusion": "only with horizontal fusion",
+    "loop_ordering": "only with loops reordered after fusion",
+    "split_reductions": "only with split reductions",
+    "layout": "only with layout changes",
+    "padding": "only with padded strides",
+    "precision_casts": "only with casts left out",
+    "freezing": "only with freezing",
+    "threads": "only with several threads",
+    "strict_math": "only with relaxed floating-point rules",
+}
+
+
+@dataclass(kw_only=True)
+class _Operators:
+    """What the questions told of the lowerings.
+
+    Each of ``sets`` fails with all others left out; leaving out all of ``necessary`` cures, and leaving out
+    any one of ``cures``.
+    """
+
+    sets: list[list[Item]] = field(default_factory=list)
+    necessary: list[Item] = field(default_factory=list)
+    cures: list[Item] = field(default_factory=list)
+
+
+def name_kernel(
+    climber: Climber,
+    stage: Stage,
+    at: Step,
+    ablation: Sequence[Step],
+    *,
+    all_off: Verdict | None = None,
+) -> Named:
+    """The operator, fusion or buffer at fault in a stage of the kernel rung.
+
+    ``at`` is the failing run; ``all_off`` the verdict of that rung with every lowering left out, where that
+    was asked already.
+    """
+    if climber.baseline.flaky:
+        # Every question would have to be asked many times.
+        return Named()
+    rung = Rung.LOOPS if stage is Stage.LOWERING else Rung.KERNEL
+    told = at.rung is rung and "applied" in at.outcome.facts
+    at = at if told else climber.one(rung, (), "component")
+    applied = _applied(climber, at)
+    gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
+    named = Named()
+    found: list[Item] = []
+    allowance = allowance_of(climber.baseline)
+    if stage is not Stage.SCHEDULER:
+        questions = LeavingOut(climber=climber, rung=rung, most=MOST, allowance=allowance)
+        items = [(LOWERINGS, key) for key in applied.get(LOWERINGS) or ()]
+        if all_off is not None:
+            questions.known[frozenset(items)] = all_off
+        operators = _operators(questions, items)
+        if operators is not None:
+            found = _tell_operators(named, questions, operators, len(items))
+    if rung is Rung.KERNEL:
+        _tell_choice(climber, named, applied, gone, allowance)
+    if allowance.refused:
+        named.evidence.append(allowance.told())
+    if named.component is not None:
+        named.component = replace(named.component, detail=_detail(named.component, gone))
+    show_kernel(climber, named, found, at)
+    return named
+
+
+def _applied(climber: Climber, at: Step) -> Mapping[str, Sequence[str]]:
+    """What was applied; a process that died has not told, but the loop interpreter lowers the same graph."""
+    applied: Mapping[str, Sequence[str]] = at.outcome.facts.get("applied") or {}
+    if not applied.get(LOWERINGS) and at.rung is Rung.KERNEL:
+        inner = climber.one(Rung.LOOPS, (), "component")
+        applied = {**applied, LOWERINGS: (inner.outcome.facts.get("applied") or {}).get(LOWERINGS) or ()}
+    return applied
+
+
+# -- operators ---------------------------------------------------------------------------------
+
+
+def _operators(questions: LeavingOut, items: Sequence[Item]) -> _Operators | None:
+    """None where the failure stays with every lowering left out, or nothing could be told."""
+    if not items or not questions.cured(items):
+        return None
+    found = _Operators()
+    left = list(items)
+    while len(found.sets) < MOST_FAULTS:
+        kept = _sufficient(questions, items, left)
+        if kept is None:
+            break
+        found.sets.append(kept)
+        found.cures += [item for item in kept[:MOST_MEMBERS] if questions.cured([item])]
+        together = [item for one in found.sets for item in one]
+        if len(kept) > 1 or found.cures or questions.cured(together):
+            found.necessary = together if len(kept) == 1 else found.cures
+            return found
+        left = [item for item in left if item not in kept]  # another fault hides behind this one
+    if not found.sets:
+        found.necessary = smallest_cure(items, questions.cured, MOST) or []
+    return found if found.sets or len(found.necessary) < len(items) else None
+
+
+def _sufficient(questions: LeavingOut, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
+    """A smallest set that fails with all others of ``items`` left out; None if it could not be told.
+
+    What is needed last is found by halving, then what is needed first. Every set that is returned was
+    asked, so nothing rests on the failure growing with the set.
+    """
+
+    def fails(kept: Sequence[Item]) -> bool:
+        off = [item for item in items if item not in kept]
+        return not off or questions.verdict(off) is Verdict.BAD
+
+    if not fails(among):
+        return None
+    low, high = 0, len(among)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fails(among[:middle]) else (middle, high)
+    prefix = list(among[:high])
+    if fails(prefix[-1:]):
+        return prefix[-1:]
+    low, high = 0, len(prefix) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fails(prefix[middle:]) else (low, middle)
+    window = prefix[low:]
+    ends = [window[0], window[-1]]
+    if fails(ends):
+        return ends
+    kept = smallest_cure(window, fails, MOST)
+    return None if kept is None or questions.spent else kept
+
+
+def _tell_operators(named: Named, questions: LeavingOut, found: _Operators, total: int) -> list[Item]:
+    """Fill in the component and the evidence; the applications that are named."""
+    sets, cures = found.sets, found.cures
+    chosen = [item for one in sets for item in one]
+    if sets and len(sets[-1]) > 1 and cures:
+        chosen = cures
+    chosen = chosen or found.necessary
+    alone = len({operator(key) for _, key in chosen}) == 1
+    sole = alone and bool(sets) and bool(found.necessary) and set(found.necessary) <= set(chosen)
+    named.component = Component(
+        kind="op",
+        name=_names(chosen),
+        detail="node " + shorten(", ".join(dict.fromkeys(_node(key) for _, key in chosen)), 120),
+    )
+    named.cure = questions.passing(cures[:1] or found.necessary) if sole else None
+    if len(cures) > 1:
+        each = " or ".join(_spelt([item]) for item in cures)
+        named.evidence.append(f"it passes when only {each} calls its eager kernel")
+    elif found.necessary:
+        verb = "calls its eager kernel" if len(found.necessary) == 1 else "call their eager kernels"
+        named.evidence.append(f"it passes when only {_spelt(found.necessary)} {verb}")
+    for kept in (one for one in sets if len(one) < total):
+        named.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
+    return list(chosen)
+
+
+def _spelt(items: Sequence[Item]) -> str:
+    return ", ".join(f"{operator(key)} (node {_node(key)})" for _, key in items[:6])
+
+
+def _names(items: Sequence[Item]) -> str:
+    return shorten(", ".join(dict.fromkeys(operator(key) for _, key in items)), 120)
+
+
+def operator(key: str) -> str:
+    """The operator's name out of ``NODE target=OPERATOR#TURN``."""
+    return shorten(bare(key).split("target=", 1)[-1], 120)
+
+
+def _node(key: str) -> str:
+    return bare(key).split(" target=", 1)[0]
+
+
+# -- the scheduler's choices -------------------------------------------------------------------
+
+#: The subsystem, the switches that say that it matters, the component's kind, how it is told.
+_CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
+    (FUSIONS, frozenset({"fusion", "horizontal_fusion"}), "fusion", lambda name: f"{name} are not fused"),
+    (
+        REUSES,
+        frozenset({"inplace_buffers", "buffer_reuse", "memory_planning"}),
+        "reuse",
+        lambda name: f"this alone is left out: {name}",
+    ),
+)
+
+
+def _tell_choice(
+    climber: Climber,
+    named: Named,
+    applied: Mapping[str, Sequence[str]],
+    gone: set[str],
+    allowance: Allowance,
+) -> None:
+    """Which two operations must not be fused, or whose memory must not be used again."""
+    for group, switches, kind, told in _CHOICES:
+        items = [(group, key) for key in applied.get(group) or ()]
+        if not items or not gone & switches:
+            continue
+        questions = LeavingOut(climber=climber, rung=Rung.KERNEL, most=MOST_CHOICES, allowance=allowance)
+        cure = smallest_cure(items, questions.cured, MOST_CHOICES)
+        if cure is None or questions.verdict(cure) is not Verdict.GOOD:
+            continue
+        names = list(dict.fromkeys(bare(key) for _, key in cure))
+        named.evidence.append(f"it passes when {told(shorten(', '.join(names), 200))}")
+        sole = len(names) == 1
+        if named.component is None or (sole and named.cure is None):
+            places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in cure[:6])
+            named.component = Component(
+                kind=kind,
+                name=shorten(", ".join(names), 120),
+                detail=f"{'the scheduler nodes' if group == FUSIONS else 'buffer'} {places}",
+            )
+            named.cure = questions.passing(cure) if sole else None
+        return
+
+
+def _detail(component: Component, gone: set[str]) -> str:
+    needs = [words for switch, words in _ONLY_WITH.items() if switch in gone]
+    return shorten("; ".join([component.detail, *needs]), 300)
+
+
+def bare(key: str) -> str:
+    """The name without its turn."""
+    return key.rsplit("#", 1)[0]

@@ -1,0 +1,190 @@
+"""Shows the generated kernel with the lines of one operator, and where the C++ compiler gave up.
+
+The child tells, for each kernel, which lines were written for which node (``child/hooks``). Lines are
+marked by that only; where it does not say, none are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accel_lab.core.findings import Component, Exhibit, Step
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+from accel_lab.search import frames
+from accel_lab.search.ladder_runner import Climber
+
+from .ablation import Item
+from .localization import Named
+
+#: How many lines of a kernel are shown, and how many around a compiler's error.
+MOST_LINES = 120
+AROUND = 5
+
+_ERROR = re.compile(
+    r"(?<![^\s:'\"])([^\s:'\"]+\.(?:cpp|cc|h|hpp)):(\d+):(?:(\d+):)? (?:fatal )?error: ([^\n]+)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One generated kernel; ``origins`` maps a lowering's key to the lines written for it."""
+
+    file: str
+    language: str
+    lines: tuple[str, ...]
+    origins: Mapping[str, tuple[int, ...]]
+
+    @staticmethod
+    def from_facts(row: Mapping[str, Any]) -> Kernel:
+        return Kernel(
+            file=str(row["file"]),
+            language=str(row["language"]),
+            lines=tuple(str(row["text"]).splitlines()),
+            origins={str(key): tuple(map(int, lines)) for key, lines in dict(row["origins"]).items()},
+        )
+
+    def node_of(self, line: int) -> str | None:
+        """The key of the lowering that a line was written for, if exactly one."""
+        keys = [key for key, lines in self.origins.items() if line in lines]
+        return keys[0] if len(keys) == 1 else None
+
+
+def show_kernel(climber: Climber, named: Named, found: Sequence[Item], at: Step) -> None:
+    """Add the kernel that holds the operators named, or the compiler's error, to what was found."""
+    broken = compile_error(at.outcome)
+    if broken is None and (_ends_before_code(at.outcome) or not (found or named.component)):
+        return
+    step = climber.one(Rung.KERNEL, (("annotate", True),), "component")
+    if step.verdict is not Verdict.BAD:
+        return
+    kernels = [Kernel.from_facts(row) for row in step.outcome.facts.get("kernels") or ()]
+    if broken is not None:
+        _show_error(named, kernels, step.outcome)
+        return
+    keys = [key for _, key in found] or _keys_of(named.component, kernels)
+    best = max(kernels, key=lambda kernel: _held(kernel, keys), default=None)
+    if best is not None and _marks(best, keys):
+        marked = sorted({line for key in keys for line in best.origins.get(key, ())})
+        names = ", ".join(dict.fromkeys(operator_of(key) for key in keys if key in best.origins))
+        named.exhibits.append(
+            exhibit_of("kernel", f"the generated kernel; marked: the lines written for {names}", best, marked)
+        )
+    elif best is not None and not keys and len(kernels) == 1:
+        named.exhibits.append(exhibit_of("kernel", "the generated kernel", best, ()))
+
+
+def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str]:
+    """The lowerings of the operators that a fusion or a buffer's component names."""
+    names = set(
+        re.split(r", | \+ | written over |memory used again for ", component.name if component else "")
+    )
+    return sorted({key for kernel in kernels for key in kernel.origins if operator_of(key) in names})
+
+
+def _ends_before_code(outcome: Outcome) -> bool:
+    """Whether it fails while compiling, so that there is no kernel to show."""
+    raised = outcome.raised
+    return raised is not None and frames.innermost(raised.frames, _COMPILING) is not None
+
+
+_COMPILING = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN)
+
+
+def _held(kernel: Kernel, keys: Sequence[str]) -> tuple[int, int]:
+    """How many of the operators a kernel holds, and how many lines of theirs."""
+    return sum(key in kernel.origins for key in keys), _marks(kernel, keys)
+
+
+def _marks(kernel: Kernel, keys: Iterable[str]) -> int:
+    return sum(len(kernel.origins.get(key, ())) for key in keys)
+
+
+def operator_of(key: str) -> str:
+    """The operator of a lowering's key."""
+    return key.rsplit("#", 1)[0].split("target=", 1)[-1]
+
+
+def node_of(key: str) -> str:
+    """The node of a lowering's key."""
+    return key.rsplit("#", 1)[0].split(" target=", 1)[0]
+
+
+# -- the C++ compiler's error ------------------------------------------------------------------
+
+
+def compile_error(outcome: Outcome) -> tuple[str, int, str] | None:
+    """File name, line and message of the C++ compiler's first error, if that is how the run ended."""
+    raised = outcome.raised
+    if raised is None:
+        return None
+    told = "\n".join([raised.message, *(message for _, message in raised.links)])
+    kinds = " ".join([raised.type, *(kind for kind, _ in raised.links)])
+    if "CppCompileError" not in kinds + told and "C++ compile error" not in told:
+        return None
+    errors = [(m[1].rsplit("/", 1)[-1], int(m[2]), m[4].strip()) for m in _ERROR.finditer(told)]
+    return next((e for e in errors if e[0].endswith(".cpp")), errors[0] if errors else None)
+
+
+def _show_error(named: Named, kernels: Sequence[Kernel], outcome: Outcome) -> None:
+    error = compile_error(outcome)
+    kernel = next((k for k in kernels if error is not None and k.file == error[0]), None)
+    if error is None or kernel is None or error[1] > len(kernel.lines):
+        return
+    _, line, message = error
+    key = kernel.node_of(line)
+    writer = f", written for {operator_of(key)}" if key else ""
+    first, last = max(1, line - AROUND), min(len(kernel.lines), line + AROUND)
+    named.exhibits.append(
+        Exhibit(
+            kind="compile_error",
+            title=shorten(f"line {line} of the generated file{writer}: {message}", 300),
+            text="\n".join(kernel.lines[first - 1 : last]),
+            language="cpp",
+            marked=(line - first + 1,),
+        )
+    )
+    named.evidence.append(
+        shorten(f"the C++ compiler stops at a line{writer or ' of no operator'}: {message}", 300)
+    )
+    if named.component is None and key:
+        named.component = Component(
+            kind="op",
+            name=shorten(operator_of(key), 120),
+            detail="the generated line that does not compile was written for it",
+            confidence=Confidence.LIKELY,
+        )
+
+
+# -- an excerpt --------------------------------------------------------------------------------
+
+
+def exhibit_of(kind: str, title: str, kernel: Kernel, marked: Sequence[int]) -> Exhibit:
+    """The kernel, or the part of it that matters, with some of its lines marked."""
+    lines = list(kernel.lines)
+    first, last = 1, _end(lines, max(marked, default=1))
+    while first < last and not lines[first - 1].strip():
+        first += 1
+    if last - first >= MOST_LINES:
+        # The marked lines matter more than the kernel's head; what lies between them stays.
+        first = max(first, min(min(marked, default=first) - MOST_LINES // 4, last - MOST_LINES + 1))
+        last = min(last, first + MOST_LINES - 1)
+        title += f" (lines {first} to {last} of {len(lines)})"
+    return Exhibit(
+        kind=kind,
+        title=title,
+        text="\n".join(lines[first - 1 : last]),
+        language=kernel.language,
+        marked=tuple(line - first + 1 for line in marked if first <= line <= last),
+    )
+
+
+def _end(lines: Sequence[str], line: int) -> int:
+    """The last line of the function that a line lies in; in Python, of the text."""
+    closing = (n for n in range(line, len(lines) + 1) if lines[n - 1].startswith("}"))
+    return next(closing, len(lines))

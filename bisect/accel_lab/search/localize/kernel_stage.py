@@ -1,0 +1,205 @@
+"""Splits the kernel stage: lowering, scheduler, code generation, runtime.
+
+Two rungs of our own tell: ``loops`` interprets Inductor's loop IR as lowering made it, ``scheduled``
+the same after the scheduler. Where the interpreter cannot follow, the frames of a crash and the
+single switches are what is left, and then the answer is more cautious.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Component, Considered, Step
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search import frames, order_conflicts
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.switches import kernel_switches
+
+
+@dataclass(kw_only=True)
+class Split:
+    """The stage inside the kernel rung, with the longer ladder and the table of switches.
+
+    ``alternatives`` are explanations that the rungs do not rule out: the interpreter runs fused kernels one
+    after another, so a wrong decision to fuse would look like wrong generated code; or a switch cures the
+    generated code and not what the interpreter ran, so the two may fail for different reasons.
+    ``searched`` is the stage whose parts are left out to find the component, where it is another one: the
+    rung of ``stage`` passes.
+    """
+
+    stage: Stage
+    searched: Stage | None = None
+    ladder: list[Step]
+    alternatives: list[Considered] = field(default_factory=list)
+    ablation: list[Step] = field(default_factory=list)
+    component: Component | None = None
+    evidence: list[str] = field(default_factory=list)
+
+
+def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
+    """Ask the loop IR and the switches, and read them together."""
+    top = ladder[-1]
+    inner = climber.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "kernel split")
+    inner = [step for step in inner if step.verdict is not Verdict.SKIP or step.note]
+    longer = [*ladder[:-1], *inner, top]
+    ablation = ask_switches(climber, full=full)
+    result = Split(stage=Stage.KERNEL, ladder=longer, ablation=ablation)
+    loops = _verdict(inner, Rung.LOOPS)
+    scheduled = _verdict(inner, Rung.SCHEDULED)
+    cures = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
+    unfused, fused = (
+        order_conflicts.fault(next((s for s in inner if s.rung is rung), None))
+        for rung in (Rung.LOOPS, Rung.SCHEDULED)
+    )
+    if loops is Verdict.BAD:
+        result.stage = Stage.LOWERING
+        result.evidence.append("the loop IR that lowering made, run by an interpreter, fails in the same way")
+        if unfused is not None:
+            result.evidence.append(unfused.words("lowering made"))
+            result.component = unfused.component()
+        _doubt(climber, result, Rung.LOOPS)
+    elif loops is Verdict.GOOD and unfused is not None and not (_crashes(top) or _compile_error(top)):
+        _by_order(result, Stage.LOWERING, unfused)
+    elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
+        result.stage = Stage.SCHEDULER
+        result.evidence.append(
+            "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
+        )
+        result.evidence += [fused.words("the scheduler fused")] if fused else []
+        _doubt(climber, result, Rung.SCHEDULED)
+    elif loops is Verdict.GOOD and fused is not None and not (_crashes(top) or _compile_error(top)):
+        _by_order(result, Stage.SCHEDULER, fused)
+    elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
+        _below_scheduler(climber, result, top, cures)
+        for step in inner[:1]:
+            result.alternatives += order_conflicts.left_open(step)
+    else:
+        _by_frames(result, top, cures, loops)
+    _tell_switches(result)
+    return result
+
+
+def ask_switches(climber: Climber, *, full: bool) -> list[Step]:
+    """The ablation table: each switch alone, on top of the failing run."""
+    switches = kernel_switches(full)
+    steps = climber.ask([(s.rung, s.settings) for s in switches], "ablation")
+    return [replace(step, switch=s.name, label=s.label) for step, s in zip(steps, switches, strict=True)]
+
+
+def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
+    return next((step.verdict for step in steps if step.rung is rung), Verdict.SKIP)
+
+
+def _doubt(climber: Climber, result: Split, rung: Rung) -> None:
+    """What cures the generated code should cure the loop IR that it was made from as well."""
+    cures = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
+    below = climber.ask([(rung, step.settings) for step in cures], "kernel split")
+    apart = [step.label for step, same in zip(cures, below, strict=True) if same.verdict is not Verdict.GOOD]
+    if cures:
+        words = (
+            f"yet the generated code passes with {'; '.join(apart)}, and the interpreted loop IR does not: "
+            "the two may fail for different reasons"
+            if apart
+            else "what cures the generated code cures the interpreted loop IR as well"
+        )
+        result.alternatives.append(Considered(name="two_failures", open=bool(apart), words=words))
+
+
+def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConflict) -> None:
+    """The interpreter's order gives the right result, and another order does not.
+
+    Taken for a proof of the loop IR, the rungs that pass would blame code generation (#174074: an index that
+    is repeated).
+    """
+    result.stage, result.searched = stage, Stage.KERNEL
+    words = conflict.words("lowering made" if stage is Stage.LOWERING else "the scheduler fused")
+    result.evidence.append(words)
+    result.component = conflict.component()
+    told = "the interpreter ran an order that gives the right result, so no pair of runs isolates the order"
+    result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=told))
+
+
+def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:
+    """Each nest is right as scheduled, so the fault lies in the generated code, around it, or in fusing."""
+    result.evidence.append(
+        "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
+    )
+    raised = top.outcome.raised
+    if "fusion" in cures and "vectorisation" not in cures:
+        words = "the failure disappears without fusion: the fusion may be illegal, or the fused kernel wrong"
+        result.alternatives.append(Considered(name="illegal_fusion", open=True, words=words))
+    fusing = frames.about_fusion(raised.frames) if raised else None
+    hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
+    if fusing is not None and "fusion" in cures:
+        result.stage = Stage.SCHEDULER
+        result.evidence.append(
+            f"it fails while kernels are fused ({fusing.function} in {fusing.file}) and passes without fusion"
+        )
+    elif "strict_math" in cures and "vectorisation" not in cures:
+        result.stage = Stage.RUNTIME
+        result.evidence.append(
+            "the same generated code passes when it is compiled without relaxed floating-point rules"
+        )
+    elif hint is not None and hint[0] is Stage.RUNTIME and not _compile_error(top):
+        result.stage = Stage.RUNTIME
+        result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
+    elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
+        _fused(climber, result)
+    else:
+        result.stage = Stage.CODEGEN
+
+
+def _fused(climber: Climber, result: Split) -> None:
+    """It passes without fusion: does what was fused pass as the one loop that it became?"""
+    together = climber.one(Rung.SCHEDULED, (("together", True),), "kernel split")
+    if together.verdict is Verdict.BAD:
+        result.stage = Stage.SCHEDULER
+        result.evidence = [
+            "the loops that the scheduler fused, run by an interpreter, pass one after another and fail in "
+            "the same way as one loop, index by index, as a fused kernel runs them: they must not be fused",
+            "it passes without fusion",
+        ]
+        return
+    result.stage = Stage.KERNEL
+
+
+def _by_frames(result: Split, top: Step, cures: set[str], loops: Verdict) -> None:
+    """The interpreter could not follow: what is left are the frames of a crash."""
+    if loops is Verdict.DIFFERENT:
+        result.evidence.append("the loop IR, run by an interpreter, fails in another way")
+    raised = top.outcome.raised
+    hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
+    if raised is not None and hint is not None:
+        fusing = frames.about_fusion(raised.frames)
+        if fusing is not None and "fusion" in cures:
+            result.stage = Stage.SCHEDULER
+            result.evidence.append(f"it fails in {fusing.function} ({fusing.file}) and passes without fusion")
+        else:
+            result.stage = Stage.CODEGEN if _compile_error(top) else hint[0]
+            result.evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+
+
+def _compile_error(top: Step) -> bool:
+    """The generated C++ does not compile: whoever wrote it is at fault, not the compiler's caller."""
+    raised = top.outcome.raised
+    return raised is not None and (
+        "CppCompileError" in raised.type + raised.message or "C++ compile error" in raised.message
+    )
+
+
+def _crashes(top: Step) -> bool:
+    raised = top.outcome.raised
+    return raised is not None and frames.innermost(raised.frames, frames.KERNEL_STAGES) is not None
+
+
+def _tell_switches(result: Split) -> None:
+    cured = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
+    if cured:
+        result.evidence.append("it passes with: " + "; ".join(cured))
+    narrow = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
+    if narrow and result.stage in (Stage.CODEGEN, Stage.KERNEL, Stage.SCHEDULER):
+        result.component = Component(
+            kind="switch", name=narrow[0].switch, detail=f"passes with {narrow[0].label}"
+        )

@@ -1,0 +1,120 @@
+"""Opens the stage that the ladder blames: which part of it, with the evidence and what is left in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Component, Considered, Culprit, Step
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search import frames
+from accel_lab.search.alternatives import registry
+from accel_lab.search.alternatives.case import Case, Moment
+from accel_lab.search.ladder import row
+
+from . import kernel_stage
+from .components import name_component
+from .divergence import first_divergence
+from .localization import Named
+
+
+@dataclass(kw_only=True)
+class Opened:
+    """What was found in the stage. ``alternatives`` are considered and not yet told in the culprit."""
+
+    culprit: Culprit
+    alternatives: list[Considered] = field(default_factory=list)
+    ablation: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def open_stage(case: Case, *, components: bool, full_ablation: bool) -> Opened:
+    """The culprit within the case's stage, likely at most: ``stage_proof`` makes it surer.
+
+    The case gets the stage and the component that were found, and the longer ladder. ``components`` says
+    whether a component is looked for, ``full_ablation`` whether every switch of the kernel rung is asked.
+    """
+    if case.stage is Stage.KERNEL:
+        split = kernel_stage.split(case.climber, case.ladder, full=full_ablation)
+        case.ladder = split.ladder
+        evidence, ablation, alternatives = split.evidence, split.ablation, split.alternatives
+        case.stage, case.named = split.stage, Named()
+        if components:
+            case.named = _within_kernel(case, split)
+        case.named.component = _narrowed(case.named.component, split.component)
+    else:
+        case.stage, evidence = _by_frames(case)
+        ablation, alternatives = [], []
+        case.named = Named()
+        if components:
+            case.named = name_component(case.climber, case.stage, case.at, ladder=case.ladder)
+            case.stage = case.named.stage or case.stage
+    asked = registry.ask(case, Moment.COMPONENT)
+    named = case.named
+    culprit = Culprit(
+        stage=case.stage,
+        confidence=Confidence.LIKELY,
+        component=named.component,
+        evidence=(*evidence, *named.evidence),
+        exhibits=tuple(named.exhibits),
+    )
+    return Opened(
+        culprit=asked.culprit or culprit,
+        alternatives=[*alternatives, *named.alternatives, *asked.considered],
+        ablation=ablation,
+        warnings=asked.warnings,
+    )
+
+
+def _narrowed(named: Component | None, of_split: Component | None) -> Component | None:
+    """Of several operators without which the failure is gone, the one whose own loop is at fault."""
+    if named is None or of_split is None:
+        return named or of_split
+    one_of_them = named.kind == of_split.kind and of_split.name in named.name.split(", ")
+    return replace(named, name=of_split.name) if one_of_them else named
+
+
+def _within_kernel(case: Case, split: kernel_stage.Split) -> Named:
+    """The operator, fusion or buffer, and the first value that goes wrong."""
+    climber, ladder = case.climber, case.ladder
+    fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
+    searched = split.searched or split.stage
+    all_off = fallback if searched is not Stage.LOWERING else None
+    top = row(ladder, Rung.KERNEL)
+    named = name_component(climber, searched, top, all_off=all_off, ablation=split.ablation)
+    diverged = first_divergence(climber, split.stage, ladder, ablation=split.ablation)
+    if diverged is not None:
+        named.exhibits.append(diverged.exhibit)
+        named.component = named.component or split.component or diverged.component
+    return named
+
+
+def _by_frames(case: Case) -> tuple[Stage, list[str]]:
+    """The stage, which the frames of an exception may correct, and the evidence of the two rungs."""
+    stage, below, at = case.stage, row(case.ladder, case.reading.last_good), case.at
+    how = "in the same way" if at.verdict is Verdict.BAD else "in another way"
+    evidence = [f"passes at {below.rung} and fails {how} at {at.rung}, which adds {ADDS[at.rung]}"]
+    hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
+    if hint is not None and hint[0] is not stage:
+        # Frames are evidence only if the signature matches: another failure's tell where that one ends.
+        if at.verdict is Verdict.BAD:
+            evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+        if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
+            # Code that both partitioners share fails with either, so only its frames tell.
+            stage = Stage.PARTITIONER
+    return stage, evidence
+
+
+#: What each rung adds to the one below it, in words.
+ADDS: dict[Rung, str] = {
+    Rung.UNCOMPILED: "the script itself",
+    Rung.DYNAMO: "Dynamo's capture and guards",
+    Rung.AOT: "AOTAutograd (functionalization and the joint graph)",
+    Rung.PARTITION: "the min-cut partitioner",
+    Rung.DECOMP: "Inductor's decomposition table",
+    Rung.FX: "Inductor's FX passes",
+    Rung.LOOPS: "Inductor's lowering to loop IR",
+    Rung.SCHEDULED: "Inductor's scheduler",
+    Rung.KERNEL: "lowering, scheduling, code generation and the kernels",
+    Rung.META: "a check of every meta kernel",
+}

@@ -1,0 +1,302 @@
+"""Names the pass, pattern or decomposition at fault, down to the single application.
+
+The child tells what was applied and what changed a graph, as a tree: a pattern lies inside a pass. The
+search goes down that tree. At each level every kind is left out alone; what cures is opened up next, and
+at the bottom the single applications are told apart. What is left out alone and cures is necessary; a
+last run leaves out everything else, which tells whether it is sufficient too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accel_lab.core.findings import Component, Step
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.text import shorten
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.ladder_runner import Climber
+
+from .ablation import Item, LeavingOut, as_switch, smallest_cure
+from .applications import Application, Kind, Tree, name_of
+from .localization import Named
+from .pass_words import application_words, graph_change, place_words, short_words
+
+_RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
+_SUBSYSTEMS = {
+    Stage.DECOMPOSITION: ("decomposition",),
+    Stage.FX_PASSES: (
+        "pre_grad_passes",
+        "joint_graph_passes",
+        "post_grad_passes",
+        "passes",
+        "pass_functions",
+        "patterns",
+        "reinplacing",
+    ),
+}
+#: Up to so many kinds are each left out alone; more of them are halved first.
+_SIDE_BY_SIDE = 16
+_MOST_QUESTIONS = 34
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What cures when it is left out: ``kinds`` together; each of ``others`` alone cures as well.
+
+    ``stand_ins``, which are among the kinds, did nothing until another of them was left out.
+    ``alone`` says that every kind of the level was left out alone, so that no rival was missed.
+    """
+
+    kinds: tuple[Kind, ...]
+    others: tuple[Kind, ...] = ()
+    stand_ins: tuple[Kind, ...] = ()
+    alone: bool = False
+
+
+@dataclass(kw_only=True)
+class _Search(LeavingOut):
+    """The questions, and the tree of what was applied; of a ``hanging`` run only the names are known."""
+
+    tree: Tree
+    hanging: bool = False
+
+
+def name_pass(climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | None = None) -> Named:
+    """The pass, pattern or decomposition at fault; nothing where none could be found by switching.
+
+    ``all_off`` is the verdict with everything left out, where that is known: if that does not cure,
+    nothing smaller will.
+    """
+    if climber.baseline.flaky or all_off not in (None, Verdict.GOOD):
+        return Named()
+    rung = _RUNGS[stage]
+    if at.rung is not rung or ("applied" not in at.outcome.facts and at.outcome.status is not Status.TIMEOUT):
+        at = climber.one(rung, (), "component")
+    if at.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
+        return Named()
+    tree = Tree.of(at.outcome)
+    hanging = not tree.applications
+    if hanging:
+        # A run that was stopped tells nothing; one with everything left out tells what there is.
+        everything = dict.fromkeys(_SUBSYSTEMS[stage], "all")
+        listing = climber.one(rung, (("off", everything),), "component")
+        tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
+    search = _Search(climber=climber, rung=rung, most=_MOST_QUESTIONS, tree=tree, hanging=hanging)
+    found, path = _down(search)
+    if found is None:
+        return Named()
+    items = _turns(search, found)
+    return _tell(search, stage, at, found, items, path)
+
+
+def _functions_on_stack(outcome: Outcome) -> frozenset[str]:
+    return frozenset(frame.function for frame in outcome.raised.frames) if outcome.raised else frozenset()
+
+
+# -- going down -------------------------------------------------------------------------------------
+
+
+def _down(search: _Search) -> tuple[Found | None, list[Found]]:
+    """The deepest level that could be told, and the levels above it."""
+    found = _level(search, search.tree.kinds(search.tree.tops()))
+    if found is None and not search.hanging:
+        # What changed no node may still have changed a node's meta data.
+        found = _level(search, search.tree.kinds(search.tree.tops(all_of_them=True)), only_halving=True)
+    path: list[Found] = []
+    while found is not None and len(found.kinds) == 1 and not search.spent:
+        inside = search.tree.kinds(search.tree.inside(found.kinds[0]))
+        deeper = _level(search, inside) if inside else None
+        if deeper is None:
+            break
+        path.append(found)
+        found = deeper
+    return found, path
+
+
+def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> Found | None:
+    """The kinds of one level whose absence cures: one alone, or the fewest that do it together."""
+    if not kinds:
+        return None
+    usable = list(kinds)
+    if not search.hanging and not only_halving and len(kinds) <= _SIDE_BY_SIDE:
+        verdicts = search.ask([kind.items for kind in kinds])
+        cures = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.GOOD]
+        if cures:
+            # The last one in order is named: with it alone left out, what ran before it did no harm.
+            return Found(kinds=(cures[-1],), others=tuple(cures[:-1]), alone=True)
+        # Without an indispensable pass the run fails in another way, so those stay in.
+        usable = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.BAD]
+        stepped_in = _with_stand_ins(search, usable)
+        if stepped_in is not None:
+            return stepped_in
+        if len(usable) < 2:
+            return None
+    return _together(search, usable)
+
+
+def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
+    """A kind and what did the same work in its place once it was left out, such as a pass run twice."""
+    usual = {a.item for a in search.tree.changing()}
+    for kind in kinds:
+        step = search.steps.get(frozenset(kind.items))
+        without = Tree.of(step.outcome) if step is not None else Tree(applications=[])
+        new = [a for a in without.changing() if a.item not in usual and a.item not in kind.items]
+        tops = [a for a in new if a.parent is None or without.get(a.parent) not in new]
+        if not tops or any(a.raised for a in new):
+            continue
+        if search.cured([*kind.items, *(a.item for a in tops)]):
+            search.tree.learn(new)
+            stand_ins = search.tree.kinds(tops)
+            needed = smallest_cure(
+                [item for stand_in in stand_ins for item in stand_in.items],
+                functools.partial(_cures_with, search, kind.items),
+            )
+            kept = [k for k in stand_ins if needed is None or set(k.items) & set(needed)]
+            return Found(kinds=(kind, *kept), stand_ins=tuple(kept), alone=True)
+    return None
+
+
+def _cures_with(search: _Search, first: Sequence[Item], more: Sequence[Item]) -> bool:
+    return search.cured([*first, *more])
+
+
+def _together(search: _Search, kinds: Sequence[Kind]) -> Found | None:
+    """The fewest kinds that cure together; those that torch does not ask about last, as some must stay."""
+    for kind in [kind for kind in kinds if kind.suspect][:3]:
+        if search.cured(kind.items):
+            return Found(kinds=(kind,))
+    asked_for = [kind for kind in kinds if kind.subsystem != "pass_functions"]
+    for group in [list(kinds)] if len(asked_for) in (0, len(kinds)) else [list(kinds), asked_for]:
+        numbers = [("", str(n)) for n in range(len(group))]
+        least = smallest_cure(numbers, functools.partial(_cures_by_number, search, group))
+        if least is not None and not search.spent:
+            return Found(kinds=tuple(group[int(n)] for _, n in least))
+    return None
+
+
+def _cures_by_number(search: _Search, group: Sequence[Kind], off: Sequence[Item]) -> bool:
+    return search.cured(item for _, n in off for item in group[int(n)].items)
+
+
+def _turns(search: _Search, found: Found) -> list[Item]:
+    """The single applications that must be left out, of all those of the kinds that were found."""
+    items = [item for kind in found.kinds for item in kind.items]
+    if len(items) == 1 or search.hanging:
+        return items
+    if len(found.kinds) == 1 and len(items) <= 8:
+        verdicts = search.ask([[item] for item in items])
+        alone = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.GOOD]
+        if alone:
+            return alone[:1]
+    least = smallest_cure(items, search.cured)
+    return least if least is not None and not search.spent else items
+
+
+# -- telling ----------------------------------------------------------------------------------------
+
+
+def _tell(
+    search: _Search, stage: Stage, at: Step, found: Found, items: list[Item], path: list[Found]
+) -> Named:
+    tree = search.tree
+    culprits = [tree.get(item) for item in items]
+    names = list(dict.fromkeys(name_of(application) for application in culprits))
+    others = [kind for level in [*path, found] for kind in level.others]
+    words = "; ".join(application_words(tree, a) for a in culprits[:_SHOWN])
+    if len(culprits) > _SHOWN:
+        words += f"; and {len(culprits) - _SHOWN} more"
+    called = " and ".join(short_words(tree, a) for a in culprits[:_SHOWN])
+    if len(culprits) > _SHOWN:
+        called += f" and {len(culprits) - _SHOWN} more"
+    evidence = [f"leaving out only {called} cures it at {search.rung}; with nothing left out it fails"]
+    sufficient = _sufficient(search, culprits)
+    if sufficient:
+        evidence.append(sufficient)
+    if found.stand_ins:
+        first = short_words(tree, culprits[0])
+        told = " and ".join(short_words(tree, tree.get(kind.items[0])) for kind in found.stand_ins)
+        evidence.append(f"with only {first} left out it still fails, as {told} then does the same")
+    elif len(culprits) > 1:
+        evidence.append("all of them must be left out: with any one of them left in it does not pass")
+    thorough = all(level.alone for level in [*path, found]) or bool(sufficient)
+    sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent
+    rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
+    detail = words
+    if rivals:
+        sure = False
+        told = ", ".join(name_of(tree.get(kind.items[0])) for kind in rivals[:5])
+        detail += f"; also cured by leaving out {told}"
+        evidence.append(
+            f"also cured by leaving out {told}, which is applied earlier: the failure needs "
+            "what both of them do"
+        )
+    exhibits, changes = [], []
+    for application in culprits[:_SHOWN]:
+        change = _change(search, application, culprits)
+        if change is None:
+            continue
+        before, after = change
+        changes.append(change)
+        title = f"{place_words(application)} before and after {name_of(application)}".strip()
+        exhibits.append(graph_change(title, before, after, application))
+    word = "decomposition" if stage is Stage.DECOMPOSITION else _word(culprits[0])
+    return Named(
+        component=Component(
+            kind=word,
+            name=shorten(", ".join(names), 120),
+            detail=shorten(detail, 600),
+        ),
+        cure=search.passing(items) if sure else None,
+        evidence=evidence,
+        exhibits=exhibits,
+        changes=changes,
+    )
+
+
+def _word(application: Application) -> str:
+    return {"patterns": "pattern", "reinplacing": "reinplacing"}.get(application.subsystem, "pass")
+
+
+def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
+    """Whether the failure appears with everything else left out that can be; in words, if it does."""
+    tree = search.tree
+    if search.hanging or search.spent:
+        return ""
+    kept = tree.with_those_around(culprits)
+    stiff = {
+        item
+        for items, verdict in search.known.items()
+        if verdict in (Verdict.DIFFERENT, Verdict.SKIP)
+        for item in items
+    }
+    rest = [a.item for a in tree.changing() if a.item not in kept and a.item not in stiff]
+    if not rest:
+        return ""
+    if search.ask([rest])[0] is not Verdict.BAD:
+        return ""
+    return (
+        f"with {'it' if len(culprits) == 1 else 'them'} alone applied and "
+        f"{len(rest)} other application{'s' if len(rest) > 1 else ''} left out, it still fails"
+    )
+
+
+def _change(
+    search: _Search, application: Application, culprits: Sequence[Application]
+) -> tuple[list[str], list[str]] | None:
+    """The lines of the graph before and after the application, from one more run that keeps the two texts.
+
+    The other culprits are left out in it, or one that does the same work later would show nothing.
+    """
+    if search.hanging or search.spent:
+        return None
+    search.asked += 1
+    name = "/".join(application.item)
+    rest = as_switch(a.item for a in culprits if a.item != application.item)
+    switches = (("show_pass", name), *([("off", rest)] if rest else []))
+    step = search.climber.one(search.rung, switches, "component")
+    shown = step.outcome.facts.get("shown")
+    return (list(shown["before"]), list(shown["after"])) if shown else None

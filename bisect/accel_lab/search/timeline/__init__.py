@@ -1,0 +1,1 @@
+"""The version axis: releases, flips, metrics that become worse, and companions."""

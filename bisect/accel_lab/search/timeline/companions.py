@@ -1,0 +1,300 @@
+"""Is it torch, or a package that came along with it? Swaps one thing at a time across a flip.
+
+A newer torch brings a newer numpy, triton, compiler. At a flip both changed. So torch is held while its
+companions are those of the other side, and the companions are held while torch is the other side's.
+What is blamed needs both runs: taken to the good side it brings the failure, taken from the bad side it
+takes the failure away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.findings import Considered
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Tested
+from accel_lab.search.proof import prove_verdicts
+
+#: Judges torch in this version beside companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
+AskSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
+TORCH = "torch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipSide:
+    """What one side of a flip is made of: torch's version and those of its companions."""
+
+    torch: str
+    companions: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swap:
+    """One run with companions of the other side: ``swapped`` are those, ``torch_side`` is good or bad."""
+
+    torch: str
+    pins: tuple[tuple[str, str], ...]
+    swapped: tuple[str, ...]
+    torch_side: str
+    verdict: Verdict
+    why: str = ""
+    error: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "torch": self.torch,
+            "pins": dict(self.pins),
+            "swapped": list(self.swapped),
+            "torch_side": self.torch_side,
+            "verdict": self.verdict.value,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blame:
+    """Who is at fault: ``torch``, companions by name, or nobody where it cannot be told.
+
+    ``proven`` only with both runs: with the blamed thing alone on the good side it fails, with it alone
+    taken from the bad side it passes. ``cleared`` are companions that both runs acquit; ``open`` those of
+    which at least one run could not be had.
+    """
+
+    culprits: tuple[str, ...]
+    proven: bool
+    sentence: str
+    swaps: tuple[Swap, ...] = ()
+    cleared: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "culprits": list(self.culprits),
+            "proven": self.proven,
+            "sentence": self.sentence,
+            "swaps": [swap.to_json() for swap in self.swaps],
+            "cleared": list(self.cleared),
+            "open": list(self.open),
+        }
+
+
+def differing(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
+    """The companions that both sides have in different versions, by name."""
+    both = good.companions.keys() & bad.companions.keys()
+    return tuple(sorted(n for n in both if n != TORCH and good.companions[n] != bad.companions[n]))
+
+
+def one_sided(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
+    """The companions that only one side has: there is no other version to swap them for."""
+    return tuple(sorted((good.companions.keys() ^ bad.companions.keys()) - {TORCH}))
+
+
+def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
+    """Swap the companions of a flip, all together first, then one by one, and say who is at fault.
+
+    ``good`` and ``bad`` are the two sides as they were judged: their own runs are not repeated.
+    """
+    names = differing(good, bad)
+    alone = one_sided(good, bad)
+    if not names:
+        told = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
+        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=told)])
+        return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {told}", open=alone)
+    asker = _Swapper(good=good, bad=bad, names=names, ask=ask)
+    pair = asker.pairs([names])[0]
+    if pair.acquits or len(names) == 1:
+        return _told(asker, alone, pair, {names[0]: pair} if len(names) == 1 else {})
+    singles = dict(zip(names, asker.pairs([(name,) for name in names]), strict=True))
+    able = tuple(name for name in names if singles[name].judged)
+    if not pair.judged and 1 < len(able) < len(names):
+        # One that cannot be parted from torch spoils the swap of all: the others are swapped without it.
+        rest = asker.pairs([able])[0]
+        if rest.acquits:
+            alone = (*alone, *(name for name in names if name not in able))
+            return _told(asker, alone, rest, singles)
+    return _told(asker, alone, pair, singles)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """Some companions swapped both ways.
+
+    ``taken``: torch is that of the bad side and they are those of the good one; ``brought``: the reverse.
+    """
+
+    taken: Verdict
+    brought: Verdict
+
+    @property
+    def judged(self) -> bool:
+        return {self.taken, self.brought} <= {Verdict.GOOD, Verdict.BAD}
+
+    @property
+    def convicts(self) -> bool:
+        """Without them it passes, and they bring it along."""
+        return self.taken is Verdict.GOOD and self.brought is Verdict.BAD
+
+    @property
+    def acquits(self) -> bool:
+        """It fails without them, and does not come along with them: it stays with torch."""
+        return self.taken is Verdict.BAD and self.brought is Verdict.GOOD
+
+
+class _Swapper:
+    """Asks the swapped combinations and keeps each run."""
+
+    def __init__(self, *, good: FlipSide, bad: FlipSide, names: Sequence[str], ask: AskSwapped) -> None:
+        self.good, self.bad, self.names = good, bad, tuple(names)
+        self._ask = ask
+        self.swaps: list[Swap] = []
+
+    def pairs(self, groups: Sequence[Sequence[str]]) -> list[_Pair]:
+        """Each group swapped in both directions, all asked before the first answer is waited for."""
+        jobs = [
+            (self._submit(self.bad, self.good, group), self._submit(self.good, self.bad, group))
+            for group in groups
+        ]
+        found = []
+        for group, (taken, brought) in zip(groups, jobs, strict=True):
+            one = self._keep(self.bad, self.good, group, "bad", taken)
+            two = self._keep(self.good, self.bad, group, "good", brought)
+            found.append(_Pair(taken=one, brought=two))
+        return found
+
+    def _pins(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> dict[str, str]:
+        """Every companion that differs is held: those of the group at the other side's version."""
+        return {n: (other if n in group else own).companions[n] for n in self.names}
+
+    def _submit(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> Future[Tested]:
+        try:
+            return self._ask(own.torch, self._pins(own, other, group))
+        except EnvironmentUnavailable as reason:
+            failed: Future[Tested] = Future()
+            failed.set_exception(reason)
+            return failed
+
+    def _keep(
+        self, own: FlipSide, other: FlipSide, group: Sequence[str], side: str, job: Future[Tested]
+    ) -> Verdict:
+        try:
+            row = job.result()
+            verdict, why, error = row.verdict, row.why, row.error
+        except EnvironmentUnavailable as reason:
+            verdict, why, error = Verdict.SKIP, str(reason), 0.0
+        self.swaps.append(
+            Swap(
+                torch=own.torch,
+                pins=tuple(self._pins(own, other, group).items()),
+                swapped=tuple(group),
+                torch_side=side,
+                verdict=verdict,
+                why=why,
+                error=error,
+            )
+        )
+        return verdict
+
+
+def _told(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
+    """The verdict over all runs. ``pair`` is that of the largest group that could be swapped."""
+    good, bad, names = asker.good, asker.bad, asker.names
+    cleared = names if pair.acquits and not singles else tuple(n for n in names if singles[n].acquits)
+    unsure = (*alone, *(n for n in names if n in singles and not singles[n].judged and n not in alone))
+    convicted = tuple(n for n in names if n in singles and singles[n].convicts)
+
+    def verdict(culprits: tuple[str, ...], isolated: bool, sentence: str) -> Blame:
+        """``isolated``: both runs of a pair speak for just these."""
+        words = "what else differs is not ruled out"
+        other = Considered(name="another_companion", open=not isolated, words=words)
+        return Blame(
+            culprits=culprits,
+            proven=prove_verdicts((swap.error for swap in asker.swaps), [other]).proven,
+            sentence=sentence + (_only_on_one(alone) if alone else ""),
+            swaps=tuple(asker.swaps),
+            cleared=cleared,
+            open=unsure,
+        )
+
+    said = {n: f"{n} {good.companions[n]} -> {bad.companions[n]}" for n in names}
+    every = _and(said[n] for n in names)
+    if pair.acquits:
+        return verdict(
+            (TORCH,),
+            not alone,
+            f"torch: torch {bad.torch} fails beside the companions of {good.torch} too, "
+            f"and torch {good.torch} passes beside those of {bad.torch} ({every})",
+        )
+    if convicted:
+        return verdict(
+            convicted,
+            len(convicted) == 1,
+            f"not torch but {_and(said[n] for n in convicted)}: taken back beside torch {bad.torch} "
+            f"it passes, brought along beside torch {good.torch} it fails",
+        )
+    if pair.convicts:
+        left = tuple(n for n in names if n not in cleared)
+        if left != names and not asker.pairs([left])[0].convicts:
+            left = names
+        return verdict(
+            left,
+            True,
+            f"not torch but its companions together ({_and(said[n] for n in left)}): with all taken back "
+            f"torch {bad.torch} passes, with all of them torch {good.torch} fails; none alone does both",
+        )
+    if pair.judged and pair.taken is Verdict.GOOD:
+        needed = tuple(n for n in names if n in singles and singles[n].taken is Verdict.GOOD) or names
+        return verdict(
+            (TORCH, *needed),
+            len(needed) == 1 and not alone,
+            f"it takes both torch {bad.torch} and {_and(said[n] for n in needed)}: with either taken back "
+            "it passes",
+        )
+    if pair.judged:
+        return verdict(
+            (TORCH, *(n for n in names if n not in cleared)),
+            False,
+            f"torch {bad.torch} brings the failure, and so do the companions alone ({every}): two causes",
+        )
+    return _half(verdict, pair, names, cleared, good, bad)
+
+
+def _half(
+    verdict: Callable[[tuple[str, ...], bool, str], Blame],
+    pair: _Pair,
+    names: tuple[str, ...],
+    cleared: tuple[str, ...],
+    good: FlipSide,
+    bad: FlipSide,
+) -> Blame:
+    """At most one of the two runs could be had: what it speaks for, never proven."""
+    if pair.taken is Verdict.BAD:
+        return verdict(
+            (TORCH,),
+            False,
+            f"torch, likely: torch {bad.torch} fails beside the companions of {good.torch} too",
+        )
+    if pair.brought is Verdict.GOOD:
+        return verdict(
+            (TORCH,), False, f"torch, likely: torch {good.torch} passes beside the companions of {bad.torch}"
+        )
+    if Verdict.GOOD is pair.taken or Verdict.BAD is pair.brought:
+        left = tuple(n for n in names if n not in cleared)
+        return verdict(
+            left, False, f"a companion, likely ({', '.join(left)}): only one of the two runs was had"
+        )
+    if cleared == names:
+        return verdict((TORCH,), False, "torch, likely: each companion was swapped alone and changes nothing")
+    return verdict((), False, "torch or a companion: the swapped environments could not be judged")
+
+
+def _only_on_one(alone: Sequence[str]) -> str:
+    return f"; {', '.join(alone)} could not be swapped"
+
+
+def _and(words: Iterable[str]) -> str:
+    listed = list(words)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"

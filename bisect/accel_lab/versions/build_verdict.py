@@ -1,0 +1,293 @@
+"""Does one build of torch show the failure that is looked for? A few cold runs, a verdict, its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.findings import Step
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.probe import Probe
+from accel_lab.core.signature import Signature
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.baseline import BaselineSearch
+from accel_lab.search.lab import Difference, Lab
+from accel_lab.search.ladder_runner import Climber, tally_of
+from accel_lab.search.premise import Baseline, hurried, same_failure
+from accel_lab.search.repeats import Tally
+from accel_lab.search.timeline.repeat_policy import Patience
+
+#: More runs of a build whose plain and recorded run disagree, though the script is not known to be flaky.
+DISAGREEING_RUNS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The failure that every build is asked for, as the failing build showed it.
+
+    ``tally`` says how often it came there; ``values`` are its differences where the numbers are silently
+    wrong. ``verdicts`` is the number of builds that an answer may rest on. ``eager``: it comes there with
+    nothing compiled too. ``compiled``: a compiled region was entered.
+    """
+
+    signature: Signature
+    tally: Tally = field(default_factory=lambda: Tally(runs=1, failures=1))
+    verdicts: int = 1
+    values: Sequence[Difference] = ()
+    eager: bool = False
+    compiled: bool = True
+
+    @property
+    def flaky(self) -> bool:
+        return self.patience().flaky
+
+    def patience(self, budget: float = 0.05) -> Patience:
+        """How often a build is run before it may be called good."""
+        return Patience(failing=self.tally, verdicts=self.verdicts, budget=budget)
+
+    def baseline(self, found: Baseline) -> Baseline:
+        """A baseline with this failure as its target and with what ``found`` knows of its own build."""
+        return replace(
+            found, target=self.signature, values=self.values, tally=self.tally, steps=list(found.steps)
+        )
+
+
+def wanted_from(base: Baseline, *, eager: bool) -> Wanted:
+    """The failure that a baseline found; its target must be there."""
+    assert base.target is not None
+    compiled = any(step.outcome.facts.get("regions") for step in base.steps)
+    return Wanted(
+        signature=base.target,
+        tally=base.tally,
+        values=tuple(base.values),
+        eager=eager,
+        compiled=compiled,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What one build answered: the run that decided, how many there were, and why where it needs a word."""
+
+    verdict: Verdict
+    outcome: Outcome
+    signature: Signature | None = None
+    why: str = ""
+    runs: int = 1
+    failures: int = 0
+    error: float = 0.0
+
+
+def decide(lab: Lab, probe: Probe, wanted: Wanted, *, budget: float = 0.05) -> Decision:
+    """The verdict of the build that ``probe`` names.
+
+    A build that fails in the same way with nothing compiled, where the failing build did not, is no evidence
+    on the compiler: it is skipped, as is a script that cannot run there at all.
+    """
+    if wanted.signature.kind == "timeout":
+        return _sober(lab, probe, wanted, _hang(lab, probe, wanted))
+    silent = wanted.signature.kind == "values"
+    found = BaselineSearch(lab, probe).look(silent=silent)
+    told = _silent(lab, found, wanted) if silent else _loud(lab, found, wanted)
+    if told.verdict is Verdict.GOOD and wanted.flaky:
+        told = _often(lab, probe, wanted, found, told, budget)
+    elif not silent and _disagree(found, told):
+        told = _once_more(lab, probe, wanted, found, told)
+    return _sober(lab, probe, wanted, told)
+
+
+# -- what the two cold runs say --------------------------------------------------------------------
+
+
+def _loud(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
+    """A failure that the run itself shows. The recorded run decides; where it cannot be, the plain one."""
+    plain, recorded = found.steps[0], found.steps[1]
+    step, verdict = recorded, judge(recorded.outcome, wanted.signature, recorded.signature)
+    why = ""
+    if verdict is Verdict.SKIP:
+        step, verdict = plain, _judged_plain(plain, wanted)
+        why = "judged by the plain run alone: " + (
+            "; ".join(recorded.outcome.notes) or "it cannot be recorded"
+        )
+    if lab.cannot_tell(step.outcome):
+        return Decision(verdict=Verdict.SKIP, outcome=step.outcome, why="the check cannot tell (125)", runs=2)
+    if verdict is Verdict.GOOD and _told(recorded) and not _reached(recorded, wanted):
+        verdict, why = Verdict.SKIP, "no compiled region was entered"
+    return Decision(
+        verdict=verdict,
+        outcome=step.outcome,
+        signature=step.signature,
+        why=why or _why(verdict, step.signature),
+        runs=2,
+        failures=int(verdict is Verdict.BAD),
+    )
+
+
+def _judged_plain(plain: Step, wanted: Wanted) -> Verdict:
+    if not _told(plain):
+        return Verdict.SKIP
+    if plain.signature is None:
+        return Verdict.GOOD
+    return Verdict.BAD if same_failure(plain.signature, wanted.signature) else Verdict.DIFFERENT
+
+
+def _silent(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
+    """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
+    recorded = found.steps[1]
+    signature, why = found.target, ""
+    if not _told(recorded):
+        verdict, why = Verdict.SKIP, "; ".join(recorded.outcome.notes) or "the run cannot be recorded"
+    elif signature is not None and signature.kind == "values":
+        same = lab.same_differences(found.values, wanted.values)
+        verdict = Verdict.BAD if same else Verdict.DIFFERENT
+        if not same:
+            why = "its compiled regions return other wrong values: " + found.values[0].line
+    elif signature is not None:
+        verdict = Verdict.DIFFERENT
+    elif not _reached(recorded, wanted):
+        verdict, why = Verdict.SKIP, "no compiled region was entered"
+    elif found.uncompiled is None or lab.signature(found.uncompiled) is not None:
+        verdict, why = (
+            Verdict.SKIP,
+            "the script fails when nothing is compiled, so there is nothing to compare",
+        )
+    else:
+        verdict = Verdict.GOOD
+    runs = 2 + (found.uncompiled is not None) + (found.reference is not None)
+    return Decision(
+        verdict=verdict,
+        outcome=recorded.outcome,
+        signature=signature,
+        why=why or _why(verdict, signature),
+        runs=runs,
+        failures=int(verdict is Verdict.BAD),
+    )
+
+
+def _told(step: Step) -> bool:
+    """Whether the run could be made at all."""
+    return step.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
+
+
+def _reached(recorded: Step, wanted: Wanted) -> bool:
+    return not wanted.compiled or bool(recorded.outcome.facts.get("regions"))
+
+
+def _why(verdict: Verdict, signature: Signature | None) -> str:
+    if verdict is Verdict.DIFFERENT and signature is not None:
+        return f"fails in another way: {signature.line}"
+    return ""
+
+
+# -- more runs -------------------------------------------------------------------------------------
+
+
+def _hang(lab: Lab, probe: Probe, wanted: Wanted) -> Decision:
+    """A hang costs the whole limit: a run that ends within a tenth of it is good, else one waits to the end.
+
+    The short wait counts only in the warm server: a cold run may need it for the imports alone.
+    """
+    lab.warm_up()
+    outcome = lab.submit(hurried(probe, wanted.signature)).result()
+    runs = 1
+    verdict = judge(outcome, wanted.signature, lab.signature(outcome))
+    if verdict is Verdict.BAD:
+        outcome, runs = lab.submit(replace(probe, cold=True)).result(), 2
+        verdict = judge(outcome, wanted.signature, lab.signature(outcome))
+    signature = lab.signature(outcome)
+    return Decision(
+        verdict=verdict,
+        outcome=outcome,
+        signature=signature,
+        why=_why(verdict, signature),
+        runs=runs,
+        failures=int(verdict is Verdict.BAD),
+    )
+
+
+def _often(
+    lab: Lab, probe: Probe, wanted: Wanted, found: Baseline, told: Decision, budget: float
+) -> Decision:
+    """A failure that comes on some runs only: a build is good after as many passes as its rate demands."""
+    lab.warm_up()
+    patience = wanted.patience(budget)
+    # The climber's own patience is for the ladder of one build: here the whole line shares the budget.
+    base = replace(wanted.baseline(found), tally=Tally(runs=1, failures=1))
+    climber = Climber(lab=lab, probe=probe, baseline=base)
+    step = climber.one(Rung.KERNEL, kind="versions")
+    if step.verdict is Verdict.GOOD:
+        step = climber.repeat(step, patience.passes - 1, "versions", until_bad=True)
+    runs = Tally(runs=step.runs, failures=step.failures)
+    if step.verdict is Verdict.GOOD:
+        verdict = patience.verdict(runs)
+        why = "" if verdict is Verdict.GOOD else f"passed {runs.runs} times: too few for so rare a failure"
+        return replace(told, verdict=verdict, why=why, runs=told.runs + runs.runs, error=patience.error(runs))
+    return Decision(
+        verdict=step.verdict,
+        outcome=step.outcome,
+        signature=step.signature,
+        why=_why(step.verdict, step.signature),
+        runs=told.runs + runs.runs,
+        failures=runs.failures,
+    )
+
+
+def _disagree(found: Baseline, told: Decision) -> bool:
+    """Whether only one of the plain and the recorded run failed."""
+    if told.verdict is Verdict.SKIP or not _told(found.steps[1]):
+        return False
+    return (found.steps[0].signature is None) is not (found.steps[1].signature is None)
+
+
+def _once_more(lab: Lab, probe: Probe, wanted: Wanted, found: Baseline, told: Decision) -> Decision:
+    """The plain and the recorded run part: more runs tell whether the failure comes now and then."""
+    climber = Climber(lab=lab, probe=probe, baseline=wanted.baseline(found), patient=True)
+    first = climber.one(Rung.KERNEL, kind="versions")
+    more = climber.repeat(first, DISAGREEING_RUNS - 1, "versions")
+    tally = tally_of([more]).plus(Tally(runs=told.runs, failures=told.failures))
+    if told.failures or more.verdict is Verdict.BAD:
+        why = f"failed in {max(tally.failures, 1)} of {tally.runs} runs"
+        outcome = told.outcome if told.failures else more.outcome
+        return replace(
+            told,
+            verdict=Verdict.BAD,
+            outcome=outcome,
+            signature=wanted.signature,
+            why=why,
+            runs=tally.runs,
+            failures=tally.failures,
+        )
+    plain = found.steps[0]
+    line = plain.signature.line if plain.signature is not None else "nothing"
+    return replace(
+        told,
+        verdict=Verdict.SKIP,
+        why=f"the plain run failed ({line}), {tally.runs - 1} recorded runs did not",
+        runs=tally.runs,
+    )
+
+
+def _sober(lab: Lab, probe: Probe, wanted: Wanted, told: Decision) -> Decision:
+    """A failing build is asked once more with nothing compiled: is it the compiler that fails there?"""
+    if wanted.eager or told.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
+        return told
+    outcome = lab.submit(hurried(replace(probe, rung=Rung.UNCOMPILED), wanted.signature)).result()
+    signature = lab.signature(outcome)
+    if signature is None:
+        return replace(told, runs=told.runs + 1)
+    if told.verdict is Verdict.BAD and not signature.same_as(wanted.signature):
+        return replace(told, runs=told.runs + 1)
+    how = "in the same way " if told.verdict is Verdict.BAD else ""
+    return replace(
+        told,
+        verdict=Verdict.SKIP,
+        signature=signature,
+        outcome=outcome,
+        why=f"the script fails {how}on this release with nothing compiled: {signature.line}",
+        runs=told.runs + 1,
+    )
+
+
+__all__ = ["Decision", "Wanted", "decide", "wanted_from"]

@@ -1,0 +1,138 @@
+"""The ladder on one side of a flip, and what its compiler made of the script: graphs and generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from accel_lab.core.findings import Culprit, Step
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.stages import Rung
+from accel_lab.core.untrusted.child_files import ChildFiles
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.baseline import BaselineSearch
+from accel_lab.search.diagnosis import Diagnosis, Options, rungs_below
+from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.timeline.two_axes import Laddered
+
+from .build_verdict import Wanted
+from .release_session import Bench
+
+#: What is laid side by side, nearest to the machine first, and how much of each.
+SHOWN = ("kernel", "output_code", "post_grad")
+SHOWN_CHARACTERS = 24_000
+MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The ladder of one release; ``culprit`` is None on a side that passes, or where none was found."""
+
+    version: str
+    ladder: tuple[Step, ...] = ()
+    culprit: Culprit | None = None
+    warnings: tuple[str, ...] = ()
+    top: Outcome | None = field(default=None, repr=False)
+
+    @property
+    def graph(self) -> Outcome | None:
+        """The run that left the graph after all passes."""
+        return next((step.outcome for step in self.ladder if step.rung is Rung.FX), None)
+
+    @property
+    def stage(self) -> str:
+        return self.culprit.stage.value if self.culprit is not None else ""
+
+    @property
+    def component(self) -> str:
+        part = self.culprit.component if self.culprit is not None else None
+        return f"{part.kind} {part.name}" if part is not None else ""
+
+    @property
+    def laddered(self) -> Laddered:
+        """What the comparison of releases needs to know of it."""
+        return Laddered(
+            torch=self.version,
+            stage=self.stage,
+            component=self.component,
+            rungs={step.rung: step.verdict for step in self.ladder},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "torch": self.version,
+            "stage": self.stage,
+            "component": self.component,
+            "confidence": self.culprit.confidence.value if self.culprit is not None else None,
+            "ladder": [step.to_json() for step in self.ladder],
+            "warnings": list(self.warnings),
+        }
+
+
+def bad_side(bench: Bench, options: Options) -> Side:
+    """The whole diagnosis of a release that fails; its first runs are in the journal already."""
+    diagnosis = Diagnosis(bench.lab, bench.probe, replace(options, witness=False, most_faults=1))
+    found = diagnosis.run()
+    return side_of(bench.version, found.ladder, found.culprit, tuple(found.warnings))
+
+
+def side_of(
+    version: str, ladder: Sequence[Step], culprit: Culprit | None, warnings: tuple[str, ...] = ()
+) -> Side:
+    """A side whose diagnosis was made before."""
+    top = next((step.outcome for step in ladder if step.rung is Rung.KERNEL), None)
+    return Side(version=version, ladder=tuple(ladder), culprit=culprit, warnings=warnings, top=top)
+
+
+def good_side(bench: Bench, wanted: Wanted, budget: float) -> Side:
+    """Every rung of a release that passes: what still fails below the top is hidden there, not mended."""
+    lab = bench.lab
+    base = BaselineSearch(lab, bench.probe).look(silent=wanted.signature.kind == "values")
+    lab.warm_up()
+    climber = Climber(lab=lab, probe=bench.probe, baseline=wanted.baseline(base), budget=budget)
+    top = base.steps[1].outcome
+    first = climber.one(Rung.UNCOMPILED, kind="versions")
+    if wanted.signature.kind == "values" and climber.baseline.uncompiled is None:
+        climber.baseline.uncompiled = first.outcome
+    rest = [rung for rung in rungs_below(top) if rung is not Rung.UNCOMPILED]
+    ladder = [first, *climber.ask([(rung, ()) for rung in [*rest, Rung.KERNEL]], kind="versions")]
+    failing = [step for step in ladder if step.verdict in (Verdict.BAD, Verdict.DIFFERENT)]
+    warnings = []
+    if failing and ladder[-1].verdict is Verdict.GOOD:
+        warnings.append(
+            f"torch {bench.version} passes, but {', '.join(str(step.rung) for step in failing)} alone "
+            f"{'fails' if len(failing) == 1 else 'fail'}: the fault may be hidden there rather than mended"
+        )
+    elif ladder[-1].verdict is Verdict.BAD:
+        warnings.append(f"torch {bench.version} passed at first and failed when the ladder was run")
+    return Side(version=bench.version, ladder=tuple(ladder), warnings=tuple(warnings), top=ladder[-1].outcome)
+
+
+def beside(good: Side, bad: Side) -> list[dict[str, Any]]:
+    """Graphs and generated code of both sides, ``[{"kind", "good", "bad", "same"}]``, if both have them."""
+    found = []
+    for kind in SHOWN:
+        runs = (good.graph, bad.graph) if kind == "post_grad" else (good.top, bad.top)
+        one, two = (_artifact(run, kind) for run in runs)
+        if one and two:
+            found.append({"kind": kind, "good": _cut(one), "bad": _cut(two), "same": one == two})
+    return found
+
+
+def _artifact(outcome: Outcome | None, kind: str) -> str:
+    """The texts of one kind, without the comments that only say where the script lies."""
+    if outcome is None or not outcome.folder:
+        return ""
+    files = ChildFiles(outcome.folder)
+    texts = [files.head(name, MOST_BYTES) or "" for name in files.names(f"artifacts/{kind}_*")[:6]]
+    return "\n".join(line for text in texts for line in text.splitlines() if "# File: " not in line)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return text[:SHOWN_CHARACTERS] + f"\n[... {len(text) - SHOWN_CHARACTERS:,} characters left out ...]"
+
+
+__all__ = ["Side", "bad_side", "beside", "good_side", "side_of"]

@@ -1,0 +1,130 @@
+"""Answers the line search: one release at a time becomes an environment, some runs, and a verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from accel_lab.core.environment import Environment
+from accel_lab.core.errors import LabError
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Tested
+from accel_lab.execution.journal import write_atomic
+from accel_lab.execution.prober import Interrupted
+
+from .build_verdict import Decision, Wanted, decide
+from .release_session import Bench, Benches, Pins, Told, describe, silent
+
+
+class ReleaseAsker:
+    """The :class:`accel_lab.search.timeline.version_search.Asker` of real environments.
+
+    What is decided lies in ``versions/<release>/tested.json`` for the reader; a run that is resumed asks
+    again and is answered by the journals, so nothing is run twice.
+    """
+
+    def __init__(
+        self, benches: Benches, wanted: Wanted, *, side_by_side: int = 2, told: Told = silent
+    ) -> None:
+        self._benches = benches
+        self._wanted = wanted
+        self._told = told
+        self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
+
+    def submit(self, version: str) -> Future[Tested]:
+        """Judge a release in the background."""
+        return self._judges.submit(self.judge, version)
+
+    def prefetch(self, version: str) -> None:
+        """Make an environment that may be asked for soon; if it cannot be had, its judge will say so."""
+        self._benches.fetch(version, self._told)
+
+    def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
+        """Judge a release beside companions that are held at other versions than its own."""
+        return self._judges.submit(self.judge, version, tuple(sorted(pins.items())))
+
+    def judge(self, version: str, pins: Pins = ()) -> Tested:
+        """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
+        began = time.monotonic()
+        try:
+            environment = self._benches.made(version, pins, self._told)
+            bench = self._benches.open(version, pins)
+        except Interrupted:
+            raise
+        except Exception as error:
+            return self._tell(skipped(version, _said(error), began), pins)
+        try:
+            decision = decide(bench.lab, bench.probe, self._wanted, budget=self._benches.setting.budget)
+            row = tested(bench, decision, self._benches.setting.folder)
+            place = self._benches.place(version, pins)
+            place.mkdir(parents=True, exist_ok=True)
+            write_atomic(place / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
+        except Interrupted:
+            raise
+        except Exception as error:
+            row = skipped(version, _said(error), began, environment)
+        finally:
+            self._benches.shut(bench)
+        return self._tell(row, pins)
+
+    def _tell(self, row: Tested, pins: Pins) -> Tested:
+        beside = " beside " + ", ".join(f"{name} {version}" for name, version in pins) if pins else ""
+        words = row.verdict.value + beside + (f": {row.why}" if row.why else "")
+        self._told("judged", row.torch, words)
+        return row
+
+    def close(self) -> None:
+        """Wait for what is running; forget what has not begun."""
+        self._judges.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> ReleaseAsker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if exc[0] is not None:
+            self._benches.interrupt()
+        self.close()
+
+
+def tested(bench: Bench, decision: Decision, root: Path) -> Tested:
+    """A decision as a row of the version axis."""
+    outcome = decision.outcome
+    return Tested(
+        torch=bench.version,
+        verdict=decision.verdict,
+        status=outcome.status,
+        signature=decision.signature.line if decision.signature is not None else "",
+        why=decision.why,
+        runs=decision.runs,
+        seconds=bench.prober.seconds,
+        environment=describe(bench.environment, outcome, root),
+        error=decision.error,
+    )
+
+
+def _said(error: Exception) -> str:
+    """Why a release was not judged. What no one foresaw is named as it is; it must not end the line."""
+    if isinstance(error, LabError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"a mistake of the lab's own: {type(error).__name__}: {error} ({where})"
+
+
+def skipped(version: str, why: str, began: float, environment: Environment | None = None) -> Tested:
+    """A release that could not be judged at all."""
+    return Tested(
+        torch=version,
+        verdict=Verdict.SKIP,
+        why=why,
+        runs=0,
+        seconds=time.monotonic() - began,
+        environment=describe(environment) if environment is not None else {},
+    )
+
+
+__all__ = ["ReleaseAsker", "skipped", "tested"]

@@ -1,0 +1,315 @@
+"""One release's place of work: its environment, a folder of its own below the run's, a prober and a lab."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Provider
+from accel_lab.core.errors import LabError
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Limits, Probe, Program
+from accel_lab.execution.prober import Interrupted, Listener, Prober, Runner
+from accel_lab.execution.processes import process
+from accel_lab.execution.programs import folder_of
+from accel_lab.execution.run_folder.surroundings import LINKS
+from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.lab import LocalLab, Oracle
+
+#: Companions that are held at a version: ``(("numpy", "1.26.4"),)``.
+Pins = tuple[tuple[str, str], ...]
+
+#: ``told(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
+Told = Callable[[str, str, str], None]
+
+
+def silent(event: str, version: str, words: str) -> None:
+    """A listener that does nothing."""
+
+
+#: Of what an environment is made of, this much is told in findings.
+_TOLD = ("python", "torch", "packages", "era", "slim", "notes", "digest")
+
+#: A word is said of an environment that takes longer to make than this.
+QUIET_S = 3.0
+#: The folder below the run's that holds one folder a release.
+FOLDER = "versions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What every release is asked with. ``cold`` says why no warm server is used; empty where one is."""
+
+    program: Program
+    folder: Path
+    limits: Limits = field(default_factory=Limits)
+    oracle: Oracle = field(default_factory=Oracle)
+    stdin: Path | None = None
+    cold: str = ""
+    workers: int = 2
+    keep: bool = False
+    budget: float = 0.05
+    listener: Listener | None = None
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A release that can be asked. ``prober`` is closed with it; its journal stays and answers again.
+
+    ``cold`` says why no warm server is used; empty where one is.
+    """
+
+    version: str
+    environment: Environment
+    prober: Prober
+    lab: LocalLab
+    probe: Probe
+    cold: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return self.prober.workspace.root
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.prober.close()
+
+
+class Benches:
+    """Opens benches, several at a time, and stops them all at once.
+
+    ``workers`` cold runs go side by side over all of them. An environment is made once; one that could not
+    be had is not tried again in this process.
+    """
+
+    def __init__(self, setting: Setting, provider: Provider) -> None:
+        self.setting = setting
+        self.provider = provider
+        self._gate = threading.BoundedSemaphore(max(1, setting.workers))
+        self._lock = threading.Lock()
+        self._making: dict[str, threading.Lock] = {}
+        self._made: dict[str, Environment | EnvironmentUnavailable] = {}
+        #: Releases that were run in the run's own folder, with what their probes call the environment where
+        #: that is not its usual name: opened there again, they are answered from its journal.
+        self.home: dict[str, str] = {}
+        self._open: set[Prober] = set()
+        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
+        self._stop = threading.Event()
+        self.asked = 0
+        self.seconds = 0.0
+
+    # -- environments --------------------------------------------------------------------------
+
+    def spec(self, version: str, pins: Pins = ()) -> EnvironmentSpec:
+        return self.provider.spec(version, pins=pins)
+
+    def environment(self, version: str, pins: Pins = ()) -> Environment:
+        """The environment of a release; raises :class:`EnvironmentUnavailable` where it cannot be had."""
+        spec = self.spec(version, pins)
+        with self._lock:
+            turn = self._making.setdefault(spec.key, threading.Lock())
+        with turn:
+            known = self._made.get(spec.key)
+            if known is None:
+                if self._stop.is_set():
+                    raise Interrupted("interrupted")
+                try:
+                    known = self.provider.make(spec)
+                except EnvironmentUnavailable as error:
+                    known = error
+                self._made[spec.key] = known
+        if isinstance(known, EnvironmentUnavailable):
+            raise known
+        return known
+
+    def fetch(self, version: str, told: Told = silent) -> None:
+        """Make an environment in the background; if it cannot be had, whoever asks for it is told so."""
+
+        def quietly() -> None:
+            try:
+                self.made(version, told=told)
+            except LabError:
+                return
+
+        self._fetcher.submit(quietly)
+
+    def made(self, version: str, pins: Pins = (), told: Told = silent) -> Environment:
+        """The environment of a release, with a word before and after where making it takes its time."""
+        late = threading.Timer(QUIET_S, told, ("making", version, ""))
+        late.daemon = True
+        late.start()
+        try:
+            environment = self.environment(version, pins)
+        finally:
+            late.cancel()
+        if not environment.cached:
+            told("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
+        return environment
+
+    def close(self) -> None:
+        """Forget what was to be fetched, and wait for what is being made."""
+        self._fetcher.shutdown(wait=True, cancel_futures=True)
+
+    # -- benches -------------------------------------------------------------------------------
+
+    def open(
+        self,
+        version: str,
+        pins: Pins = (),
+        home: bool = False,
+    ) -> Bench:
+        """A bench of the release (with companions held at ``pins``), in a folder of its own.
+
+        ``home``: in the run's own folder instead, from now on.
+        """
+        made = self.environment(version, pins)
+        if home:
+            self.home.setdefault(version, "")
+        at_home = not pins and version in self.home
+        root = self.setting.folder if at_home else self.place(version, pins)
+        root.mkdir(parents=True, exist_ok=True)
+        workspace = Workspace(root, folder_of(self.setting.program))
+        runner = self._runner(made, workspace)
+        foreign = runner is not None
+        if foreign:
+            workspace.surroundings.kind = LINKS
+        prober = Prober(
+            python=made.python,
+            workspace=workspace,
+            env=clean_environment(os.environ) if made.spec.provider != "local" else None,
+            stdin=self.setting.stdin,
+            listener=self.setting.listener,
+            workers=self.setting.workers,
+            keep=self.setting.keep,
+            runner=gated(runner or process.run, self._gate),
+        )
+        with self._lock:
+            self._open.add(prober)
+        if self._stop.is_set():
+            prober.close()
+            raise Interrupted("interrupted")
+        cold = self.setting.cold or ("it runs in a container" if foreign else "")
+        return Bench(
+            version=version,
+            environment=made,
+            prober=prober,
+            lab=LocalLab(prober, self.setting.oracle, cold_only=cold),
+            cold=cold,
+            probe=Probe(
+                program=self.setting.program,
+                environment=(self.home.get(version, "") if at_home else "")
+                or f"torch {version} {made.spec.provider} {made.spec.key}",
+                limits=self.setting.limits,
+            ),
+        )
+
+    def place(self, version: str, pins: Pins = ()) -> Path:
+        """The folder of a release, below the run's own."""
+        name = "+".join([version, *(f"{package}-{held}" for package, held in pins)])
+        return self.setting.folder / FOLDER / folder_name(name)
+
+    def _runner(self, made: Environment, workspace: Workspace) -> Runner | None:
+        """What runs commands inside the environment, where that is not this machine."""
+        maker: Callable[[Environment, Workspace], Runner] | None = getattr(self.provider, "runner", None)
+        return None if maker is None else maker(made, workspace)
+
+    def shut(self, bench: Bench) -> None:
+        """Close a bench and count what it took."""
+        bench.prober.close()
+        with self._lock:
+            self._open.discard(bench.prober)
+            self.asked += bench.prober.asked
+            self.seconds += bench.prober.seconds
+
+    def interrupt(self) -> None:
+        """Stop everything that runs, in all releases; what was answered stays in the journals."""
+        self._stop.set()
+        with self._lock:
+            probers = list(self._open)
+        for prober in probers:
+            prober.interrupt()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+
+def gated(runner: Runner, gate: threading.BoundedSemaphore) -> Runner:
+    """The runner, waiting for its turn: releases side by side must not add up to more than the workers."""
+
+    def run(*args: Any, **kwargs: Any) -> process.Ended:
+        stop: threading.Event | None = kwargs.get("stop")
+        while not gate.acquire(timeout=0.5):
+            if stop is not None and stop.is_set():
+                return process.Ended(limit="interrupted")
+        try:
+            return runner(*args, **kwargs)
+        finally:
+            gate.release()
+
+    return run
+
+
+def clean_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """The user's variables without those that would lead a pinned build back to the lab's own packages."""
+    env = {k: v for k, v in base.items() if k not in ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")}
+    own = [Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()]
+    kept = [
+        entry
+        for entry in env.pop("PYTHONPATH", "").split(os.pathsep)
+        if entry and not any(_inside(Path(entry), place) for place in own)
+    ]
+    return {**env, "PYTHONPATH": os.pathsep.join(kept)} if kept else env
+
+
+def _inside(path: Path, place: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(place) and "site-packages" in path.parts
+    except OSError:
+        return False
+
+
+def describe(
+    environment: Environment, outcome: Outcome | None = None, root: Path | None = None
+) -> dict[str, Any]:
+    """The environment as findings tell it: without the places that packages came from, which are private.
+
+    ``outcome`` is the run that decided; its folder is told as seen from ``root``, the run's own.
+    """
+    row = environment.to_json()
+    row["spec"].pop("index", None)
+    row["provenance"] = {name: row["provenance"][name] for name in _TOLD if name in row["provenance"]}
+    if outcome is not None:
+        folder = Path(outcome.folder)
+        inside = root is not None and folder.is_relative_to(root)
+        row["outcome"] = folder.relative_to(root).as_posix() if inside and root is not None else str(folder)
+    return row
+
+
+def folder_name(text: str) -> str:
+    """A name that every file system takes."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "release"
+
+
+__all__ = [
+    "FOLDER",
+    "Bench",
+    "Benches",
+    "Pins",
+    "Setting",
+    "Told",
+    "clean_environment",
+    "describe",
+    "folder_name",
+    "gated",
+    "silent",
+]
