@@ -9,7 +9,7 @@ import torch
 
 from .index_expressions import affine
 from .memory import Strided
-from .trace import Program, walk
+from .nest_trace import Program, walk
 
 Memory = Callable[[str], torch.Tensor]
 SizeOf = Callable[[sympy.Symbol], Any]

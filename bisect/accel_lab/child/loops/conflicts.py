@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
-from .trace import Program
+from .nest_trace import Program
 
 #: One row for each buffer, kind and kernel; they become the fact `order_conflicts`.
 FOUND: List[Dict[str, Any]] = []

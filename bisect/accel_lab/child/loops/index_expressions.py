@@ -13,7 +13,7 @@ from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tup
 import sympy
 import torch
 
-from .trace import NotInterpretable
+from .nest_trace import NotInterpretable
 
 
 def evaluate(expr: Any, lookup: Callable[[sympy.Symbol], Any]) -> Any:

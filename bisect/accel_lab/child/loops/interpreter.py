@@ -22,8 +22,8 @@ from unittest import mock
 import torch
 
 from .. import torch_internals
+from .nest_trace import NotInterpretable
 from .schedule import InOrder, OnGraph, interpreting_backend, tell_post_grad
-from .trace import NotInterpretable
 
 __all__ = ["NotInterpretable", "compile_loops", "not_interpretable"]
 

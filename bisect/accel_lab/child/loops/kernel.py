@@ -9,7 +9,7 @@ import torch
 
 from . import run
 from .index_expressions import evaluate
-from .trace import NotInterpretable, Program
+from .nest_trace import NotInterpretable, Program
 
 #: Kernels by number: the wrapper's text names them by this number.
 KERNELS: List[Kernel] = []

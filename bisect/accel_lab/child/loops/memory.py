@@ -6,8 +6,8 @@ from typing import Dict, List, NamedTuple, Optional
 
 import torch
 
+from .nest_trace import NotInterpretable
 from .pointwise import compute_dtype
-from .trace import NotInterpretable
 
 
 class Strided(NamedTuple):

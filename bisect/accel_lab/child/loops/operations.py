@@ -16,8 +16,8 @@ from . import memory as loop_memory
 from . import philox, reductions
 from .conflicts import differing_writes, tell
 from .index_expressions import affine, evaluate
+from .nest_trace import Block, Instruction, NotInterpretable, Program, Ref
 from .pointwise import ELEMENTWISE, compute_dtype
-from .trace import Block, Instruction, NotInterpretable, Program, Ref
 
 Memory = Callable[[str], torch.Tensor]
 SizeOf = Callable[[sympy.Symbol], Any]

@@ -18,8 +18,8 @@ from . import memory as loop_memory
 from .access import Memory, SizeOf
 from .access_log import Conflict, Log
 from .conflicts import tell
+from .nest_trace import Program
 from .operations import Space
-from .trace import Program
 
 #: Points, with all that lies inside them, up to which a conflict is looked for.
 MOST_CHECKED = 1 << 21

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import torch
 
 from .index_expressions import evaluate
-from .trace import NotInterpretable
+from .nest_trace import NotInterpretable
 
 if TYPE_CHECKING:
     from .operations import Space

@@ -9,9 +9,9 @@ import torch
 
 from .access import Memory, Nests, SizeOf
 from .index_expressions import blocks, evaluate
+from .nest_trace import NotInterpretable, Program
 from .operations import Space
 from .order import run_checked
-from .trace import NotInterpretable, Program
 
 #: Points of an iteration space that are held in memory at once.
 CHUNK = 1 << 22

@@ -11,7 +11,7 @@ from unittest import mock
 
 from . import operations as loop_ops
 from .kernel import Kernel, call_of
-from .trace import NotInterpretable, Program, same_positions, trace
+from .nest_trace import NotInterpretable, Program, same_positions, trace
 
 OnGraph = Callable[[str, str], None]
 

@@ -1,7 +1,7 @@
 """Moving tensors between the host and the device's memory, with a log of what was moved.
 
 The log (``ACCEL_LAB_DEBUG=1``) has one JSON line a transfer, in the logger
-``accel_lab.mock.runtime.transfer`` and, where ``ACCEL_LAB_MOCK_ARTIFACTS`` names a folder, in its
+``accel_lab.mock.transfer`` and, where ``ACCEL_LAB_MOCK_ARTIFACTS`` names a folder, in its
 ``transfers.jsonl``.
 """
 
@@ -29,7 +29,7 @@ ARTIFACTS_VARIABLE = "ACCEL_LAB_MOCK_ARTIFACTS"
 LOG_NAME = "transfers.jsonl"
 FIRST_VALUES = 8
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("accel_lab.mock.transfer")
 
 
 def to_device(
