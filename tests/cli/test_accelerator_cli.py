@@ -1,0 +1,156 @@
+"""``accel-lab bisect --accelerator mock`` on a real torch, through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accel_lab.core.findings import Culprit, Exhibit, Findings
+from accel_lab.core.probe import Probe, Program
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.execution.programs import read_program
+from accel_lab.request import Request, load_request
+from accel_lab.search.accelerator.replacements import Ask, switches
+from accel_lab.session import keep_kernel_script
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import torch
+
+def f(x):
+    return torch.relu(torch.exp(x) * 2)
+
+torch.manual_seed(0)
+print(torch.compile(f)(torch.randn(8, 70)).shape)
+"""
+
+
+def run(folder: Path, *words: str, fault: str = "", timeout: float = 900.0, **variables: str) -> Any:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MOCK_")}
+    env |= {"PYTHONPATH": str(ROOT / "bisect"), "ACCEL_LAB_HOME": str(folder / "home")}
+    env |= {"MOCK_FAULTS": fault} if fault else {}
+    env |= variables
+    return subprocess.run(
+        [sys.executable, *words],
+        check=False,
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+@pytest.mark.torch
+def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(SCRIPT)
+    words = ("-m", "accel_lab", "bisect", "--accelerator", "mock", "--json", "-q", "--minimize-for", "45")
+    ended = run(tmp_path, *words, str(script), fault="exp_tail_wrong")
+    assert ended.returncode == 1, ended.stderr
+    found = json.loads(ended.stdout)
+    culprit = found["culprit"]
+    assert (culprit["stage"], culprit["side"], culprit["level"]) == ("mock.back_end", "back_end", "kernel")
+    assert culprit["confidence"] == "proven"
+    assert culprit["component"]["kind"] == "kernel" and "exp" in culprit["component"]["detail"]
+    assert culprit["component"]["confidence"] == "proven"
+    assert {row["switch"] for row in found["ablation"]} == {ask.value for ask in Ask if ask is not Ask.MAIN}
+    assert any("exp_tail_wrong" in line for line in found["warnings"])
+    kernel = Path(found["artifacts"], "kernel.py")
+    assert run(tmp_path, str(kernel), fault="exp_tail_wrong").returncode == 1
+    assert run(tmp_path, str(kernel), fault="tail_stick_dropped").returncode == 0
+    # The smallest script asks for the accelerator by itself, and so does what the bundle runs again.
+    repro = Path(found["repro"]["script"])
+    assert repro.read_text().count("mock_backend") >= 1
+    assert run(tmp_path, str(repro), fault="exp_tail_wrong").returncode == 1
+    assert run(tmp_path, str(repro)).returncode == 0
+    ended = run(tmp_path, "-m", "accel_lab", "verify", "--yes", "--provider", "local", found["bundle"])
+    assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.torch
+def test_a_script_that_runs_well_on_the_accelerator(tmp_path: Path) -> None:
+    script = tmp_path / "fine.py"
+    script.write_text(SCRIPT.replace("torch.compile(f)", 'torch.compile(f, backend="mock")'))
+    ended = run(tmp_path, "-m", "accel_lab", "bisect", "--accelerator", "mock", "--no-bundle", str(script))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "does not fail" in ended.stdout
+
+
+@pytest.fixture
+def tinychip(tmp_path: Path) -> Path:
+    """The example's package as pip would have installed it, in a folder of its own."""
+    site = tmp_path / "site"
+    shutil.copytree(ROOT / "tests" / "data" / "example_adapter" / "tinychip", site / "tinychip")
+    (site / "tinychip-1.0.dist-info").mkdir()
+    (site / "tinychip-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: tinychip\n")
+    entry = "[accel_lab.adapters]\ntinychip = tinychip:TinyChip\n"
+    (site / "tinychip-1.0.dist-info" / "entry_points.txt").write_text(entry)
+    return site
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("bug", "stage"), [("back", "accelerator.back_end"), ("front", "accelerator.front_end")]
+)
+def test_the_examples_chip_down_to_its_end(tmp_path: Path, tinychip: Path, bug: str, stage: str) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(SCRIPT.replace("torch.relu(torch.exp(x) * 2)", "torch.cos(x) * 2"))
+    # The smallest script is made the same way for both; once is enough.
+    shrink = ("--minimize-for", "45") if bug == "back" else ("--no-minimize",)
+    words = ("-m", "accel_lab", "bisect", "--accelerator", "tinychip", "--json", "-q", *shrink)
+    variables = {"PYTHONPATH": os.pathsep.join([str(ROOT / "bisect"), str(tinychip)]), "TINYCHIP_BUG": bug}
+    ended = run(tmp_path, *words, str(script), **variables)
+    assert ended.returncode == 1, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["culprit"]["stage"], found["culprit"]["confidence"]) == (stage, "proven")
+    assert found["culprit"]["side"] == stage.partition(".")[2]
+    if bug == "front":
+        return
+    script = Path(found["repro"]["script"])
+    assert 'load_adapter("tinychip").backend' in script.read_text().replace("'", '"')
+    assert run(tmp_path, str(script), **variables).returncode == 1
+    assert run(tmp_path, str(script), **{**variables, "TINYCHIP_BUG": ""}).returncode == 0
+
+
+@pytest.mark.torch
+def test_an_unknown_accelerator_is_one_line_that_says_what_there_is(tmp_path: Path, tinychip: Path) -> None:
+    script = tmp_path / "x.py"
+    script.write_text("import torch\n")
+    path = os.pathsep.join([str(ROOT / "bisect"), str(tinychip)])
+    words = ("-m", "accel_lab", "bisect", "--accelerator", "none", str(script))
+    ended = run(tmp_path, *words, PYTHONPATH=path)
+    assert ended.returncode == 2
+    assert "there is no accelerator 'none'" in ended.stderr and "mock, tinychip" in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_a_run_that_is_resumed_keeps_its_accelerator(tmp_path: Path) -> None:
+    script = tmp_path / "x.py"
+    script.write_text("import torch\n")
+    request = Request(program=read_program(str(script), None, ()), accelerator="mock")
+    (tmp_path / "request.json").write_text(json.dumps(request.to_json()))
+    assert load_request(tmp_path).accelerator == "mock"
+
+
+def test_progress_says_what_was_replaced() -> None:
+    probe = Probe(program=Program(path="/x.py"), rung=Rung.MOCK, switches=switches(Ask.BACK_END))
+    assert probe.label == "mock front_end=main back_end=reference"
+
+
+def test_the_kernel_script_is_kept_beside_the_report(tmp_path: Path) -> None:
+    left = tmp_path / "probe.py"
+    left.write_text("raise SystemExit(1)\n")
+    shown = Exhibit(kind="kernel_script", title="a kernel", text=str(left))
+    culprit = Culprit(stage=Stage.MOCK_BACK_END, confidence=Confidence.PROVEN, exhibits=(shown,))
+    found = Findings(program=Program(path="/x.py"), culprits=[culprit])
+    keep_kernel_script(found, tmp_path)
+    assert (tmp_path / "kernel.py").read_text() == left.read_text()
+    assert str(tmp_path / "kernel.py") in found.culprits[0].exhibits[0].text

@@ -1,0 +1,83 @@
+"""What a process with the mock device installed must see; run as a program, for torch has one such device."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from accel_lab.mock.device import Device
+from accel_lab.mock.runtime import torch_device
+from accel_lab.mock.runtime.run_statistics import collected
+
+
+def refused(value: Any) -> bool:
+    """Whether the device refuses a tensor by naming its dtype."""
+    try:
+        value.to("mock")
+    except TypeError as error:
+        return f"cannot hold {value.dtype}" in str(error) and "float32" in str(error)
+    return False
+
+
+def gradient() -> Any:
+    """A gradient computed on tensors of the device."""
+    leaf = torch.arange(3.0).to("mock").requires_grad_()
+    (leaf * leaf).sum().backward()
+    return leaf.grad.cpu()
+
+
+def main() -> None:
+    """Print one JSON object: each case and whether it holds."""
+    if not torch_device.available():
+        try:
+            torch_device.install()
+        except torch_device.DeviceUnavailable as error:
+            print(json.dumps({"available": False, "said": "torch.compile" in str(error)}))
+        return
+    device = Device(memory_bytes=1 << 20)
+    torch_device.install(device)
+    torch_device.install(device)
+    host = torch.arange(6 * 65.0).view(6, 65)
+    there = host.to("mock")
+    taken = torch_device.memory().in_use
+    line = there.view(-1)
+    line[65:130].fill_(-1)
+    cases = {
+        "device": there.device.type == "mock",
+        "allocated": taken >= 6 * 65 * 4,
+        "aliases": bool((there.cpu()[1] == -1).all()) and torch.equal(there.cpu()[0], host[0]),
+        "strides": torch.equal(host[1:, ::2].t().to("mock").cpu(), host[1:, ::2].t()),
+        "float64": refused(torch.zeros(2, dtype=torch.float64)),
+        "complex64": refused(torch.zeros(2, dtype=torch.complex64)),
+        "empty": host[:0].to("mock").cpu().shape == (0, 65),
+        "operators": torch.equal((host.to("mock") * 2 + 1).sum(1).cpu(), (host * 2 + 1).sum(1)),
+        "in_place": torch.equal(host.to("mock").add_(1).cpu(), host + 1),
+        "cast": host.to("mock").to(torch.bfloat16).cpu().dtype == torch.bfloat16,
+        "factories": torch.equal(torch.ones(3, device="mock").cpu(), torch.ones(3)),
+        "module": torch.nn.Linear(65, 3).to("mock")(host.to("mock")).cpu().shape == (6, 3),
+        "gradient": torch.equal(gradient(), torch.arange(3.0) * 2),
+        "counted": any(entry["reason"] == torch_device.REASON for entry in collected().fallbacks.values()),
+        "repr": "mock" in repr(there),
+    }
+    try:
+        torch.zeros(1 << 20, device="mock")
+    except MemoryError as error:
+        cases["too_large"] = "do not fit" in str(error)
+    log = Path(os.environ["ACCEL_LAB_MOCK_ARTIFACTS"], "transfers.jsonl").read_text("utf-8").splitlines()
+    entry = json.loads(log[0])
+    cases["logged"] = entry["transfer"] == "to_device" and entry["shape"] == [6, 65]
+    del there, line
+    gc.collect()
+    cases["freed"] = torch_device.memory().in_use == 0
+    print(json.dumps({"available": True, **cases}))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bisect"))
+    main()
