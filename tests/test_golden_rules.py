@@ -1,10 +1,10 @@
 """What makes a golden case fail or skip, on made-up scores: the rules of test_golden.py without torch."""
 
 import pytest
-from test_localize import case
 
 from golden import Grade, Score
 
+from .benchmarks.test_localize import case
 from .test_golden import check
 
 

@@ -21,7 +21,7 @@ from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.marker import mark
 from accel_lab.lab import Oracle
 from accel_lab.search.diagnosis import Options
-from accel_lab.versions.line import Asked
+from accel_lab.versions.line import VersionsRequest
 
 #: The folders of runs that this process made or opened.
 _current: list[Path] = []
@@ -44,7 +44,7 @@ class Request:
     minimize_s: float = 0.0
     package: Path | None = None
     accelerator: str = ""
-    versions: Asked | None = None
+    versions: VersionsRequest | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What a resumed run needs to ask the same questions again."""
@@ -146,5 +146,5 @@ def _request_of(data: dict[str, Any]) -> Request:
         minimize_s=data.get("minimize_s", 0.0),
         package=Path(data["package"]) if data.get("package") else None,
         accelerator=data.get("accelerator", ""),
-        versions=Asked.from_json(data["versions"]) if data.get("versions") else None,
+        versions=VersionsRequest.from_json(data["versions"]) if data.get("versions") else None,
     )

@@ -33,11 +33,11 @@ from accel_lab.request import Request, opened
 from accel_lab.search.accelerator.adapter_search import AdapterDiagnosis
 from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
 from accel_lab.search.alternatives.outside_ladder import about_entries
-from accel_lab.search.bisection import Searching
+from accel_lab.search.bisection import Bisection
 from accel_lab.search.diagnosis import Diagnosis
-from accel_lab.versions.diagnosis_target import Ground, keep_ground, kept_ground, on_bench
+from accel_lab.versions.diagnosis_target import DiagnosisTarget, keep_ground, kept_ground, on_bench
 from accel_lab.versions.line import ReleaseLine
-from accel_lab.versions.release_session import Bench, Setting, Told, silent
+from accel_lab.versions.release_session import ReleaseListener, ReleaseSession, Setting, silent
 
 #: Where a run keeps what torch's ``collect_env`` told.
 COLLECTED = "collect_env.json"
@@ -45,7 +45,7 @@ COLLECTED = "collect_env.json"
 MOCK = "mock"
 
 
-def search_for(request: Request, ground: Ground) -> Searching:
+def search_for(request: Request, ground: DiagnosisTarget) -> Bisection:
     """The search that is asked for; raises :class:`UsageError` for an accelerator that is not there."""
     lab, probe, options, name = ground.lab, ground.probe, request.options, request.accelerator
     if not name:
@@ -84,24 +84,24 @@ class Session:
         folder: Path,
         listener: Listener | None = None,
         reducing: Callable[[str, int, str], None] | None = None,
-        told: Told = silent,
+        release_listener: ReleaseListener = silent,
         replay: bool = False,
         collect: bool = False,
     ) -> None:
         """``reducing(note, candidates asked, source)`` is told of every smaller program.
 
-        ``told(event, release, words)`` hears what is done with the releases of a line. ``replay``: the folder
-        holds a finished run, whose answers are read again on the build that gave them. ``collect``: also
-        tell the environment as an issue form wants it, where the script fails.
+        ``release_listener(event, release, words)`` is called for every step on a line of releases.
+        ``replay``: the folder holds a finished run, whose answers are read again on the build that gave them.
+        ``collect``: also records the environment as an issue form wants it, where the script fails.
         """
         self._collect = collect
         self.request = request
         self.folder = folder
         self._listener = listener
         self._reducing = reducing
-        self._told = told
+        self._release_listener = release_listener
         self.replay = replay
-        self._ground: Ground | None = None
+        self._ground: DiagnosisTarget | None = None
         self.line: ReleaseLine | None = None
         self.findings: Findings | None = None
 
@@ -119,7 +119,9 @@ class Session:
         with ExitStack() as stack:
             asked = request.versions
             if asked is not None:
-                self.line = stack.enter_context(ReleaseLine(asked, self._setting(cold), told=self._told))
+                self.line = stack.enter_context(
+                    ReleaseLine(asked, self._setting(cold), listener=self._release_listener)
+                )
             line = self.line
             metric = asked.metric if asked is not None else None
             ground = None
@@ -137,7 +139,7 @@ class Session:
         assert self.findings is not None
         return self.findings
 
-    def _own(self, stack: ExitStack, cold: str, *, needed: bool) -> Ground | None:
+    def _own(self, stack: ExitStack, cold: str, *, needed: bool) -> DiagnosisTarget | None:
         """The interpreter that the user named; None where it has no torch and the line will do."""
         request = self.request
         kept = kept_ground(self.folder) if self.replay else None
@@ -160,7 +162,7 @@ class Session:
             replay=self.replay,
         )
         stack.enter_context(prober)
-        return Ground(
+        return DiagnosisTarget(
             prober=prober,
             lab=LocalLab(prober, request.oracle, cold_only=cold),
             probe=Probe(
@@ -173,20 +175,20 @@ class Session:
             cold=cold,
         )
 
-    def _find(self, stack: ExitStack, ground: Ground | None, line: ReleaseLine | None) -> None:
+    def _find(self, stack: ExitStack, ground: DiagnosisTarget | None, line: ReleaseLine | None) -> None:
         """The stage on the user's own build, the releases, and the smallest script, as far as asked for."""
         diagnosis = self._diagnose(ground) if ground is not None else None
-        here: Bench | None = None
+        here: ReleaseSession | None = None
         own = line.same_build(ground.build.python) if line is not None and ground is not None else None
         if line is not None and ground is not None and own is not None:
             # The user's own build stands on the line: what it answered here is its answer there.
-            line.benches.home[own] = ground.probe.environment
+            line.sessions.home[own] = ground.probe.environment
         if line is not None and (diagnosis is None or self._passes()):
             line.own_passes = public_version(ground.build.torch) if ground is not None else ""
             sought = line.seek()
             if sought.version is not None:
-                here = line.benches.open(sought.version, home=True)
-                stack.callback(line.benches.shut, here)
+                here = line.sessions.open(sought.version, home=True)
+                stack.callback(line.sessions.shut, here)
                 ground = on_bench(here)
                 before = self.findings
                 diagnosis = self._diagnose(ground)
@@ -222,7 +224,7 @@ class Session:
     def _passes(self) -> bool:
         return self.findings is not None and self.findings.verdict == "passes"
 
-    def _diagnose(self, ground: Ground) -> Searching:
+    def _diagnose(self, ground: DiagnosisTarget) -> Bisection:
         diagnosis = search_for(self.request, ground)
         self.findings, self._ground = diagnosis.findings, ground
         keep_ground(ground, self.folder)
@@ -244,7 +246,7 @@ class Session:
         good = line.good(bad) if self.request.minimize_s > 0 else None
         if good is None:
             return None
-        stack.callback(line.benches.shut, good)
+        stack.callback(line.sessions.shut, good)
         return Elsewhere(name=f"torch {good.version}", lab=good.lab, probe=good.probe)
 
     def _setting(self, cold: str) -> Setting:
@@ -262,7 +264,7 @@ class Session:
             listener=self._listener,
         )
 
-    def _minimize(self, ground: Ground, diagnosis: Searching, elsewhere: Elsewhere | None) -> None:
+    def _minimize(self, ground: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None) -> None:
         """Shrink the script and the graph; a run that is stopped keeps the smallest program so far."""
         found, base = diagnosis.findings, diagnosis.baseline
         assert base is not None
@@ -304,8 +306,8 @@ class Session:
         if line is not None:
             found.versions = line.found.to_json() if line.found is not None else None
             found.warnings += [note for note in line.notes if note not in found.warnings]
-            found.probes["releases"] = line.benches.asked
-            found.seconds_probes += line.benches.seconds
+            found.probes["releases"] = line.sessions.asked
+            found.seconds_probes += line.sessions.seconds
         found.warnings += said_of(self.request.program)
         runs = [step.outcome for step in found.baseline]
         if not any("other_entries" in run.facts for run in runs):  # else the run itself has told

@@ -12,9 +12,9 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives import meta_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.ladder import read
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize import opening
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.premise import Baseline
 from fakes_lab import PROBE, STAGES, FakeLab, diagnose, failing, passing
 
@@ -188,12 +188,12 @@ def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
 def lost_check(ladder: list[Step], component: Component | None) -> Considered | None:
     """What is said of a check that a meta kernel lacks, where a lowering is at fault."""
     case = Case(
-        climber=Climber(lab=FakeLab(), probe=PROBE, baseline=Baseline()),
+        runner=LadderRunner(lab=FakeLab(), probe=PROBE, baseline=Baseline()),
         ladder=ladder,
         reading=read([]),
         start=Rung.LOOPS,
         stage=Stage.LOWERING,
-        named=Named(component=component),
+        named=Localization(component=component),
     )
     return meta_kernel.lost_check(case).considered
 
@@ -205,7 +205,7 @@ def test_a_lowering_is_not_proven_for_a_check_that_a_meta_kernel_could_make(
     what = "the real kernel raises, the meta kernel accepts"
     real = "NotImplementedError: \"ceil_vml_cpu\" not implemented for 'Bool'"
     mismatch = [{"op": "aten.ceil.default", "what": what, "real": real, "fake": "no error"}]
-    named = Named(component=Component(kind="op", name=op, confidence=Confidence.PROVEN))
+    named = Localization(component=Component(kind="op", name=op, confidence=Confidence.PROVEN))
     monkeypatch.setattr(opening, "name_component", lambda *_, **__: named)
 
     def answer(probe: Probe) -> Outcome | None:
@@ -288,7 +288,9 @@ def test_what_another_stage_may_have_to_keep_is_not_proven(
     before = ["%a : = aten.view.default(%x, [4])", "return [%x, %a]"]
     change = (before, ["return [%x, %x]"] if merged else before)
     part = Component(kind="pass", name="p", confidence=Confidence.PROVEN)
-    monkeypatch.setattr(opening, "name_component", lambda *_, **__: Named(component=part, changes=[change]))
+    monkeypatch.setattr(
+        opening, "name_component", lambda *_, **__: Localization(component=part, changes=[change])
+    )
     culprit = diagnose(FakeLab(fault=Rung.FX)).culprit
     assert culprit is not None and culprit.stage is Stage.FX_PASSES
     assert (culprit.confidence is Confidence.PROVEN) is not merged

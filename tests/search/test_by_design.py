@@ -15,7 +15,7 @@ from accel_lab.core.stages import BLAMES, Rung, Stage
 from accel_lab.search.alternatives import by_design, python_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.ladder import read
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
@@ -44,11 +44,11 @@ def case_of(answer: Callable[[Probe], Outcome], start: Rung, lab: Lab | None = N
     lab.answer = answer
     probe = Probe(program=Program(path="s.py", sha256="0"))
     base = Baseline(target=signature_of(refused()), uncompiled=passing(), tally=Tally(runs=9, failures=9))
-    climber = Climber(lab=lab, probe=probe, baseline=base)
+    runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     rungs = [Rung.UNCOMPILED, Rung.DYNAMO, Rung.AOT, Rung.PARTITION, Rung.DECOMP, Rung.FX, Rung.KERNEL]
-    ladder = climber.ask((rung, ()) for rung in rungs)
+    ladder = runner.ask((rung, ()) for rung in rungs)
     reading = read([(step.rung, step.verdict) for step in ladder])
-    return Case(climber=climber, ladder=ladder, reading=reading, start=start, stage=BLAMES[start])
+    return Case(runner=runner, ladder=ladder, reading=reading, start=start, stage=BLAMES[start])
 
 
 def switches(probe: Probe) -> dict[str, Any]:
@@ -173,4 +173,4 @@ def test_without_a_python_kernel_one_question_is_asked() -> None:
     case = case_of(lambda p: refused(**kernels()) if fails_from(Rung.AOT, p) else passing(), Rung.AOT)
     ruling = python_kernel.ALTERNATIVE.ask(case)
     assert ruling.considered is not None and not ruling.considered.open
-    assert case.climber.counts["Python kernels"] == 1
+    assert case.runner.counts["Python kernels"] == 1

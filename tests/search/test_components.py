@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.search.localize.ablation import Item, smallest_cure
+from accel_lab.search.localize.ablation import Item, minimal_fix_set
 
 ITEMS = [("group", f"name{n}#0") for n in range(40)]
 
@@ -20,7 +20,7 @@ def search(guilty: set[Item], items: Sequence[Item] = ITEMS) -> tuple[list[Item]
         asked += 1
         return guilty <= set(off)
 
-    return smallest_cure(items, cured, most=1000), asked
+    return minimal_fix_set(items, cured, most=1000), asked
 
 
 @given(st.sampled_from(ITEMS))
@@ -42,5 +42,5 @@ def test_nothing_cures() -> None:
 
 
 def test_a_tight_budget_still_returns_a_cure() -> None:
-    found = smallest_cure(ITEMS, lambda off: ITEMS[7] in off, most=3)
+    found = minimal_fix_set(ITEMS, lambda off: ITEMS[7] in off, most=3)
     assert found is not None and ITEMS[7] in found

@@ -12,7 +12,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.divergence import first_divergence
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
@@ -65,9 +65,9 @@ def diverge(
     made = lab(answer=answer)
     target = made.signature(failing()) or Signature(kind="exception")
     base = Baseline(target=target, tally=Tally(runs=2, failures=failures), uncompiled=passing())
-    climber = Climber(lab=made, probe=Probe(program=Program(path="x.py")), baseline=base)
+    runner = LadderRunner(lab=made, probe=Probe(program=Program(path="x.py")), baseline=base)
     top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing())
-    diverged = first_divergence(climber, stage, [top])
+    diverged = first_divergence(runner, stage, [top])
     return (None if diverged is None else diverged.exhibit), made
 
 
@@ -123,27 +123,27 @@ def test_a_region_that_raised_has_no_values_to_compare() -> None:
     raised = failing(facts={"caught": [{"region": 0}]})
     lab = Lab(answer=lambda probe: failing(facts=facts(*ROWS)))
     base = Baseline(target=lab.signature(raised), tally=Tally(runs=2, failures=2), uncompiled=passing())
-    climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+    runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
     top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=raised)
-    assert first_divergence(climber, Stage.CODEGEN, [top]) is None and lab.asked == []
+    assert first_divergence(runner, Stage.CODEGEN, [top]) is None and lab.asked == []
 
 
 def test_a_fault_that_the_lab_itself_noticed_counts_as_wrong_numbers() -> None:
     lab = FakeLab(answer=lambda probe: replace(passing(), facts=facts(*ROWS)))
     target = Signature(kind="values")
     base = Baseline(target=target, tally=Tally(runs=2, failures=2), uncompiled=passing())
-    climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
-    first_divergence(climber, Stage.CODEGEN, [Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=passing())])
+    runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+    first_divergence(runner, Stage.CODEGEN, [Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=passing())])
     assert lab.asked
 
 
 def test_what_the_table_of_switches_has_told_is_not_asked_again() -> None:
     lab = Lab(answer=lambda probe: failing(facts=facts(*ROWS)))
     base = Baseline(target=lab.signature(failing()), tally=Tally(runs=2, failures=2), uncompiled=passing())
-    climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+    runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
     top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing())
     fusion = Step(rung=Rung.KERNEL, switch="fusion", verdict=Verdict.GOOD, outcome=passing())
-    diverged = first_divergence(climber, Stage.CODEGEN, [top], ablation=[fusion])
+    diverged = first_divergence(runner, Stage.CODEGEN, [top], ablation=[fusion])
     assert diverged is not None and "needs fusion" in diverged.exhibit.text
     assert len(lab.asked) == 1
 
@@ -154,9 +154,9 @@ def test_a_single_operator_that_makes_the_first_wrong_value_is_likely_the_compon
         base = Baseline(
             target=lab.signature(failing()), tally=Tally(runs=2, failures=2), uncompiled=passing()
         )
-        climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+        runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
         top = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing())
-        diverged = first_divergence(climber, Stage.LOWERING, [top])
+        diverged = first_divergence(runner, Stage.LOWERING, [top])
         assert diverged is not None
         return diverged.component
 

@@ -19,10 +19,10 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.numerics.records import Difference
 from accel_lab.numerics.values import Comparison
 from accel_lab.search.alternatives import baked_attribute
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.components import name_component
 from accel_lab.search.localize.dynamo_guards import look
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.localize.question_budget import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
@@ -75,7 +75,7 @@ def climb(
     failure: Outcome | None = None,
     failures: int = 9,
     fullgraph: bool = False,
-) -> tuple[Climber, Lab, Step]:
+) -> tuple[LadderRunner, Lab, Step]:
     failure = failure or failing()
     regions = [{"id": 0, "name": "f", "fullgraph": fullgraph}]
 
@@ -92,21 +92,23 @@ def climb(
     base = Baseline(
         target=signature_of(failure), tally=Tally(runs=9, failures=failures), uncompiled=passing()
     )
-    climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
-    return climber, lab, Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failure, failures=1)
+    runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+    return runner, lab, Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failure, failures=1)
 
 
-def dynamo(facts: Mapping[str, Any], cured: Callable[[Switch], bool], **more: Any) -> tuple[Named, Lab]:
-    climber, lab, at = climb(facts, cured, **more)
-    return name_component(climber, Stage.DYNAMO, at, ladder=[at]), lab
+def dynamo(
+    facts: Mapping[str, Any], cured: Callable[[Switch], bool], **more: Any
+) -> tuple[Localization, Lab]:
+    runner, lab, at = climb(facts, cured, **more)
+    return name_component(runner, Stage.DYNAMO, at, ladder=[at]), lab
 
 
 def graphs(
     stage: Stage, units: Sequence[str], cured: Callable[[Switch], bool], **more: Any
-) -> tuple[Named, Lab]:
+) -> tuple[Localization, Lab]:
     rows = [{"key": f"0:{unit}", "target": unit, "line": f"line of {unit}"} for unit in units]
-    climber, lab, at = climb({"units": rows}, cured, **more)
-    return name_component(climber, stage, replace(at, rung=Rung.AOT), ladder=[at]), lab
+    runner, lab, at = climb({"units": rows}, cured, **more)
+    return name_component(runner, stage, replace(at, rung=Rung.AOT), ladder=[at]), lab
 
 
 CODE = {
@@ -172,11 +174,11 @@ def test_the_line_that_must_be_traced_is_found(guilty: int, size: int) -> None:
 
 def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}], **traced("f a.py:1", [], [2], [3], [4])}
-    climber, lab, at = climb(facts, lambda s: until(s, 2))
+    runner, lab, at = climb(facts, lambda s: until(s, 2))
     answer = lab.answer
     ended = {"stop": ["f a.py:1", 3]}
     lab.answer = lambda probe: failing("another") if front(probe) == ended else answer(probe)
-    named = name_component(climber, Stage.DYNAMO, at, ladder=[at])
+    named = name_component(runner, Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and named.component.name == "a.py:3"
     assert named.component.confidence is Confidence.LIKELY
     assert "fails in another way" in named.evidence[-1]
@@ -184,13 +186,13 @@ def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
 
 def test_no_line_is_named_where_a_trace_cannot_be_ended_or_fails_before_its_first() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}], **traced("f a.py:1", [], [2], [3], [4])}
-    climber, lab, at = climb(facts, lambda s: until(s, 0))
-    assert name_component(climber, Stage.DYNAMO, at, ladder=[at]).component is None
+    runner, lab, at = climb(facts, lambda s: until(s, 0))
+    assert name_component(runner, Stage.DYNAMO, at, ladder=[at]).component is None
     answer = lab.answer
     lab.answer = lambda probe: (
         Outcome(status=Status.NOT_APPLICABLE) if front(probe).get("stop") else answer(probe)
     )
-    assert name_component(climber, Stage.DYNAMO, at, ladder=[at]).component is None
+    assert name_component(runner, Stage.DYNAMO, at, ladder=[at]).component is None
 
 
 def test_the_line_of_a_graph_that_was_used_again_is_likely_at_most() -> None:
@@ -298,8 +300,8 @@ def test_a_call_that_captured_its_own_graph_lacks_no_guard() -> None:
 
 def test_the_stale_graph_of_a_higher_rung_is_looked_into() -> None:
     facts = stale(factor=("2", "5"))
-    climber, lab, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=FINE, wrong=[difference(1)])
-    named = look(climber, Rung.AOT)
+    runner, lab, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=FINE, wrong=[difference(1)])
+    named = look(runner, Rung.AOT)
     assert named is not None and named.component is not None and named.component.name == "factor"
     assert {probe.rung for probe in lab.asked} == {Rung.AOT, Rung.UNCOMPILED}
 
@@ -406,7 +408,7 @@ def test_what_resumes_a_function_is_narrower_than_what_it_resumes(nested: bool) 
     def cured(switch: Switch) -> bool:
         return bool(set(switch.get("eager", ())) & set(traced))
 
-    climber, lab, at = climb(facts(keys), cured, failure=CRASH)
+    runner, lab, at = climb(facts(keys), cured, failure=CRASH)
     answer = lab.answer
 
     def answered(probe: Probe) -> Outcome | None:
@@ -417,7 +419,7 @@ def test_what_resumes_a_function_is_narrower_than_what_it_resumes(nested: bool) 
         return replace(outcome, facts={**outcome.facts, "front": facts(traced[left[0]])})
 
     lab.answer = answered
-    part = name_component(climber, Stage.DYNAMO, at, ladder=[at]).component
+    part = name_component(runner, Stage.DYNAMO, at, ladder=[at]).component
     assert part is not None
     if nested:
         assert (part.kind, part.name, part.confidence) == ("frame", "f", Confidence.PROVEN)
@@ -465,8 +467,8 @@ def test_where_nothing_can_be_left_out_the_wrong_value_is_told() -> None:
 
 def test_a_hang_costs_few_questions() -> None:
     hang = Outcome(status=Status.TIMEOUT)
-    climber, lab, _ = climb({}, lambda s: False, failure=hang)
-    questions = Questions(climber=climber, rung=Rung.AOT)
+    runner, lab, _ = climb({}, lambda s: False, failure=hang)
+    questions = Questions(runner=runner, rung=Rung.AOT)
     assert questions.single_cures("outside", [f"0:n{n}" for n in range(60)]) == {}
     questions.ask([{"look": True}] * 40)
     assert len(lab.asked) <= MOST_OF_A_HANG
@@ -476,9 +478,9 @@ def test_operators_under_one_mode_are_a_block_and_all_of_a_graph_is_no_component
     block = {"key": "0:enter", "target": "enter, float, matmul", "line": "with mode:", "operators": 3}
     other = {"key": "0:mul", "target": "mul", "line": "t * 2", "operators": 1}
 
-    def name(*units: dict[str, Any]) -> Named:
-        climber, _, at = climb({"units": units}, lambda s: "0:enter" in s.get("outside", ()))
-        return name_component(climber, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), ladder=[at])
+    def name(*units: dict[str, Any]) -> Localization:
+        runner, _, at = climb({"units": units}, lambda s: "0:enter" in s.get("outside", ()))
+        return name_component(runner, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), ladder=[at])
 
     named = name(block, other)
     assert named.component is not None and named.component.kind == "block"
@@ -490,8 +492,8 @@ def test_a_graph_used_again_for_a_call_that_returns_another_kind_of_tensor() -> 
     facts["guards"] = []
     facts["calls"][1]["after"] = {"returned": "Tensor"}
     plain = {"calls": [call(0), call(1, after={"returned": "Tensor requires_grad"})]}
-    climber, _, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=plain)
-    named = look(climber, Rung.AOT)
+    runner, _, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=plain)
+    named = look(runner, Rung.AOT)
     assert named is not None and named.component is not None
     assert named.component.name == "t" and named.cure is not None
 
@@ -501,8 +503,8 @@ def test_an_attribute_that_is_baked_in_and_read_by_no_guard_is_named_and_never_p
     path = "self.weight.requires_grad"
     facts = stale(**{path: ("True", "False"), "x": ("float32 [4]", "float32 [4]")})
     facts["calls"][0]["before"]["self.weight.grad"] = "None"
-    climber, lab, _ = climb(facts, lambda s: path in s.get("guard_on", ()), plain=FINE, wrong=[difference(1)])
-    named = baked_attribute.look(climber, Rung.AOT)
+    runner, lab, _ = climb(facts, lambda s: path in s.get("guard_on", ()), plain=FINE, wrong=[difference(1)])
+    named = baked_attribute.look(runner, Rung.AOT)
     assert named is not None and named.component is not None and named.cure is None
     assert (named.component.kind, named.component.name) == ("guard", path)
     assert named.component.confidence is Confidence.LIKELY
@@ -513,5 +515,5 @@ def test_an_attribute_that_is_baked_in_and_read_by_no_guard_is_named_and_never_p
 
 def test_where_no_attribute_changed_none_is_named() -> None:
     facts = stale(x=("float32 [4]", "float32 [4]"))
-    climber, _, _ = climb(facts, lambda s: True, plain=FINE, wrong=[difference(1)])
-    assert baked_attribute.look(climber, Rung.AOT) is None
+    runner, _, _ = climb(facts, lambda s: True, plain=FINE, wrong=[difference(1)])
+    assert baked_attribute.look(runner, Rung.AOT) is None

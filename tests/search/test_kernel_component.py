@@ -15,11 +15,11 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.components import name_component
 from accel_lab.search.localize.kernel import MOST, MOST_CHOICES
 from accel_lab.search.localize.kernel_exhibit import MOST_LINES, compile_error
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
@@ -52,7 +52,7 @@ def name(
     facts: dict[str, Any] | None = None,
     failure: Outcome | None = None,
     tally: Tally | None = None,
-) -> tuple[Named, FakeLab]:
+) -> tuple[Localization, FakeLab]:
     """Name the component of a fake program; ``cures`` are the switches without which it passes."""
     failure = failure or failing()
     known = {"applied": APPLIED, **(facts or {})}
@@ -63,10 +63,10 @@ def name(
 
     lab = FakeLab(answer=answer)
     base = Baseline(target=signature_of(failure), tally=tally or Tally(runs=9, failures=9))
-    climber = Climber(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
+    runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
     at = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=replace(failure, facts=known), failures=1)
     ablation = [Step(rung=Rung.KERNEL, switch=s, verdict=Verdict.GOOD, outcome=passing()) for s in cures]
-    return name_component(climber, stage, at, ablation=ablation), lab
+    return name_component(runner, stage, at, ablation=ablation), lab
 
 
 @given(st.sampled_from(OPS))

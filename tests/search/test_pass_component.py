@@ -12,11 +12,11 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.merged_results import merged_results
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.ablation import as_switch
 from accel_lab.search.localize.applications import Application, Tree, name_of
 from accel_lab.search.localize.components import name_component
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.localize.pass_words import application_words, graph_change
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
@@ -84,14 +84,14 @@ class Compiler:
         return r
 
 
-def look(compiler: Compiler, stage: Stage = Stage.FX_PASSES, at: Outcome | None = None) -> Named:
+def look(compiler: Compiler, stage: Stage = Stage.FX_PASSES, at: Outcome | None = None) -> Localization:
     lab = FakeLab(answer=compiler.answer)
     probe = Probe(program=Program(path="x.py"))
     first = compiler.answer(probe) if at is None else at
     base = Baseline(target=lab.signature(failing()), tally=Tally(runs=9, failures=9))
-    climber = Climber(lab=lab, probe=probe, baseline=base)
+    runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     rung = Rung.DECOMP if stage is Stage.DECOMPOSITION else Rung.FX
-    return name_component(climber, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first, failures=1))
+    return name_component(runner, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first, failures=1))
 
 
 def several() -> list[dict[str, Any]]:

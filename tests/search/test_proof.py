@@ -15,7 +15,7 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.registry import ALTERNATIVES
 from accel_lab.search.diagnosis import Diagnosis, Options
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.components import name_component
 from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import (
@@ -119,9 +119,9 @@ def test_verdicts_with_bounds_of_their_own_are_added_up() -> None:
 # -- the runs ---------------------------------------------------------------------------------------
 
 
-def climber(lab: FakeLab, fails: int = 9) -> Climber:
+def runner(lab: FakeLab, fails: int = 9) -> LadderRunner:
     target = lab.signature(failing())
-    return Climber(lab=lab, probe=PROBE, baseline=Baseline(target=target, tally=runs(fails, fails)))
+    return LadderRunner(lab=lab, probe=PROBE, baseline=Baseline(target=target, tally=runs(fails, fails)))
 
 
 def step(verdict: Verdict, switches: tuple[tuple[str, Any], ...] = ()) -> Step:
@@ -138,7 +138,7 @@ def step(verdict: Verdict, switches: tuple[tuple[str, Any], ...] = ()) -> Step:
 def test_the_very_question_that_cured_is_asked_again() -> None:
     lab = FakeLab(fault=None)
     cure = step(Verdict.GOOD, (("off", {"patterns": ["p#0"]}),))
-    again, proof = prove_again(climber(lab), step(Verdict.BAD), cure, runs(9, 9), comparisons=3)
+    again, proof = prove_again(runner(lab), step(Verdict.BAD), cure, runs(9, 9), comparisons=3)
     assert proof.proven and again.runs == 1 + len(lab.asked) > 2
     assert all(probe.switches == cure.settings for probe in lab.asked)
     assert {probe.rung for probe in lab.asked} == {Rung.FX}
@@ -147,9 +147,9 @@ def test_the_very_question_that_cured_is_asked_again() -> None:
 def test_a_cure_that_does_not_hold_is_no_cure() -> None:
     lab = FakeLab(fault=Rung.FX)  # fails whatever is left out
     part = Component(kind="pass", name="p")
-    told, words = prove_component(climber(lab), part, step(Verdict.GOOD), step(Verdict.BAD), comparisons=1)
+    told, words = prove_component(runner(lab), part, step(Verdict.GOOD), step(Verdict.BAD), comparisons=1)
     assert told.confidence is Confidence.INCONCLUSIVE and "did not" in words
-    told, words = prove_component(climber(lab), part, None, step(Verdict.BAD), comparisons=1)
+    told, words = prove_component(runner(lab), part, None, step(Verdict.BAD), comparisons=1)
     assert (told, words) == (part, "")  # nothing was left out: likely, as it was
 
 
@@ -174,7 +174,7 @@ def test_a_frame_is_proven_by_its_own_question_and_not_by_the_last_one() -> None
 
     lab = FakeLab(answer=answer)
     at = Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failing(facts=facts), failures=1)
-    named = name_component(climber(lab), Stage.DYNAMO, at, ladder=[at])
+    named = name_component(runner(lab), Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and (named.component.kind, named.component.name) == ("frame", "f")
     assert named.component.confidence is Confidence.PROVEN
     assert asked and all(switch == {"eager": [key]} for switch in asked)

@@ -14,11 +14,11 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.repeats import Tally
-from accel_lab.versions.build_verdict import Wanted, decide
+from accel_lab.versions.build_verdict import TargetFailure, decide
 from fakes_lab import FakeLab, failing, passing
 
 PROBE = Probe(program=Program(path="s.py"), limits=Limits(timeout_s=300.0))
-HANG = Wanted(signature=Signature(kind="timeout"))
+HANG = TargetFailure(signature=Signature(kind="timeout"))
 HUNG = Outcome(status=Status.TIMEOUT)
 
 
@@ -96,7 +96,9 @@ def values_lab(wrong: bool = True, same: bool = True, **answers: Outcome) -> _Va
     return made
 
 
-WRONG = Wanted(signature=Signature(kind="values", type="values", message="f.output"), values=(_Difference(),))
+WRONG = TargetFailure(
+    signature=Signature(kind="values", type="values", message="f.output"), values=(_Difference(),)
+)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,9 @@ def test_a_check_that_cannot_tell_is_a_skip() -> None:
 
 def test_a_build_whose_runs_cannot_be_recorded_is_judged_by_the_plain_one() -> None:
     refused = Outcome(status=Status.REFUSED, notes=("the lab could not prepare this run",))
-    wanted = Wanted(signature=Signature(kind="exception", type="ValueError", message="boom"), compiled=False)
+    wanted = TargetFailure(
+        signature=Signature(kind="exception", type="ValueError", message="boom"), compiled=False
+    )
 
     def fails(probe: Probe) -> Outcome | None:
         return failing() if probe.bare else refused if probe.rung is Rung.KERNEL else None
@@ -151,7 +155,7 @@ def test_a_build_whose_runs_cannot_be_recorded_is_judged_by_the_plain_one() -> N
 
 
 def test_a_flaky_failure_that_was_not_seen_often_enough_is_not_called_good() -> None:
-    rare = Wanted(
+    rare = TargetFailure(
         signature=Signature(kind="exception", type="ValueError", message="boom"),
         tally=Tally(runs=100, failures=1),
         verdicts=5,

@@ -13,7 +13,7 @@ from accel_lab.core.probe import Limits, Program
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words import versions
 from accel_lab.versions.metric import MetricAxis, number
-from accel_lab.versions.release_session import Benches, Setting
+from accel_lab.versions.release_session import ReleaseSessions, Setting
 from fakes_releases import Deed, FakeProvider
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
@@ -30,7 +30,7 @@ def axis(tmp_path: Path, provider: FakeProvider, metric: str, worse_by: float = 
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)
     setting = Setting(program=Program(path=str(script)), folder=folder, limits=Limits(timeout_s=30))
-    made = MetricAxis(Benches(setting, provider), NAMES, metric, worse_by)
+    made = MetricAxis(ReleaseSessions(setting, provider), NAMES, metric, worse_by)
     made.run()
     return made
 

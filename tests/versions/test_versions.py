@@ -35,30 +35,30 @@ from accel_lab.search.diagnosis import Options
 from accel_lab.search.repeats import Tally
 from accel_lab.session import Session
 from accel_lab.versions import line as line_module
-from accel_lab.versions.build_verdict import Wanted
+from accel_lab.versions.build_verdict import TargetFailure
 from accel_lab.versions.failing_release import order, seek
-from accel_lab.versions.line import Asked
+from accel_lab.versions.line import VersionsRequest
 from accel_lab.versions.release_judge import ReleaseAsker
-from accel_lab.versions.release_session import Benches, Setting, clean_environment
+from accel_lab.versions.release_session import ReleaseSessions, Setting, clean_environment
 from fakes_releases import Behave, Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0"]
-BOOM = Wanted(signature=Signature(kind="exception", type="ValueError", message="boom"))
+BOOM = TargetFailure(signature=Signature(kind="exception", type="ValueError", message="boom"))
 QUICK = Options(components=False)
 
 
-def benches(tmp_path: Path, provider: FakeProvider) -> Benches:
+def sessions(tmp_path: Path, provider: FakeProvider) -> ReleaseSessions:
     script = tmp_path / "s.py"
     script.write_text("import torch\n")
     setting = Setting(program=Program(path=str(script)), folder=tmp_path / "run", limits=Limits(timeout_s=30))
     setting.folder.mkdir()
-    return Benches(setting, provider)
+    return ReleaseSessions(setting, provider)
 
 
-def answer(tmp_path: Path, behave: Behave, wanted: Wanted = BOOM, **changes: Any) -> Row:
+def answer(tmp_path: Path, behave: Behave, wanted: TargetFailure = BOOM, **changes: Any) -> Row:
     """What one release answers when it behaves so."""
     provider = FakeProvider(behave=behave, names=["2.6.0"], **changes)
-    with ReleaseAsker(benches(tmp_path, provider), wanted) as asker:
+    with ReleaseAsker(sessions(tmp_path, provider), wanted) as asker:
         return asker.judge("2.6.0")
 
 
@@ -113,7 +113,7 @@ def test_a_release_that_enters_no_region_says_nothing(tmp_path: Path) -> None:
         return run
 
     provider.runner = no_regions  # type: ignore[method-assign]
-    with ReleaseAsker(benches(tmp_path, provider), BOOM) as asker:
+    with ReleaseAsker(sessions(tmp_path, provider), BOOM) as asker:
         row = asker.judge("2.6.0")
     assert row.verdict is Verdict.SKIP
     assert "no compiled region" in row.why
@@ -205,7 +205,7 @@ def test_seek_passes_over_what_fails_uncompiled(tmp_path: Path) -> None:
         return ("ValueError", "boom") if release == "2.4.0" and rung != "uncompiled" else "ok"
 
     provider = FakeProvider(behave=behave, names=NAMES)
-    found = seek(benches(tmp_path, provider), NAMES)
+    found = seek(sessions(tmp_path, provider), NAMES)
     assert found.version == "2.4.0"
     assert [row.verdict for row in found.tested] == [Verdict.SKIP, Verdict.BAD]
 
@@ -225,7 +225,7 @@ class Lab:
         self.request = Request(
             program=read_program(str(script), None, ()),
             python=str(tmp_path / "v" / "bin" / "python"),
-            versions=Asked(spec="all", provider="uv", options=EnvironmentOptions()),
+            versions=VersionsRequest(spec="all", provider="uv", options=EnvironmentOptions()),
             options=QUICK,
             workers=4,
         )
@@ -352,20 +352,22 @@ def test_a_request_with_a_line_survives_its_json() -> None:
     options = EnvironmentOptions(
         python="3.11", with_requirements=(Path("r.txt"),), with_packages=("numpy<2",), script=Path("s.py")
     )
-    asked = Asked(spec="2.4..2.6", provider="uv", options=options, own=True, metric=("latency", 1.3))
-    assert Asked.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+    asked = VersionsRequest(
+        spec="2.4..2.6", provider="uv", options=options, own=True, metric=("latency", 1.3)
+    )
+    assert VersionsRequest.from_json(json.loads(json.dumps(asked.to_json()))) == asked
 
 
 def test_a_password_of_the_index_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = Index(url="https://user:secret@index.example/simple")
-    asked = Asked(spec="all", provider="uv", options=EnvironmentOptions(index=secret))
+    asked = VersionsRequest(spec="all", provider="uv", options=EnvironmentOptions(index=secret))
     written = json.dumps(asked.to_json())
     assert "secret" not in written
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/other")
-    assert Asked.from_json(json.loads(written)).options.index.url == "https://index.example/simple"
+    assert VersionsRequest.from_json(json.loads(written)).options.index.url == "https://index.example/simple"
     # What pip is configured with has it, so a resumed run gets in again.
     monkeypatch.setattr("accel_lab.versions.line.pip_index", lambda: secret)
-    assert Asked.from_json(json.loads(written)).options.index == secret
+    assert VersionsRequest.from_json(json.loads(written)).options.index == secret
 
 
 def test_a_named_interpreter_without_torch_is_an_error(

@@ -29,7 +29,7 @@ from accel_lab.lab import Oracle
 from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.request import Request, load_request, opened
 from accel_lab.session import Session
-from accel_lab.versions.line import Asked
+from accel_lab.versions.line import VersionsRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +174,11 @@ def _asked(
         ]
 
 
-def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> Asked:
+def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> VersionsRequest:
     """The line of releases that ``--versions`` and the options of ``environment_options`` describe."""
     script = Path(request.program.path) if request.program.path is not None else None
     provider, options = read_options(words, script)
-    return Asked(spec=spec, provider=provider, options=options, own=given.python is not None)
+    return VersionsRequest(spec=spec, provider=provider, options=options, own=given.python is not None)
 
 
 def work(

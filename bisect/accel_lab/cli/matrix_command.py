@@ -27,7 +27,7 @@ from accel_lab.execution.programs import must_run_cold
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import Request, opened
 from accel_lab.versions.grid import GridRun, columns_of
-from accel_lab.versions.line import Asked, ReleaseLine
+from accel_lab.versions.line import ReleaseLine, VersionsRequest
 from accel_lab.versions.release_session import Setting
 
 _RUNGS = [rung.value for rung in (*LADDER, Rung.META, Rung.LOOPS, Rung.SCHEDULED)]
@@ -96,7 +96,7 @@ def _rungs(named: str | None) -> list[Rung]:
 def _run(
     given: Given,
     request: Request,
-    asked: Asked,
+    asked: VersionsRequest,
     folder: Path,
     rungs: list[Rung],
     accelerators: tuple[str, ...],
@@ -114,13 +114,13 @@ def _run(
         keep=given.keep,
         listener=progress,
     )
-    with ReleaseLine(asked, setting, told=progress.release) as line:
+    with ReleaseLine(asked, setting, listener=progress.release) as line:
         run = GridRun(
-            line.benches,
+            line.sessions,
             line.line,
             columns_of(rungs, accelerators),
             side_by_side=line.side_by_side,
-            told=progress.release,
+            listener=progress.release,
         )
         stopped = False
         with Interruptible([line.interrupt]):

@@ -9,7 +9,7 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
 
 from .lab import Lab
-from .ladder_runner import Climber, Switches
+from .ladder_runner import LadderRunner, Switches
 from .premise import Baseline
 
 
@@ -34,7 +34,7 @@ class Pair:
     without: str = ""
 
 
-class Searching:
+class Bisection:
     """The state of a bisection. ``probe`` carries the program, the environment and the limits."""
 
     def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
@@ -61,8 +61,8 @@ class Searching:
         self.counts["baseline"] = runs
         found.probes = self.counts
 
-    def _climber(self, base: Baseline, held: Switches = ()) -> Climber:
-        return Climber(
+    def _ladder_runner(self, base: Baseline, held: Switches = ()) -> LadderRunner:
+        return LadderRunner(
             lab=self._lab,
             probe=self._probe,
             baseline=base,

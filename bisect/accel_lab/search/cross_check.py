@@ -13,7 +13,7 @@ from accel_lab.core.findings import Culprit, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from .ladder_runner import Climber
+from .ladder_runner import LadderRunner
 
 #: (backend, subsystem, largest number applied): what to ask for each stage, and the verdict that agrees.
 _QUESTIONS: dict[Stage, tuple[tuple[str, str | None, Verdict], ...]] = {
@@ -29,7 +29,7 @@ _QUESTIONS: dict[Stage, tuple[tuple[str, str | None, Verdict], ...]] = {
 _PASS_GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
 
 
-def ask(climber: Climber, culprit: Culprit, ladder: Sequence[Step]) -> dict[str, Any] | None:
+def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> dict[str, Any] | None:
     """``{"name", "available", "asked", "agrees", "words"}``, or None where it has nothing to say."""
     if culprit.stage is Stage.FX_PASSES:
         questions: tuple[tuple[str, str | None, Verdict], ...] = tuple(
@@ -37,12 +37,12 @@ def ask(climber: Climber, culprit: Culprit, ladder: Sequence[Step]) -> dict[str,
         )
     else:
         questions = _QUESTIONS.get(culprit.stage, ())
-    if not questions or climber.baseline.flaky:
+    if not questions or runner.baseline.flaky:
         return None
     asked, agrees = [], None
     for backend, subsystem, expected in questions:
         settings = (("bisector", {"backend": backend, "subsystem": subsystem, "max": 0}),)
-        step = climber.one(Rung.KERNEL, settings, "witness")
+        step = runner.one(Rung.KERNEL, settings, "witness")
         if step.verdict is Verdict.SKIP:
             return {
                 "name": "torch compiler bisector",

@@ -19,10 +19,10 @@ from . import cross_check, environment_hints
 from .alternatives import caches, outside_ladder, registry
 from .alternatives.case import Case, Moment
 from .baseline import BaselineSearch
+from .bisection import Bisection
 from .bisection import Options as Options
-from .bisection import Searching
 from .ladder import Reading, index, read, row
-from .ladder_runner import Climber, Switches
+from .ladder_runner import LadderRunner, Switches
 from .localize.opening import Opened, open_stage
 from .premise import Baseline, values_signature
 from .proof import Proof, qualify
@@ -43,7 +43,7 @@ class Answer:
     warnings: list[str] = field(default_factory=list)
 
 
-class Diagnosis(Searching):
+class Diagnosis(Bisection):
     """Runs the search on a :class:`Lab`."""
 
     def run(self) -> Findings:
@@ -60,7 +60,7 @@ class Diagnosis(Searching):
         if found.outside:
             return found
         if base.hidden:
-            told = caches.look(self._climber(base), base)
+            told = caches.look(self._ladder_runner(base), base)
             found.ladder, found.ablation, self.pair = base.steps[1:2], told.rows, told.pair
             found.culprits = [told.culprit] if told.culprit is not None else []
             found.verdict = "fails" if found.culprits else "inconclusive"
@@ -96,37 +96,37 @@ class Diagnosis(Searching):
     # -- one fault -----------------------------------------------------------------------------
 
     def _answer(self, base: Baseline, held: Switches) -> Answer:
-        climber = self._climber(base, held)
-        top = self._top(base, held, climber)
-        early = environment_hints.look(self._lab, climber, top)
+        runner = self._ladder_runner(base, held)
+        top = self._top(base, held, runner)
+        early = environment_hints.look(self._lab, runner, top)
         if early is not None:
             return Answer(culprit=early.culprit, ladder=early.ladder, proof=early.proof)
         rungs = rungs_below(top.outcome)
-        below = climber.ask((rung, ()) for rung in rungs)
-        ladder = [*self._with_patience(climber, base, below), top]
+        below = runner.ask((rung, ()) for rung in rungs)
+        ladder = [*self._with_patience(runner, base, below), top]
         base.uncompiled = base.uncompiled or (below[0].outcome if below else None)
         answer = Answer(culprit=None, ladder=ladder)
-        self._conclude(base, climber, answer)
+        self._conclude(base, runner, answer)
         return answer
 
     @staticmethod
-    def _with_patience(climber: Climber, base: Baseline, below: list[Step]) -> list[Step]:
+    def _with_patience(runner: LadderRunner, base: Baseline, below: list[Step]) -> list[Step]:
         """For a hang: the lowest rung that ran out of its short time gets all of it, then the next one."""
         if base.target is None or base.target.kind != "timeout":
             return below
-        climber.patient = True
+        runner.patient = True
         for place, step in enumerate(below):
             if step.verdict is Verdict.BAD:
-                below[place] = climber.one(step.rung)
+                below[place] = runner.one(step.rung)
                 if below[place].verdict is Verdict.BAD:
                     break
-        climber.patient = False
+        runner.patient = False
         return below
 
-    def _top(self, base: Baseline, held: Switches, climber: Climber) -> Step:
+    def _top(self, base: Baseline, held: Switches, runner: LadderRunner) -> Step:
         """The kernel rung's row: known from the baseline where nothing is held back."""
         if held:
-            return climber.one(Rung.KERNEL)
+            return runner.one(Rung.KERNEL)
         runs = [step for step in base.steps if not step.note]
         failing = [step for step in runs if step.verdict is Verdict.BAD]
         warm = [step for step in failing if step.outcome.warm]
@@ -134,7 +134,7 @@ class Diagnosis(Searching):
         chosen = (warm or recorded or failing or base.steps)[-1]
         return replace(chosen, label="", runs=base.tally.runs, failures=base.tally.failures)
 
-    def _conclude(self, base: Baseline, climber: Climber, answer: Answer) -> None:
+    def _conclude(self, base: Baseline, runner: LadderRunner, answer: Answer) -> None:
         reading = answer.reading = read([(step.rung, step.verdict) for step in answer.ladder])
         start = reading.start
         if start is None:
@@ -145,7 +145,7 @@ class Diagnosis(Searching):
             stage = Stage.KERNEL
         told = [*base.alternatives, *reading.alternatives()]
         answer.warnings += [alternative.words for alternative in reading.alternatives() if reading.islands]
-        case = Case(climber=climber, ladder=answer.ladder, reading=reading, start=start, stage=stage)
+        case = Case(runner=runner, ladder=answer.ladder, reading=reading, start=start, stage=stage)
         asked = registry.ask(case, Moment.STAGE)
         answer.ladder, told = case.ladder, [*told, *asked.considered]
         answer.warnings += asked.warnings
@@ -165,15 +165,15 @@ class Diagnosis(Searching):
             answer.ladder = case.ladder
             answer.ablation = opened.ablation
             answer.warnings += opened.warnings
-            self._prove(climber, answer, opened, [*told, *opened.alternatives])
+            self._prove(runner, answer, opened, [*told, *opened.alternatives])
         self._add_values(base, answer)
         if self._options.witness and answer.culprit is not None:
-            answer.witness = cross_check.ask(climber, answer.culprit, answer.ladder)
+            answer.witness = cross_check.ask(runner, answer.culprit, answer.ladder)
 
     @staticmethod
-    def _prove(climber: Climber, answer: Answer, opened: Opened, told: Sequence[Considered]) -> None:
+    def _prove(runner: LadderRunner, answer: Answer, opened: Opened, told: Sequence[Considered]) -> None:
         """Ask the neighbours of what was found again."""
-        proved = prove_stage(climber, answer.ladder, opened.culprit, told)
+        proved = prove_stage(runner, answer.ladder, opened.culprit, told)
         answer.culprit, answer.ladder, answer.proof = proved.culprit, proved.ladder, proved.proof
         answer.reading = proved.reading or answer.reading
         answer.warnings += proved.warnings
@@ -231,8 +231,8 @@ class Diagnosis(Searching):
             held.update(dict.fromkeys(regions, good))
             switches: Switches = (("hold", {str(region): rung.value for region, rung in held.items()}),)
             rest = replace(base)
-            climber = self._climber(rest, switches)
-            top = climber.one(Rung.KERNEL, kind="other faults")
+            runner = self._ladder_runner(rest, switches)
+            top = runner.one(Rung.KERNEL, kind="other faults")
             if top.verdict is Verdict.SKIP or not self._still_fails(rest, top):
                 self._note_alone(found)
                 return

@@ -11,7 +11,7 @@ from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
-from .ladder_runner import Climber, tally_of
+from .ladder_runner import LadderRunner, tally_of
 from .proof import Proof, prove_again
 
 _SCRIPT_FAULTS = {
@@ -54,7 +54,7 @@ class Surroundings:
     proof: Proof | None = None
 
 
-def look(lab: Lab, climber: Climber, top: Step) -> Surroundings | None:
+def look(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
     """Whether the failing run itself points at its surroundings: a full disk or the C++ compiler."""
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
@@ -70,16 +70,16 @@ def look(lab: Lab, climber: Climber, top: Step) -> Surroundings | None:
     if works:
         return None
     # The rung below differs by the generated kernels alone: no native compiler is needed there.
-    below = climber.one(Rung.FX)
+    below = runner.one(Rung.FX)
     component = Component(kind="compiler", name="C++ compiler", detail=shorten(said, 300))
     evidence = [f"the C++ compiler cannot build even an empty library: {said}"]
     if below.verdict is not Verdict.GOOD:
         evidence.append("the script fails without generated kernels too")
         culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)
         return Surroundings(culprit=replace(culprit, evidence=tuple(evidence)), ladder=[below, top])
-    top = climber.repeat(top, 1, "proof")
-    premise = climber.baseline.alternatives
-    below, proof = prove_again(climber, top, below, tally_of([top]), alternatives=premise)
+    top = runner.repeat(top, 1, "proof")
+    premise = runner.baseline.alternatives
+    below, proof = prove_again(runner, top, below, tally_of([top]), alternatives=premise)
     evidence.append(
         f"without generated kernels the script passed {below.runs - below.failures} of {below.runs} runs, "
         f"with them it failed {top.failures} of {top.runs}"

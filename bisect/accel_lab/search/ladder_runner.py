@@ -23,7 +23,7 @@ Switches = tuple[tuple[str, Any], ...]
 
 
 @dataclass(kw_only=True)
-class Climber:
+class LadderRunner:
     """Asks questions about one failing program and remembers how often each was asked.
 
     ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang

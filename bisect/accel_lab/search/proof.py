@@ -16,7 +16,7 @@ from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence
 from accel_lab.core.verdict import Verdict
 
-from .ladder_runner import Climber, tally_of
+from .ladder_runner import LadderRunner, tally_of
 from .repeats import Tally, doubt, passes_needed
 
 #: From the least sure to the surest.
@@ -114,7 +114,7 @@ def capped(confidence: Confidence, alternatives: Iterable[Considered]) -> Confid
 
 
 def prove_again(
-    climber: Climber,
+    runner: LadderRunner,
     bad: Step,
     good: Step,
     failing: Tally,
@@ -130,17 +130,17 @@ def prove_again(
     ``passed_elsewhere`` are passes of other questions that lack the culprit as well. ``kind`` is the heading
     under which the runs are counted. Where ``most`` passes do not rule out luck, the claim is not proven.
     """
-    budget = climber.budget / max(1, comparisons)
+    budget = runner.budget / max(1, comparisons)
     needed = max(LEAST_PASSES, passes_needed(failing, budget, most) - passed_elsewhere)
     if good.verdict is Verdict.GOOD and needed > good.runs:
-        good = climber.repeat(good, needed - good.runs, kind, until_bad=True)
-    pair = PairOfRuns.of(bad, good, failing, comparisons=comparisons, flaky=climber.baseline.flaky)
+        good = runner.repeat(good, needed - good.runs, kind, until_bad=True)
+    pair = PairOfRuns.of(bad, good, failing, comparisons=comparisons, flaky=runner.baseline.flaky)
     pair = replace(pair, good=pair.good.plus(Tally(runs=passed_elsewhere)))
-    return good, prove(pair, alternatives, budget=climber.budget)
+    return good, prove(pair, alternatives, budget=runner.budget)
 
 
 def prove_component(
-    climber: Climber,
+    runner: LadderRunner,
     component: Component,
     cure: Step | None,
     bad: Step,
@@ -157,10 +157,10 @@ def prove_component(
     if cure is None:
         return replace(component, confidence=capped(component.confidence, contested)), ""
     again, proof = prove_again(
-        climber,
+        runner,
         bad,
         cure,
-        climber.failing,
+        runner.failing,
         comparisons=comparisons,
         alternatives=contested,
         kind="component",

@@ -14,9 +14,9 @@ from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .ladder_runner import Climber
+from .ladder_runner import LadderRunner
 from .localize.kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
-from .localize.localization import Named
+from .localize.localization import Localization
 from .memory_fault import is_memory_fault
 
 #: The marks of ``child/hooks/kernel_lines.py`` in a kernel's text.
@@ -24,11 +24,11 @@ _MARK = re.compile(r"(?<! )[ ]*/\*@\d+\*/")
 _SWITCHES = (("annotate", True), ("sanitize", True))
 
 
-def show_fault(climber: Climber, named: Named) -> None:
+def show_fault(runner: LadderRunner, named: Localization) -> None:
     """Add the line, and what was done there, to what was found; nothing but for a memory fault."""
-    if not is_memory_fault(climber.baseline.target):
+    if not is_memory_fault(runner.baseline.target):
         return
-    outcome = climber.look(Rung.KERNEL, _SWITCHES, "sanitizer")
+    outcome = runner.look(Rung.KERNEL, _SWITCHES, "sanitizer")
     report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
     if not report:
         if not outcome.failed and outcome.notes:
@@ -50,7 +50,7 @@ def show_fault(climber: Climber, named: Named) -> None:
     title = f"AddressSanitizer: {did}, in the generated kernel; marked: the line that does it"
     named.exhibits.append(exhibit_of("kernel", title, kernel, (line,)))
     named.evidence.append(f"compiled with the address sanitizer, the generated kernel stops{writer}: {did}")
-    inner = climber.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "sanitizer")
+    inner = runner.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "sanitizer")
     if all(step.verdict is Verdict.GOOD for step in inner):
         named.evidence.append(
             "no index of the loop IR is out of bounds, as the interpreter checks each: only the code "

@@ -10,7 +10,7 @@ from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from .ladder import Reading, index, read_steps, row, with_row
-from .ladder_runner import Climber, tally_of
+from .ladder_runner import LadderRunner, tally_of
 from .proof import Proof, prove_again, qualify
 from .repeats import Tally
 
@@ -30,7 +30,7 @@ class Proved:
 
 
 def prove_stage(
-    climber: Climber, ladder: Sequence[Step], culprit: Culprit, alternatives: Sequence[Considered]
+    runner: LadderRunner, ladder: Sequence[Step], culprit: Culprit, alternatives: Sequence[Considered]
 ) -> Proved:
     """Ask the neighbours again: with the culprit out it must pass every time, with it in it must fail."""
     told = list(alternatives)
@@ -43,13 +43,13 @@ def prove_stage(
     if culprit.stage is not isolated:
         words = f"the pair of rungs {good.rung} and {bad.rung} isolates {isolated}, not {culprit.stage}"
         told.append(Considered(name="no_pair_of_its_own", open=True, words=words))
-    climber.patient = True
-    bad = climber.repeat(bad, 1, "proof")
+    runner.patient = True
+    bad = runner.repeat(bad, 1, "proof")
     failing = _failing(with_row(ladder, bad), bad.rung)
-    good, found.proof = prove_again(climber, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
+    good, found.proof = prove_again(runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
     found.ladder = with_row(with_row(ladder, bad), good)
     if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
-        return _reconsider(climber, found.ladder, told, reading)
+        return _reconsider(runner, found.ladder, told, reading)
     line = (
         f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, "
         f"{bad.rung} failed {bad.failures} of {bad.runs}"
@@ -68,7 +68,7 @@ def _failing(ladder: Sequence[Step], from_rung: Rung) -> Tally:
 
 
 def _reconsider(
-    climber: Climber, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
+    runner: LadderRunner, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
 ) -> Proved:
     """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""
     words = "a rung that passed at first failed when it was asked again: the script is flaky"
@@ -80,10 +80,10 @@ def _reconsider(
     failing = _failing(ladder, bad.rung)
     # The rungs were chosen after looking at the runs, so the bound on luck no longer holds.
     told = [*alternatives, Considered(name="chosen_afterwards", open=True, words=words)]
-    good, found.proof = prove_again(climber, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
+    good, found.proof = prove_again(runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
     found.ladder = with_row(ladder, good)
     if good.verdict is Verdict.BAD:
-        return _reconsider(climber, found.ladder, alternatives, first)
+        return _reconsider(runner, found.ladder, alternatives, first)
     # Non-monotone rungs that were already reported are kept; the rungs to hold other regions on are the new
     # ones.
     found.reading = replace(reading, islands=first.islands or reading.islands)

@@ -19,10 +19,10 @@ from accel_lab.search.timeline.two_axes import two_axes
 from accel_lab.search.timeline.version_search import LineSearch
 
 from . import files, flip_sides
-from .build_verdict import Wanted
+from .build_verdict import TargetFailure
 from .flip_sides import Side
 from .release_judge import ReleaseAsker
-from .release_session import Bench, Benches, Told, silent
+from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
 #: What is held and swapped at a flip. The C++ compiler is this machine's (or the image's) on every side.
 COMPANIONS = ("numpy", "setuptools", "sympy", "triton")
@@ -39,9 +39,9 @@ class VersionAxis:
 
     def __init__(
         self,
-        benches: Benches,
+        sessions: ReleaseSessions,
         line: Sequence[str],
-        wanted: Wanted,
+        wanted: TargetFailure,
         options: Options,
         *,
         reference: str | None = None,
@@ -49,17 +49,17 @@ class VersionAxis:
         known: Iterable[Tested] = (),
         side_by_side: int = 2,
         companions: bool = True,
-        told: Told = silent,
+        listener: ReleaseListener = silent,
     ) -> None:
         self._companions = companions
-        self._benches = benches
+        self._sessions = sessions
         self._line = tuple(line)
-        self._wanted = replace(wanted, verdicts=chain_length(len(self._line)))
+        self._target = replace(wanted, verdicts=chain_length(len(self._line)))
         self._options = options
         self._reference = reference
         self._known = tuple(known)
         self._side_by_side = side_by_side
-        self._told = told
+        self._listener = listener
         self._sides: dict[str, Side] = {side.version: side} if side is not None else {}
         self.versions = Versions(line=self._line, complete=False, why="not begun")
 
@@ -84,14 +84,16 @@ class VersionAxis:
                 self.versions = search.found
 
     def _asker(self) -> ReleaseAsker:
-        return ReleaseAsker(self._benches, self._wanted, side_by_side=self._side_by_side, told=self._told)
+        return ReleaseAsker(
+            self._sessions, self._target, side_by_side=self._side_by_side, listener=self._listener
+        )
 
     # -- what is different around a flip -----------------------------------------------------------
 
     def _study(self) -> None:
         flips = list(self.versions.flips)
         for place in range(max(0, len(flips) - MOST_FLIPS), len(flips)):
-            self._told(
+            self._listener(
                 "looking", flips[place].at, f"both sides of {flips[place].after} and {flips[place].at}"
             )
             flips[place] = self._look_into(flips[place])
@@ -113,23 +115,23 @@ class VersionAxis:
         """The flip with its details; what cannot be made or read is said in a note."""
         good_version, bad_version = ends(flip)
         try:
-            good = self._benches.open(good_version)
+            good = self._sessions.open(good_version)
         except EnvironmentUnavailable as error:
             return replace(flip, notes=(*flip.notes, str(error)))
         try:
-            bad = self._benches.open(bad_version)
+            bad = self._sessions.open(bad_version)
             try:
                 return self._between(flip, good, bad)
             finally:
-                self._benches.shut(bad)
+                self._sessions.shut(bad)
         except Interrupted:
             raise
         except LabError as error:
             return replace(flip, notes=(*flip.notes, str(error)))
         finally:
-            self._benches.shut(good)
+            self._sessions.shut(good)
 
-    def _between(self, flip: Flip, good: Bench, bad: Bench) -> Flip:
+    def _between(self, flip: Flip, good: ReleaseSession, bad: ReleaseSession) -> Flip:
         one = self._good_side(good)
         two = self._bad_side(bad)
         details: dict[str, Any] = {"good": one.to_json(), "bad": two.to_json()}
@@ -153,34 +155,34 @@ class VersionAxis:
                 notes.append(f"companions: {blamed.sentence}")
         return replace(flip, notes=tuple(notes), details={**flip.details, **details})
 
-    def _blame(self, good: Bench, bad: Bench) -> Blame | str:
+    def _blame(self, good: ReleaseSession, bad: ReleaseSession) -> Blame | str:
         """Whether it is torch that makes the difference, or a package that came along with it.
 
         A string says what else is different where packages cannot be held.
         """
         one, two = (
-            FlipSide(torch=bench.version, companions=companions_of(bench.environment))
-            for bench in (good, bad)
+            FlipSide(torch=session.version, companions=companions_of(session.environment))
+            for session in (good, bad)
         )
         names = differing(one, two)
         try:
             if names:
-                self._benches.spec(two.torch, tuple((name, one.companions[name]) for name in names))
+                self._sessions.spec(two.torch, tuple((name, one.companions[name]) for name in names))
         except EnvironmentUnavailable as error:
             pairs = ", ".join(f"{name} {one.companions[name]} and {two.companions[name]}" for name in names)
             return f"not told from torch are its companions, which differ too ({pairs}): {error}"
         with self._asker() as asker:
             return blame(one, two, asker.swapped)
 
-    def _good_side(self, bench: Bench) -> Side:
-        if bench.version not in self._sides:
-            self._sides[bench.version] = flip_sides.good_side(bench, self._wanted, self._options.budget)
-        return self._sides[bench.version]
+    def _good_side(self, session: ReleaseSession) -> Side:
+        if session.version not in self._sides:
+            self._sides[session.version] = flip_sides.good_side(session, self._target, self._options.budget)
+        return self._sides[session.version]
 
-    def _bad_side(self, bench: Bench) -> Side:
-        if bench.version not in self._sides:
-            self._sides[bench.version] = flip_sides.bad_side(bench, self._options)
-        return self._sides[bench.version]
+    def _bad_side(self, session: ReleaseSession) -> Side:
+        if session.version not in self._sides:
+            self._sides[session.version] = flip_sides.bad_side(session, self._options)
+        return self._sides[session.version]
 
 
 def companions_of(environment: Environment) -> dict[str, str]:

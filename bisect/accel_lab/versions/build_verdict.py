@@ -14,7 +14,7 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab
-from accel_lab.search.ladder_runner import Climber, tally_of
+from accel_lab.search.ladder_runner import LadderRunner, tally_of
 from accel_lab.search.premise import Baseline, hurried, same_failure
 from accel_lab.search.repeats import Tally
 from accel_lab.search.timeline.repeat_policy import Patience
@@ -24,7 +24,7 @@ DISAGREEING_RUNS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TargetFailure:
     """The failure that every build is asked for, as the failing build showed it.
 
     ``tally`` says how often it came there; ``values`` are its differences where the numbers are silently
@@ -54,11 +54,11 @@ class Wanted:
         )
 
 
-def wanted_from(base: Baseline, *, eager: bool) -> Wanted:
+def wanted_from(base: Baseline, *, eager: bool) -> TargetFailure:
     """The failure that a baseline found; its target must be there."""
     assert base.target is not None
     compiled = any(step.outcome.facts.get("regions") for step in base.steps)
-    return Wanted(
+    return TargetFailure(
         signature=base.target,
         tally=base.tally,
         values=tuple(base.values),
@@ -80,7 +80,7 @@ class Decision:
     error: float = 0.0
 
 
-def decide(lab: Lab, probe: Probe, wanted: Wanted, *, budget: float = 0.05) -> Decision:
+def decide(lab: Lab, probe: Probe, wanted: TargetFailure, *, budget: float = 0.05) -> Decision:
     """The verdict of the build that ``probe`` names.
 
     A build that fails in the same way with nothing compiled, where the failing build did not, is no evidence
@@ -101,7 +101,7 @@ def decide(lab: Lab, probe: Probe, wanted: Wanted, *, budget: float = 0.05) -> D
 # -- what the two cold runs say --------------------------------------------------------------------
 
 
-def _loud(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
+def _loud(lab: Lab, found: Baseline, wanted: TargetFailure) -> Decision:
     """A failure that the run itself shows. The recorded run decides; where it cannot be, the plain one."""
     plain, recorded = found.steps[0], found.steps[1]
     step, verdict = recorded, judge(recorded.outcome, wanted.signature, recorded.signature)
@@ -113,7 +113,7 @@ def _loud(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
         )
     if lab.cannot_tell(step.outcome):
         return Decision(verdict=Verdict.SKIP, outcome=step.outcome, why="the check cannot tell (125)", runs=2)
-    if verdict is Verdict.GOOD and _told(recorded) and not _reached(recorded, wanted):
+    if verdict is Verdict.GOOD and _usable(recorded) and not _reached(recorded, wanted):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
     return Decision(
         verdict=verdict,
@@ -125,19 +125,19 @@ def _loud(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
     )
 
 
-def _judged_plain(plain: Step, wanted: Wanted) -> Verdict:
-    if not _told(plain):
+def _judged_plain(plain: Step, wanted: TargetFailure) -> Verdict:
+    if not _usable(plain):
         return Verdict.SKIP
     if plain.signature is None:
         return Verdict.GOOD
     return Verdict.BAD if same_failure(plain.signature, wanted.signature) else Verdict.DIFFERENT
 
 
-def _silent(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
+def _silent(lab: Lab, found: Baseline, wanted: TargetFailure) -> Decision:
     """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
     recorded = found.steps[1]
     signature, why = found.target, ""
-    if not _told(recorded):
+    if not _usable(recorded):
         verdict, why = Verdict.SKIP, "; ".join(recorded.outcome.notes) or "the run cannot be recorded"
     elif signature is not None and signature.kind == "values":
         same = lab.same_differences(found.values, wanted.values)
@@ -166,12 +166,12 @@ def _silent(lab: Lab, found: Baseline, wanted: Wanted) -> Decision:
     )
 
 
-def _told(step: Step) -> bool:
+def _usable(step: Step) -> bool:
     """Whether the run could be made at all."""
     return step.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
 
 
-def _reached(recorded: Step, wanted: Wanted) -> bool:
+def _reached(recorded: Step, wanted: TargetFailure) -> bool:
     return not wanted.compiled or bool(recorded.outcome.facts.get("regions"))
 
 
@@ -184,7 +184,7 @@ def _why(verdict: Verdict, signature: Signature | None) -> str:
 # -- more runs -------------------------------------------------------------------------------------
 
 
-def _hang(lab: Lab, probe: Probe, wanted: Wanted) -> Decision:
+def _hang(lab: Lab, probe: Probe, wanted: TargetFailure) -> Decision:
     """A hang costs the whole limit: a run that ends within a tenth of it is good, else one waits to the end.
 
     The short wait counts only in the warm server: a cold run may need it for the imports alone.
@@ -208,17 +208,17 @@ def _hang(lab: Lab, probe: Probe, wanted: Wanted) -> Decision:
 
 
 def _often(
-    lab: Lab, probe: Probe, wanted: Wanted, found: Baseline, told: Decision, budget: float
+    lab: Lab, probe: Probe, wanted: TargetFailure, found: Baseline, told: Decision, budget: float
 ) -> Decision:
     """A failure that comes on some runs only: a build is good after as many passes as its rate demands."""
     lab.warm_up()
     patience = wanted.patience(budget)
-    # The climber's own patience is for the ladder of one build: here the whole line shares the budget.
+    # The runner's own patience is for the ladder of one build: here the whole line shares the budget.
     base = replace(wanted.baseline(found), tally=Tally(runs=1, failures=1))
-    climber = Climber(lab=lab, probe=probe, baseline=base)
-    step = climber.one(Rung.KERNEL, kind="versions")
+    runner = LadderRunner(lab=lab, probe=probe, baseline=base)
+    step = runner.one(Rung.KERNEL, kind="versions")
     if step.verdict is Verdict.GOOD:
-        step = climber.repeat(step, patience.passes - 1, "versions", until_bad=True)
+        step = runner.repeat(step, patience.passes - 1, "versions", until_bad=True)
     runs = Tally(runs=step.runs, failures=step.failures)
     if step.verdict is Verdict.GOOD:
         verdict = patience.verdict(runs)
@@ -236,16 +236,16 @@ def _often(
 
 def _disagree(found: Baseline, told: Decision) -> bool:
     """Whether only one of the plain and the recorded run failed."""
-    if told.verdict is Verdict.SKIP or not _told(found.steps[1]):
+    if told.verdict is Verdict.SKIP or not _usable(found.steps[1]):
         return False
     return (found.steps[0].signature is None) is not (found.steps[1].signature is None)
 
 
-def _once_more(lab: Lab, probe: Probe, wanted: Wanted, found: Baseline, told: Decision) -> Decision:
+def _once_more(lab: Lab, probe: Probe, wanted: TargetFailure, found: Baseline, told: Decision) -> Decision:
     """The plain and the recorded run part: more runs tell whether the failure comes now and then."""
-    climber = Climber(lab=lab, probe=probe, baseline=wanted.baseline(found), patient=True)
-    first = climber.one(Rung.KERNEL, kind="versions")
-    more = climber.repeat(first, DISAGREEING_RUNS - 1, "versions")
+    runner = LadderRunner(lab=lab, probe=probe, baseline=wanted.baseline(found), patient=True)
+    first = runner.one(Rung.KERNEL, kind="versions")
+    more = runner.repeat(first, DISAGREEING_RUNS - 1, "versions")
     tally = tally_of([more]).plus(Tally(runs=told.runs, failures=told.failures))
     if told.failures or more.verdict is Verdict.BAD:
         why = f"failed in {max(tally.failures, 1)} of {tally.runs} runs"
@@ -269,7 +269,7 @@ def _once_more(lab: Lab, probe: Probe, wanted: Wanted, found: Baseline, told: De
     )
 
 
-def _sober(lab: Lab, probe: Probe, wanted: Wanted, told: Decision) -> Decision:
+def _sober(lab: Lab, probe: Probe, wanted: TargetFailure, told: Decision) -> Decision:
     """A failing build is asked once more with nothing compiled: is it the compiler that fails there?"""
     if wanted.eager or told.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
         return told
@@ -290,4 +290,4 @@ def _sober(lab: Lab, probe: Probe, wanted: Wanted, told: Decision) -> Decision:
     )
 
 
-__all__ = ["Decision", "Wanted", "decide", "wanted_from"]
+__all__ = ["Decision", "TargetFailure", "decide", "wanted_from"]

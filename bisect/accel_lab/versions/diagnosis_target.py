@@ -13,11 +13,11 @@ from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Prober
 from accel_lab.lab import LocalLab
 
-from .release_session import Bench
+from .release_session import ReleaseSession
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class DiagnosisTarget:
     """Where the bisection itself is run: on the user's own build, or on a release of the line."""
 
     prober: Prober
@@ -28,20 +28,22 @@ class Ground:
     cold: str = ""
 
 
-def on_bench(bench: Bench) -> Ground:
+def on_bench(session: ReleaseSession) -> DiagnosisTarget:
     """A release of the line as the place of the bisection."""
-    facts = parsed(bench.prober.aside("doctor", ["doctor"]), "the answer to doctor", FACTS)
-    return Ground(
-        prober=bench.prober,
-        lab=bench.lab,
-        probe=bench.probe,
-        build=Build(python=bench.environment.python, torch=facts.get("torch") or bench.version, facts=facts),
-        provider=bench.environment.spec.provider,
-        cold=bench.cold,
+    facts = parsed(session.prober.aside("doctor", ["doctor"]), "the answer to doctor", FACTS)
+    return DiagnosisTarget(
+        prober=session.prober,
+        lab=session.lab,
+        probe=session.probe,
+        build=Build(
+            python=session.environment.python, torch=facts.get("torch") or session.version, facts=facts
+        ),
+        provider=session.environment.spec.provider,
+        cold=session.cold,
     )
 
 
-def keep_ground(ground: Ground, folder: Path) -> None:
+def keep_ground(ground: DiagnosisTarget, folder: Path) -> None:
     """Write down what the bisection runs on, so that its report can be written again from the journal."""
     row = {
         "python": ground.build.python,

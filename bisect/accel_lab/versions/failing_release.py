@@ -20,14 +20,14 @@ from accel_lab.search.premise import Baseline
 
 from .build_verdict import Decision
 from .release_judge import skipped, tested
-from .release_session import Bench, Benches, Told, silent
+from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
 #: Releases that are tried before the line is said to pass: its ends and what halves it again and again.
 MOST_TRIED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sought:
+class FirstFailing:
     """The first release that fails, with what it does; ``tested`` are all that were tried on the way."""
 
     version: str | None
@@ -44,7 +44,9 @@ class Sought:
         return tuple(row for row in self.tested if row.verdict is Verdict.SKIP and row.status is None)
 
 
-def seek(benches: Benches, line: Sequence[str], told: Told = silent, most: int = MOST_TRIED) -> Sought:
+def seek(
+    sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent, most: int = MOST_TRIED
+) -> FirstFailing:
     """Try releases until one fails that passes with nothing compiled.
 
     They are run in the run's own folder: the bisection that follows finds their answers there.
@@ -56,24 +58,24 @@ def seek(benches: Benches, line: Sequence[str], told: Told = silent, most: int =
             break
         began = time.monotonic()
         try:
-            benches.made(version, told=told)
-            bench = benches.open(version, home=True)
+            sessions.made(version, listener=listener)
+            session = sessions.open(version, home=True)
         except Interrupted:
             raise
         except (EnvironmentUnavailable, LabError) as error:
             rows.append(skipped(version, str(error), began))
-            told("judged", version, f"skip: {error}")
+            listener("judged", version, f"skip: {error}")
             continue
         asked += 1
         try:
-            row = _first_look(bench, benches.setting.folder)
+            row = _first_look(session, sessions.setting.folder)
         finally:
-            benches.shut(bench)
+            sessions.shut(session)
         rows.append(row)
-        told("judged", version, row.verdict.value + (f": {row.why}" if row.why else ""))
+        listener("judged", version, row.verdict.value + (f": {row.why}" if row.why else ""))
         if row.verdict is Verdict.BAD:
-            return Sought(version=version, tested=tuple(rows))
-    return Sought(version=None, tested=tuple(rows))
+            return FirstFailing(version=version, tested=tuple(rows))
+    return FirstFailing(version=None, tested=tuple(rows))
 
 
 def order(line: Sequence[str]) -> Iterator[str]:
@@ -95,15 +97,15 @@ def order(line: Sequence[str]) -> Iterator[str]:
             gaps += [(middle, high), (low, middle)]
 
 
-def _first_look(bench: Bench, root: Path) -> Tested:
+def _first_look(session: ReleaseSession, root: Path) -> Tested:
     """Any failure counts, but one that comes with nothing compiled too: that is not torch.compile's."""
-    found = BaselineSearch(bench.lab, bench.probe).look()
+    found = BaselineSearch(session.lab, session.probe).look()
     outcome = found.steps[1].outcome
     decision = Decision(verdict=Verdict.GOOD, outcome=outcome, runs=2)
     if found.doubtful and found.target is None:
         decision = Decision(verdict=Verdict.SKIP, outcome=outcome, why=found.doubtful, runs=2)
     elif found.target is not None:
-        why = _uncompiled(bench.lab, bench.probe, found)
+        why = _uncompiled(session.lab, session.probe, found)
         decision = Decision(
             verdict=Verdict.SKIP if why else Verdict.BAD,
             outcome=outcome,
@@ -112,7 +114,7 @@ def _first_look(bench: Bench, root: Path) -> Tested:
             runs=3,
             failures=1,
         )
-    return tested(bench, decision, root)
+    return tested(session, decision, root)
 
 
 def _uncompiled(lab: Lab, probe: Probe, found: Baseline) -> str:
@@ -122,4 +124,4 @@ def _uncompiled(lab: Lab, probe: Probe, found: Baseline) -> str:
     return f"the script fails on this release with nothing compiled: {signature.line}" if signature else ""
 
 
-__all__ = ["Sought", "order", "seek"]
+__all__ = ["FirstFailing", "order", "seek"]

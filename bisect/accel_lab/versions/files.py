@@ -17,7 +17,7 @@ from accel_lab.core.untrusted.shapes import Table
 from accel_lab.execution.prober import Interrupted, aside_folder
 from accel_lab.search import frames
 
-from .release_session import Bench, folder_name
+from .release_session import ReleaseSession, folder_name
 
 #: The diff of a file that the failure goes through is shown up to this many lines, of so many files.
 SHOWN_LINES = 240
@@ -101,34 +101,34 @@ class Compared:
         }
 
 
-def sources(bench: Bench, prefixes: Sequence[str]) -> Sources:
-    """The files of the bench's torch that begin with a prefix; raises :class:`LabError` if it cannot say."""
-    copies = _copies(bench)
+def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
+    """The files of the session's torch that begin with a prefix; raises :class:`LabError` if that fails."""
+    copies = _copies(session)
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
-    said = bench.prober.aside(_aside(bench), ["files", str(copies), *prefixes])
+    said = session.prober.aside(_aside(session), ["files", str(copies), *prefixes])
     try:
         data = parsed(
             said, "the list of its files", ({"error": str}, {"files": Table(str), "native": Table()})
         )
     except Refused as error:
-        raise LabError(f"torch {bench.version}: {error}") from None
+        raise LabError(f"torch {session.version}: {error}") from None
     if "error" in data:
-        raise LabError(f"torch {bench.version}: {data['error']}")
+        raise LabError(f"torch {session.version}: {data['error']}")
     return Sources(files=data["files"], native=data["native"], copies=copies)
 
 
-def _aside(bench: Bench) -> str:
-    """What asking for them is called; the benches of two releases can share a folder, the run's own."""
-    return f"torch_files-{folder_name(bench.version)}"
+def _aside(session: ReleaseSession) -> str:
+    """What asking for them is called; the sessions of two releases can share a folder, the run's own."""
+    return f"torch_files-{folder_name(session.version)}"
 
 
-def _copies(bench: Bench) -> Path:
-    return aside_folder(bench.folder, _aside(bench)) / "copies"
+def _copies(session: ReleaseSession) -> Path:
+    return aside_folder(session.folder, _aside(session)) / "copies"
 
 
 def compare(
-    good: Bench, bad: Bench, stage: Stage, failure: Outcome | None, culprit: str = ""
+    good: ReleaseSession, bad: ReleaseSession, stage: Stage, failure: Outcome | None, culprit: str = ""
 ) -> Compared | str:
     """How the failing stage differs between two builds; a string says why that cannot be told."""
     prefixes = frames.areas_of(stage)
@@ -142,8 +142,8 @@ def compare(
     except LabError as error:
         return str(error)
     finally:
-        for bench in (good, bad):
-            shutil.rmtree(_copies(bench), ignore_errors=True)
+        for session in (good, bad):
+            shutil.rmtree(_copies(session), ignore_errors=True)
 
 
 def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int], culprit: str) -> Compared:

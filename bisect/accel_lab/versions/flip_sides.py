@@ -13,11 +13,11 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.diagnosis import Diagnosis, Options, rungs_below
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.timeline.two_axes import Laddered
 
-from .build_verdict import Wanted
-from .release_session import Bench
+from .build_verdict import TargetFailure
+from .release_session import ReleaseSession
 
 #: What is laid side by side, nearest to the machine first, and how much of each.
 SHOWN = ("kernel", "output_code", "post_grad")
@@ -70,11 +70,11 @@ class Side:
         }
 
 
-def bad_side(bench: Bench, options: Options) -> Side:
+def bad_side(session: ReleaseSession, options: Options) -> Side:
     """The whole diagnosis of a release that fails; its first runs are in the journal already."""
-    diagnosis = Diagnosis(bench.lab, bench.probe, replace(options, witness=False, most_faults=1))
+    diagnosis = Diagnosis(session.lab, session.probe, replace(options, witness=False, most_faults=1))
     found = diagnosis.run()
-    return side_of(bench.version, found.ladder, found.culprit, tuple(found.warnings))
+    return side_of(session.version, found.ladder, found.culprit, tuple(found.warnings))
 
 
 def side_of(
@@ -85,28 +85,30 @@ def side_of(
     return Side(version=version, ladder=tuple(ladder), culprit=culprit, warnings=warnings, top=top)
 
 
-def good_side(bench: Bench, wanted: Wanted, budget: float) -> Side:
+def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> Side:
     """Every rung of a release that passes: what still fails below the top is hidden there, not mended."""
-    lab = bench.lab
-    base = BaselineSearch(lab, bench.probe).look(silent=wanted.signature.kind == "values")
+    lab = session.lab
+    base = BaselineSearch(lab, session.probe).look(silent=wanted.signature.kind == "values")
     lab.warm_up()
-    climber = Climber(lab=lab, probe=bench.probe, baseline=wanted.baseline(base), budget=budget)
+    runner = LadderRunner(lab=lab, probe=session.probe, baseline=wanted.baseline(base), budget=budget)
     top = base.steps[1].outcome
-    first = climber.one(Rung.UNCOMPILED, kind="versions")
-    if wanted.signature.kind == "values" and climber.baseline.uncompiled is None:
-        climber.baseline.uncompiled = first.outcome
+    first = runner.one(Rung.UNCOMPILED, kind="versions")
+    if wanted.signature.kind == "values" and runner.baseline.uncompiled is None:
+        runner.baseline.uncompiled = first.outcome
     rest = [rung for rung in rungs_below(top) if rung is not Rung.UNCOMPILED]
-    ladder = [first, *climber.ask([(rung, ()) for rung in [*rest, Rung.KERNEL]], kind="versions")]
+    ladder = [first, *runner.ask([(rung, ()) for rung in [*rest, Rung.KERNEL]], kind="versions")]
     failing = [step for step in ladder if step.verdict in (Verdict.BAD, Verdict.DIFFERENT)]
     warnings = []
     if failing and ladder[-1].verdict is Verdict.GOOD:
         warnings.append(
-            f"torch {bench.version} passes, but {', '.join(str(step.rung) for step in failing)} alone "
+            f"torch {session.version} passes, but {', '.join(str(step.rung) for step in failing)} alone "
             f"{'fails' if len(failing) == 1 else 'fail'}: the fault may be hidden there rather than mended"
         )
     elif ladder[-1].verdict is Verdict.BAD:
-        warnings.append(f"torch {bench.version} passed at first and failed when the ladder was run")
-    return Side(version=bench.version, ladder=tuple(ladder), warnings=tuple(warnings), top=ladder[-1].outcome)
+        warnings.append(f"torch {session.version} passed at first and failed when the ladder was run")
+    return Side(
+        version=session.version, ladder=tuple(ladder), warnings=tuple(warnings), top=ladder[-1].outcome
+    )
 
 
 def beside(good: Side, bad: Side) -> list[dict[str, Any]]:

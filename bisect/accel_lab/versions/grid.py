@@ -26,7 +26,7 @@ from accel_lab.search.premise import values_signature
 from accel_lab.search.silent import only_random
 from accel_lab.search.timeline.matrix import Cell, Matrix, columns_in_order
 
-from .release_session import Bench, Benches, Told, describe, silent
+from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
 
 SCHEMA = "accel-lab/matrix/1"
 #: The accelerator that the lab brings along; any other name is an adapter's.
@@ -56,7 +56,7 @@ class Raw:
         return self.signature is not None
 
     @property
-    def told(self) -> bool:
+    def usable(self) -> bool:
         return self.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
 
 
@@ -103,7 +103,7 @@ class Grid:
 
     def _cell(self, lab: Lab, raw: Raw, root: Path) -> Cell:
         verdict, why = self._verdict(lab, raw), raw.why
-        if not raw.told:
+        if not raw.usable:
             why = "; ".join(raw.outcome.notes) or why
         errors = [
             d.comparison.max_abs_error for d in raw.differences if d.comparison.max_abs_error is not None
@@ -119,7 +119,7 @@ class Grid:
         )
 
     def _verdict(self, lab: Lab, raw: Raw) -> Verdict:
-        if not raw.told:
+        if not raw.usable:
             return Verdict.SKIP
         if raw.signature is None:
             return Verdict.GOOD
@@ -136,16 +136,16 @@ class GridRun:
 
     def __init__(
         self,
-        benches: Benches,
+        sessions: ReleaseSessions,
         releases: Sequence[str],
         columns: Iterable[Column],
         *,
         side_by_side: int = 2,
-        told: Told = silent,
+        listener: ReleaseListener = silent,
     ) -> None:
-        self._benches = benches
+        self._sessions = sessions
         self._side_by_side = side_by_side
-        self._told = told
+        self._listener = listener
         self.grid = Grid(releases=tuple(releases), columns=tuple(columns))
         self._lab: Lab | None = None
         self._environments: dict[str, Any] = {}
@@ -158,7 +158,7 @@ class GridRun:
                 for job in jobs:
                     job.result()
             except BaseException:
-                self._benches.interrupt()
+                self._sessions.interrupt()
                 raise
         return self.matrix()
 
@@ -172,7 +172,7 @@ class GridRun:
             }
             names = columns_in_order(column.name for column in self.grid.columns)
             return Matrix(releases=self.grid.releases, columns=names, cells=empty)
-        return self.grid.judged(self._lab, self._benches.setting.folder)
+        return self.grid.judged(self._lab, self._sessions.setting.folder)
 
     def to_json(self, program: Program, *, seconds: float, notes: Sequence[str] = ()) -> dict[str, Any]:
         """The object of ``reporting/matrix.schema.json``."""
@@ -187,34 +187,34 @@ class GridRun:
             "sentences": matrix.sentences(),
             "environments": self._environments,
             "notes": list(notes),
-            "artifacts": str(self._benches.setting.folder),
-            "seconds": {"total": round(seconds, 3), "probes": round(self._benches.seconds, 3)},
-            "probes": self._benches.asked,
+            "artifacts": str(self._sessions.setting.folder),
+            "seconds": {"total": round(seconds, 3), "probes": round(self._sessions.seconds, 3)},
+            "probes": self._sessions.asked,
         }
 
     def _release(self, version: str) -> None:
         try:
-            made = self._benches.made(version, told=self._told)
+            made = self._sessions.made(version, listener=self._listener)
             self._environments[version] = describe(made)
-            bench = self._benches.open(version)
+            session = self._sessions.open(version)
         except Interrupted:
             raise
         except (EnvironmentUnavailable, LabError) as error:
             self.grid.missing[version] = str(error)
-            self._told("judged", version, f"skip: {error}")
+            self._listener("judged", version, f"skip: {error}")
             return
         try:
-            self._row(bench)
+            self._row(session)
         except Interrupted:
             raise
         except LabError as error:
             self.grid.missing[version] = str(error)
         finally:
-            self._benches.shut(bench)
+            self._sessions.shut(session)
 
-    def _row(self, bench: Bench) -> None:
+    def _row(self, session: ReleaseSession) -> None:
         """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
-        lab, probe = bench.lab, bench.probe
+        lab, probe = session.lab, session.probe
         search = BaselineSearch(lab, probe)
         base = search.look(meanwhile=lab.warm_up, silent=False)
         if base.target is not None:
@@ -229,10 +229,10 @@ class GridRun:
         found.update({c.name: top for c in self.grid.columns if c.rung is Rung.KERNEL})
         compared = _Compared(lab, probe, found.get(Rung.UNCOMPILED.value))
         for name, outcome in found.items():
-            self.grid.raw[bench.version, name] = compared.raw(outcome, name)
+            self.grid.raw[session.version, name] = compared.raw(outcome, name)
         self._lab = self._lab or lab
-        failing = [name for name in found if self.grid.raw[bench.version, name].fails]
-        self._told("judged", bench.version, f"fails at {', '.join(failing)}" if failing else "passes")
+        failing = [name for name in found if self.grid.raw[session.version, name].fails]
+        self._listener("judged", session.version, f"fails at {', '.join(failing)}" if failing else "passes")
 
 
 class _Compared:

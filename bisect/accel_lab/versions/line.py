@@ -26,15 +26,15 @@ from accel_lab.search.premise import Baseline
 
 from .axis import VersionAxis, good_build
 from .build_verdict import wanted_from
-from .failing_release import Sought, seek
+from .failing_release import FirstFailing, seek
 from .flip_sides import Side, side_of
 from .metric import MetricAxis
 from .own_build import with_own
-from .release_session import Bench, Benches, Setting, Told, describe, silent
+from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, Setting, describe, silent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class VersionsRequest:
     """Which releases, and what makes their environments.
 
     ``own``: the user named an interpreter to begin with. ``companions``: at a flip, packages are swapped too.
@@ -55,7 +55,7 @@ class Asked:
         return data
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Asked:
+    def from_json(cls, data: dict[str, Any]) -> VersionsRequest:
         return cls(
             spec=data["spec"],
             provider=data["provider"],
@@ -89,14 +89,19 @@ class ReleaseLine:
     """Opens the provider, selects the line, and follows one failure along it."""
 
     def __init__(
-        self, asked: Asked, setting: Setting, *, told: Told = silent, maker: Provider | None = None
+        self,
+        asked: VersionsRequest,
+        setting: Setting,
+        *,
+        listener: ReleaseListener = silent,
+        maker: Provider | None = None,
     ) -> None:
         self._asked = asked
-        self._told = told
+        self._listener = listener
         self._stop = threading.Event()
         run = functools.partial(process.run, stop=self._stop)
         self.provider: Provider = maker or provider(asked.provider, asked.options, run=run)
-        self.benches = Benches(setting, self.provider)
+        self.sessions = ReleaseSessions(setting, self.provider)
         try:
             self.releases: Sequence[Release] = select(
                 asked.spec, self.provider.releases(pre=asked.options.pre)
@@ -110,7 +115,7 @@ class ReleaseLine:
             raise
         self.line = tuple(release.version for release in self.releases)
         self.axis: VersionAxis | None = None
-        self.sought: Sought | None = None
+        self.sought: FirstFailing | None = None
         self.metric: MetricAxis | None = None
         #: The release that the user's own build is, where the script passes on it.
         self.own_passes = ""
@@ -119,16 +124,16 @@ class ReleaseLine:
     def side_by_side(self) -> int:
         """How many releases are asked at once: two, if that is wanted and there is room for their runs."""
         room = available_mb()
-        return 2 if self.benches.setting.workers > 1 and (room is None or room >= ROOM_MB) else 1
+        return 2 if self.sessions.setting.workers > 1 and (room is None or room >= ROOM_MB) else 1
 
     @property
     def notes(self) -> list[str]:
         """What the provider has to say once."""
         return list(getattr(self.provider, "notes", ()))
 
-    def seek(self) -> Sought:
+    def seek(self) -> FirstFailing:
         """A release that fails, for a user whose own build does not."""
-        self.sought = seek(self.benches, self.line, self._told)
+        self.sought = seek(self.sessions, self.line, self._listener)
         return self.sought
 
     def follow(
@@ -152,10 +157,10 @@ class ReleaseLine:
         known = list(self.sought.passing + self.sought.unavailable) if self.sought is not None else []
         side: Side | None = None
         if here is not None:
-            known.append(_seen(here, self.benches.environment(here), base, self.benches.setting.folder))
+            known.append(_seen(here, self.sessions.environment(here), base, self.sessions.setting.folder))
             side = side_of(here, findings.ladder, findings.culprit)
         self.axis = VersionAxis(
-            self.benches,
+            self.sessions,
             self.line,
             wanted,
             options,
@@ -164,19 +169,19 @@ class ReleaseLine:
             known=known,
             companions=self._asked.companions,
             side_by_side=self.side_by_side,
-            told=self._told,
+            listener=self._listener,
         )
         return self.axis.run()
 
     def measure(self, metric: str, worse_by: float) -> MetricAxis:
         """Look for releases at which a number becomes worse; no failure is needed for that."""
         self.metric = MetricAxis(
-            self.benches,
+            self.sessions,
             self.line,
             metric,
             worse_by,
             side_by_side=self.side_by_side,
-            told=self._told,
+            listener=self._listener,
         )
         self.metric.run()
         return self.metric
@@ -197,20 +202,20 @@ class ReleaseLine:
             why=f"no release that was tried fails: {len(self.sought.tested)} of {len(self.line)}",
         )
 
-    def good(self, bad: str | None) -> Bench | None:
-        """A bench of a release that passes, near to the failing one: where a smaller script must pass too."""
+    def good(self, bad: str | None) -> ReleaseSession | None:
+        """A session of the nearest release that passes: a smaller script must pass there too."""
         version = good_build(self.axis.versions, bad) if self.axis is not None else None
         if version is None:
             return None
         try:
-            return self.benches.open(version)
+            return self.sessions.open(version)
         except EnvironmentUnavailable:
             return None
 
     def same_build(self, python: str) -> str | None:
         """The release of the line whose environment is this very interpreter."""
         for version in self.line:
-            spec = self.benches.spec(version)
+            spec = self.sessions.spec(version)
             if spec.provider == "local" and spec.python == python:
                 return version
         return None
@@ -218,12 +223,12 @@ class ReleaseLine:
     def interrupt(self) -> None:
         """Stop what is made and what is run."""
         self._stop.set()
-        self.benches.interrupt()
+        self.sessions.interrupt()
 
     def close(self) -> None:
         """Stop what is still being made ahead, and give up the environments."""
         self._stop.set()
-        self.benches.close()
+        self.sessions.close()
         shut = getattr(self.provider, "close", None)
         if shut is not None:
             shut()
@@ -261,4 +266,4 @@ def _seen(version: str, environment: Environment, base: Baseline, root: Path) ->
     )
 
 
-__all__ = ["Asked", "ReleaseLine"]
+__all__ = ["ReleaseLine", "VersionsRequest"]

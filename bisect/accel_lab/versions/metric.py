@@ -21,7 +21,7 @@ from accel_lab.search.timeline.metric_search import Measured, MetricOptions, Met
 from . import flip_sides
 from .axis import MOST_FLIPS, ends
 from .flip_sides import Side
-from .release_session import Bench, Benches, Told, describe, silent
+from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
 
 #: The numbers that are laid side by side at a flip, whichever of them was looked for.
 NUMBERS = tuple(METRICS)
@@ -34,11 +34,16 @@ class ReleaseMeasurer:
     """
 
     def __init__(
-        self, benches: Benches, metric: Metric, *, side_by_side: int = 1, told: Told = silent
+        self,
+        sessions: ReleaseSessions,
+        metric: Metric,
+        *,
+        side_by_side: int = 1,
+        listener: ReleaseListener = silent,
     ) -> None:
-        self._benches = benches
+        self._sessions = sessions
         self._metric = metric
-        self._told = told
+        self._listener = listener
         self._taken: dict[str, int] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="measure")
@@ -53,12 +58,12 @@ class ReleaseMeasurer:
     def prefetch(self, version: str) -> None:
         """Make an environment that may be asked for soon, unless that would disturb a clock."""
         if not self._metric.timed:
-            self._benches.fetch(version, self._told)
+            self._sessions.fetch(version, self._listener)
 
     def _measure(self, version: str, attempts: Sequence[int]) -> Measured:
         try:
-            made = self._benches.made(version, told=self._told)
-            bench = self._benches.open(version)
+            made = self._sessions.made(version, listener=self._listener)
+            session = self._sessions.open(version)
         except EnvironmentUnavailable as error:
             return Measured(why=str(error))
         samples: list[float] = []
@@ -66,9 +71,9 @@ class ReleaseMeasurer:
         environment: dict[str, Any] = describe(made)
         try:
             for attempt in attempts:
-                outcome = sample(bench, attempt)
+                outcome = sample(session, attempt)
                 seconds, status = seconds + outcome.seconds, outcome.status
-                environment = describe(made, outcome, self._benches.setting.folder)
+                environment = describe(made, outcome, self._sessions.setting.folder)
                 value, why = number(outcome, self._metric.name)
                 if value is None:
                     return Measured(why=why, status=status, seconds=seconds, environment=environment)
@@ -78,9 +83,9 @@ class ReleaseMeasurer:
         except LabError as error:
             return Measured(why=str(error), environment=environment)
         finally:
-            self._benches.shut(bench)
+            self._sessions.shut(session)
         shown = ", ".join(f"{value:.4g}" for value in samples)
-        self._told("measured", version, f"{self._metric.words}: {shown} {self._metric.unit}".strip())
+        self._listener("measured", version, f"{self._metric.words}: {shown} {self._metric.unit}".strip())
         return Measured(samples=tuple(samples), status=status, seconds=seconds, environment=environment)
 
     def close(self) -> None:
@@ -92,14 +97,14 @@ class ReleaseMeasurer:
 
     def __exit__(self, *exc: object) -> None:
         if exc[0] is not None:
-            self._benches.interrupt()
+            self._sessions.interrupt()
         self.close()
 
 
-def sample(bench: Bench, attempt: int) -> Outcome:
+def sample(session: ReleaseSession, attempt: int) -> Outcome:
     """One measured run of a release, in a fresh process."""
-    probe = replace(bench.probe, switches=(("measure", True),), cold=True, attempt=attempt)
-    return bench.lab.submit(probe).result()
+    probe = replace(session.probe, switches=(("measure", True),), cold=True, attempt=attempt)
+    return session.lab.submit(probe).result()
 
 
 def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
@@ -123,26 +128,26 @@ class MetricAxis:
 
     def __init__(
         self,
-        benches: Benches,
+        sessions: ReleaseSessions,
         line: Sequence[str],
         metric: str,
         worse_by: float,
         *,
         side_by_side: int = 2,
-        told: Told = silent,
+        listener: ReleaseListener = silent,
     ) -> None:
-        self._benches = benches
+        self._sessions = sessions
         self._line = tuple(line)
         self._metric = METRICS[metric]
         self._options = MetricOptions(worse_by=worse_by)
         self._side_by_side = 1 if self._metric.timed else side_by_side
-        self._told = told
+        self._listener = listener
         self.versions = Versions(line=self._line, complete=False, why="not begun")
 
     def run(self) -> Versions:
         """The line searched, and the newest flips looked into."""
         with ReleaseMeasurer(
-            self._benches, self._metric, side_by_side=self._side_by_side, told=self._told
+            self._sessions, self._metric, side_by_side=self._side_by_side, listener=self._listener
         ) as measurer:
             search = MetricSearch(
                 self._line, measurer, self._metric, self._options, side_by_side=self._side_by_side
@@ -191,11 +196,11 @@ class MetricAxis:
         return replace(flip, notes=tuple(notes), details={**flip.details, **details})
 
     def _side(self, version: str) -> Side:
-        bench = self._benches.open(version)
+        session = self._sessions.open(version)
         try:
-            return Side(version=version, top=sample(bench, 0))
+            return Side(version=version, top=sample(session, 0))
         finally:
-            self._benches.shut(bench)
+            self._sessions.shut(session)
 
     @property
     def worse(self) -> bool:

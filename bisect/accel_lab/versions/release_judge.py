@@ -16,8 +16,8 @@ from accel_lab.core.versions import Tested
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 
-from .build_verdict import Decision, Wanted, decide
-from .release_session import Bench, Benches, Pins, Told, describe, silent
+from .build_verdict import Decision, TargetFailure, decide
+from .release_session import Pins, ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
 
 
 class ReleaseAsker:
@@ -28,11 +28,16 @@ class ReleaseAsker:
     """
 
     def __init__(
-        self, benches: Benches, wanted: Wanted, *, side_by_side: int = 2, told: Told = silent
+        self,
+        sessions: ReleaseSessions,
+        wanted: TargetFailure,
+        *,
+        side_by_side: int = 2,
+        listener: ReleaseListener = silent,
     ) -> None:
-        self._benches = benches
-        self._wanted = wanted
-        self._told = told
+        self._sessions = sessions
+        self._target = wanted
+        self._listener = listener
         self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
 
     def submit(self, version: str) -> Future[Tested]:
@@ -41,7 +46,7 @@ class ReleaseAsker:
 
     def prefetch(self, version: str) -> None:
         """Make an environment that may be asked for soon; if it cannot be had, its judge will say so."""
-        self._benches.fetch(version, self._told)
+        self._sessions.fetch(version, self._listener)
 
     def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
         """Judge a release beside companions that are held at other versions than its own."""
@@ -51,16 +56,16 @@ class ReleaseAsker:
         """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
         began = time.monotonic()
         try:
-            environment = self._benches.made(version, pins, self._told)
-            bench = self._benches.open(version, pins)
+            environment = self._sessions.made(version, pins, self._listener)
+            session = self._sessions.open(version, pins)
         except Interrupted:
             raise
         except Exception as error:
             return self._tell(skipped(version, _said(error), began), pins)
         try:
-            decision = decide(bench.lab, bench.probe, self._wanted, budget=self._benches.setting.budget)
-            row = tested(bench, decision, self._benches.setting.folder)
-            place = self._benches.place(version, pins)
+            decision = decide(session.lab, session.probe, self._target, budget=self._sessions.setting.budget)
+            row = tested(session, decision, self._sessions.setting.folder)
+            place = self._sessions.place(version, pins)
             place.mkdir(parents=True, exist_ok=True)
             write_atomic(place / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
         except Interrupted:
@@ -68,13 +73,13 @@ class ReleaseAsker:
         except Exception as error:
             row = skipped(version, _said(error), began, environment)
         finally:
-            self._benches.shut(bench)
+            self._sessions.shut(session)
         return self._tell(row, pins)
 
     def _tell(self, row: Tested, pins: Pins) -> Tested:
         beside = " beside " + ", ".join(f"{name} {version}" for name, version in pins) if pins else ""
         words = row.verdict.value + beside + (f": {row.why}" if row.why else "")
-        self._told("judged", row.torch, words)
+        self._listener("judged", row.torch, words)
         return row
 
     def close(self) -> None:
@@ -86,22 +91,22 @@ class ReleaseAsker:
 
     def __exit__(self, *exc: object) -> None:
         if exc[0] is not None:
-            self._benches.interrupt()
+            self._sessions.interrupt()
         self.close()
 
 
-def tested(bench: Bench, decision: Decision, root: Path) -> Tested:
+def tested(session: ReleaseSession, decision: Decision, root: Path) -> Tested:
     """A decision as a row of the version axis."""
     outcome = decision.outcome
     return Tested(
-        torch=bench.version,
+        torch=session.version,
         verdict=decision.verdict,
         status=outcome.status,
         signature=decision.signature.line if decision.signature is not None else "",
         why=decision.why,
         runs=decision.runs,
-        seconds=bench.prober.seconds,
-        environment=describe(bench.environment, outcome, root),
+        seconds=session.prober.seconds,
+        environment=describe(session.environment, outcome, root),
         error=decision.error,
     )
 

@@ -26,8 +26,8 @@ from accel_lab.lab import LocalLab, Oracle
 #: Companions that are held at a version: ``(("numpy", "1.26.4"),)``.
 Pins = tuple[tuple[str, str], ...]
 
-#: ``told(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
-Told = Callable[[str, str, str], None]
+#: ``listener(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
+ReleaseListener = Callable[[str, str, str], None]
 
 
 def silent(event: str, version: str, words: str) -> None:
@@ -60,7 +60,7 @@ class Setting:
 
 
 @dataclass(kw_only=True)
-class Bench:
+class ReleaseSession:
     """A release that can be asked. ``prober`` is closed with it; its journal stays and answers again.
 
     ``cold`` says why no warm server is used; empty where one is.
@@ -77,15 +77,15 @@ class Bench:
     def folder(self) -> Path:
         return self.prober.workspace.root
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> ReleaseSession:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.prober.close()
 
 
-class Benches:
-    """Opens benches, several at a time, and stops them all at once.
+class ReleaseSessions:
+    """Opens sessions, several at a time, and stops them all at once.
 
     ``workers`` cold runs go side by side over all of them. An environment is made once; one that could not
     be had is not tried again in this process.
@@ -131,20 +131,20 @@ class Benches:
             raise known
         return known
 
-    def fetch(self, version: str, told: Told = silent) -> None:
+    def fetch(self, version: str, listener: ReleaseListener = silent) -> None:
         """Make an environment in the background; if it cannot be had, whoever asks for it is told so."""
 
         def quietly() -> None:
             try:
-                self.made(version, told=told)
+                self.made(version, listener=listener)
             except LabError:
                 return
 
         self._fetcher.submit(quietly)
 
-    def made(self, version: str, pins: Pins = (), told: Told = silent) -> Environment:
+    def made(self, version: str, pins: Pins = (), listener: ReleaseListener = silent) -> Environment:
         """The environment of a release, with a word before and after where making it takes its time."""
-        late = threading.Timer(QUIET_S, told, ("making", version, ""))
+        late = threading.Timer(QUIET_S, listener, ("making", version, ""))
         late.daemon = True
         late.start()
         try:
@@ -152,22 +152,22 @@ class Benches:
         finally:
             late.cancel()
         if not environment.cached:
-            told("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
+            listener("made", version, f"{environment.seconds:.0f} s, {environment.size_bytes / 1e6:,.0f} MB")
         return environment
 
     def close(self) -> None:
         """Forget what was to be fetched, and wait for what is being made."""
         self._fetcher.shutdown(wait=True, cancel_futures=True)
 
-    # -- benches -------------------------------------------------------------------------------
+    # -- sessions -------------------------------------------------------------------------------
 
     def open(
         self,
         version: str,
         pins: Pins = (),
         home: bool = False,
-    ) -> Bench:
-        """A bench of the release (with companions held at ``pins``), in a folder of its own.
+    ) -> ReleaseSession:
+        """A session of the release (with companions held at ``pins``), in a folder of its own.
 
         ``home``: in the run's own folder instead, from now on.
         """
@@ -198,7 +198,7 @@ class Benches:
             prober.close()
             raise Interrupted("interrupted")
         cold = self.setting.cold or ("it runs in a container" if foreign else "")
-        return Bench(
+        return ReleaseSession(
             version=version,
             environment=made,
             prober=prober,
@@ -222,13 +222,13 @@ class Benches:
         maker: Callable[[Environment, Workspace], Runner] | None = getattr(self.provider, "runner", None)
         return None if maker is None else maker(made, workspace)
 
-    def shut(self, bench: Bench) -> None:
-        """Close a bench and count what it took."""
-        bench.prober.close()
+    def shut(self, session: ReleaseSession) -> None:
+        """Close a session and count what it took."""
+        session.prober.close()
         with self._lock:
-            self._open.discard(bench.prober)
-            self.asked += bench.prober.asked
-            self.seconds += bench.prober.seconds
+            self._open.discard(session.prober)
+            self.asked += session.prober.asked
+            self.seconds += session.prober.seconds
 
     def interrupt(self) -> None:
         """Stop everything that runs, in all releases; what was answered stays in the journals."""
@@ -302,11 +302,11 @@ def folder_name(text: str) -> str:
 
 __all__ = [
     "FOLDER",
-    "Bench",
-    "Benches",
     "Pins",
+    "ReleaseListener",
+    "ReleaseSession",
+    "ReleaseSessions",
     "Setting",
-    "Told",
     "clean_environment",
     "describe",
     "folder_name",

@@ -16,9 +16,9 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import environment_hints
-from accel_lab.search.bisection import Options, Pair, Searching
+from accel_lab.search.bisection import Bisection, Options, Pair
 from accel_lab.search.lab import Lab
-from accel_lab.search.ladder_runner import Climber, Switches, tally_of
+from accel_lab.search.ladder_runner import LadderRunner, Switches, tally_of
 from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import prove_again
 
@@ -73,7 +73,7 @@ def switches_of(adapter: str, way: str = "") -> Switches:
     return (("adapter", {"name": adapter, "way": way}),)
 
 
-class AdapterDiagnosis(Searching):
+class AdapterDiagnosis(Bisection):
     """Bisects a program on the accelerator of a registered adapter."""
 
     def __init__(self, lab: Lab, probe: Probe, options: Options | None = None, *, adapter: str) -> None:
@@ -89,21 +89,21 @@ class AdapterDiagnosis(Searching):
         if base.target is None:
             found.verdict = "inconclusive" if base.doubtful else "passes"
             return found
-        climber = self._climber(base)
+        runner = self._ladder_runner(base)
         top = replace(
             next(step for step in reversed(base.steps) if step.verdict is Verdict.BAD),
             runs=base.tally.runs,
             failures=base.tally.failures,
         )
         # A run that the accelerator ends by a signal tells nothing; its graphs alone do not get so far.
-        graphs = climber.one(Rung.ACCELERATOR, switches_of(self._adapter, GRAPHS), "accelerator")
+        graphs = runner.one(Rung.ACCELERATOR, switches_of(self._adapter, GRAPHS), "accelerator")
         ways = ways_of(top.outcome, graphs.outcome)
-        asked = climber.ask(((way.rung, self._settings(way)) for way in ways[:-1]), "accelerator")
+        asked = runner.ask(((way.rung, self._settings(way)) for way in ways[:-1]), "accelerator")
         rows = [replace(step, label=self._label(way)) for step, way in zip(asked, ways, strict=False)]
         rows.append(replace(top, label=self._label(ways[-1])))
         found.ladder = rows
         self._constraints(top.outcome)
-        found.culprits = self._culprits(climber, base, ways, rows)
+        found.culprits = self._culprits(runner, base, ways, rows)
         found.verdict = "fails" if found.culprits else "inconclusive"
         return found
 
@@ -130,7 +130,7 @@ class AdapterDiagnosis(Searching):
     # -- the culprit ---------------------------------------------------------------------------
 
     def _culprits(
-        self, climber: Climber, base: Baseline, ways: Sequence[Way], rows: list[Step]
+        self, runner: LadderRunner, base: Baseline, ways: Sequence[Way], rows: list[Step]
     ) -> list[Culprit]:
         place = first_fault([step.verdict for step in rows])
         if place is None:
@@ -146,7 +146,7 @@ class AdapterDiagnosis(Searching):
             # Nothing inside of it was taken out: that it is the accelerator is all that is known.
             words = "no part of the accelerator was replaced, so its parts are not told apart"
             only_accelerator.append(Considered(name="one_box", open=True, words=words))
-        confidence, told = self._prove(climber, base, rows, place, only_accelerator)
+        confidence, told = self._prove(runner, base, rows, place, only_accelerator)
         passing = ways[place - 1]
         self.pair = Pair(
             bad=(way.rung, self._settings(way)),
@@ -193,14 +193,14 @@ class AdapterDiagnosis(Searching):
 
     def _prove(
         self,
-        climber: Climber,
+        runner: LadderRunner,
         base: Baseline,
         rows: list[Step],
         place: int,
         alternatives: Sequence[Considered],
     ) -> tuple[Confidence, list[str]]:
         """Ask the two neighbours again: one must fail each time, the other pass as often as luck demands."""
-        bad = rows[place] = climber.repeat(rows[place], 1, "proof")
+        bad = rows[place] = runner.repeat(rows[place], 1, "proof")
         failing = tally_of(step for step in rows if step.verdict is Verdict.BAD)
         verdicts = [step.verdict for step in rows]
         considered = [*base.alternatives, *alternatives]
@@ -209,7 +209,7 @@ class AdapterDiagnosis(Searching):
             self.findings.warnings.append(words)
             considered.append(Considered(name="not_monotone", open=True, words=words))
         good, proof = prove_again(
-            climber, bad, rows[place - 1], failing, comparisons=len(rows), alternatives=considered
+            runner, bad, rows[place - 1], failing, comparisons=len(rows), alternatives=considered
         )
         rows[place - 1] = good
         self.findings.confidence = round(1.0 - proof.doubt, 6)

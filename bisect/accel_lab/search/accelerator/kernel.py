@@ -11,8 +11,8 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber, Switches
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.ladder_runner import LadderRunner, Switches
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.proof import prove_component
 
 from .replacements import Reading
@@ -74,13 +74,13 @@ def first_diverging(kernels: list[TracedKernel], stage: Stage) -> TracedKernel |
     return None
 
 
-def name_kernel(climber: Climber, reading: Reading, main: Switches) -> Named:
+def name_kernel(runner: LadderRunner, reading: Reading, main: Switches) -> Localization:
     """The first diverging kernel with its evidence, or an empty answer."""
     assert reading.stage is not None
     if reading.stage not in (Stage.MOCK_BACK_END, Stage.MOCK_FRONT_END):
-        return Named()
+        return Localization()
     settings = dict(dict(main)["mock"])
-    traced = climber.one(Rung.MOCK, (("mock", {**settings, "trace": True}),), "kernels")
+    traced = runner.one(Rung.MOCK, (("mock", {**settings, "trace": True}),), "kernels")
     kernels = kernels_of(traced.outcome)
     found = first_diverging(kernels, reading.stage)
     refused = _refused(traced.outcome)
@@ -88,40 +88,40 @@ def name_kernel(climber: Climber, reading: Reading, main: Switches) -> Named:
         return refused
     if found is None:
         told = "no single kernel's values leave those of its operators" if kernels else ""
-        return Named(evidence=[told] if told else [])
-    named = Named(evidence=[_told(found, reading.stage)], exhibits=_exhibits(kernels, found))
+        return Localization(evidence=[told] if told else [])
+    named = Localization(evidence=[_told(found, reading.stage)], exhibits=_exhibits(kernels, found))
     named.component = Component(
         kind="kernel",
         name=found.name,
         detail="; ".join(filter(None, (", ".join(found.origins), found.source))),
     )
     if reading.stage is Stage.MOCK_BACK_END:
-        _alone(climber, settings, found, named, traced)
+        _alone(runner, settings, found, named, traced)
     return named
 
 
-def _refused(outcome: Outcome) -> Named | None:
+def _refused(outcome: Outcome) -> Localization | None:
     """The kernel whose spec the verifier refused, so that nothing ran."""
     text = outcome.raised.message if outcome.raised is not None else ""
     match = _REFUSED.search(text)
     if match is None:
         return None
     kernel, why, rule = match.groups()
-    return Named(
+    return Localization(
         component=Component(kind="kernel", name=kernel, detail=f"rule {rule}", confidence=Confidence.LIKELY),
         evidence=[f"the spec of kernel {kernel} is refused before it runs: {why} (rule {rule})"],
     )
 
 
 def _alone(
-    climber: Climber, settings: dict[str, Any], found: TracedKernel, named: Named, traced: Step
+    runner: LadderRunner, settings: dict[str, Any], found: TracedKernel, named: Localization, traced: Step
 ) -> None:
     """That kernel alone on the reference back end: does the script pass?"""
     assert named.component is not None
     switch: Switches = (("mock", {**settings, "by_reference": [found.name]}),)
-    step = climber.one(Rung.MOCK, switch, "kernels")
-    if step.verdict is Verdict.GOOD and not climber.baseline.flaky:
-        proven, _ = prove_component(climber, named.component, step, traced, comparisons=1)
+    step = runner.one(Rung.MOCK, switch, "kernels")
+    if step.verdict is Verdict.GOOD and not runner.baseline.flaky:
+        proven, _ = prove_component(runner, named.component, step, traced, comparisons=1)
         if proven.confidence is not Confidence.INCONCLUSIVE:
             named.component = proven
             named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")

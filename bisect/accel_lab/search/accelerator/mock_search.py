@@ -8,9 +8,9 @@ from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import environment_hints
-from accel_lab.search.bisection import Pair, Searching
-from accel_lab.search.ladder_runner import Climber, tally_of
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.bisection import Bisection, Pair
+from accel_lab.search.ladder_runner import LadderRunner, tally_of
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import Proof, prove_again
 
@@ -20,7 +20,7 @@ from .replacements import ABLATIONS, COMBINATIONS, LABELS, Ask, Reading, read_ta
 from .steps import name_step
 
 
-class AcceleratorDiagnosis(Searching):
+class AcceleratorDiagnosis(Bisection):
     """Bisects a program on the mock accelerator."""
 
     def run(self) -> Findings:
@@ -34,15 +34,15 @@ class AcceleratorDiagnosis(Searching):
         if base.target is None:
             found.verdict = "inconclusive" if base.doubtful else "passes"
             return found
-        climber = self._climber(base)
-        plain = climber.one(Rung.UNCOMPILED, switches(Ask.MAIN))
+        runner = self._ladder_runner(base)
+        plain = runner.one(Rung.UNCOMPILED, switches(Ask.MAIN))
         found.ladder = [plain, self._top(base)]
         if plain.verdict in (Verdict.BAD, Verdict.DIFFERENT):
             found.culprits = [self._of_script(plain)]
             self.pair = Pair(bad=(Rung.UNCOMPILED, switches(Ask.MAIN)))
             found.verdict = "fails"
             return found
-        self._search(climber, base)
+        self._search(runner, base)
         self._other_backend(found.ladder[-1])
         found.verdict = "fails" if found.culprits else "inconclusive"
         return found
@@ -88,12 +88,12 @@ class AcceleratorDiagnosis(Searching):
 
     # -- the search ----------------------------------------------------------------------------
 
-    def _search(self, climber: Climber, base: Baseline) -> None:
+    def _search(self, runner: LadderRunner, base: Baseline) -> None:
         found = self.findings
         top = found.ladder[-1]
         rows = {Ask.MAIN: top}
         asks = (*COMBINATIONS, *ABLATIONS)
-        steps = climber.ask(((Rung.MOCK, switches(ask)) for ask in asks), "accelerator")
+        steps = runner.ask(((Rung.MOCK, switches(ask)) for ask in asks), "accelerator")
         rows.update(
             zip(asks, (_named(step, ask) for step, ask in zip(steps, asks, strict=True)), strict=True)
         )
@@ -107,7 +107,7 @@ class AcceleratorDiagnosis(Searching):
                     "what they share, or the surroundings, may be at fault"
                 )
             return
-        proof, evidence = self._prove(climber, base, rows, reading)
+        proof, evidence = self._prove(runner, base, rows, reading)
         assert reading.out is not None
         self.pair = Pair(
             bad=(Rung.MOCK, switches(Ask.MAIN)),
@@ -131,9 +131,9 @@ class AcceleratorDiagnosis(Searching):
         found.culprits = [culprit]
         self._show(rows)
         if self._options.components:
-            named = name_step(climber, reading, switches(Ask.MAIN))
+            named = name_step(runner, reading, switches(Ask.MAIN))
             if named.component is None:
-                named = _joined(named, name_kernel(climber, reading, switches(Ask.MAIN)))
+                named = _joined(named, name_kernel(runner, reading, switches(Ask.MAIN)))
             step = named.component is not None and reading.out in (Ask.TRANSFER, Ask.HOST)
             found.culprits = [
                 replace(
@@ -156,17 +156,17 @@ class AcceleratorDiagnosis(Searching):
         return Component(kind=kind, name=name, confidence=confidence)
 
     def _prove(
-        self, climber: Climber, base: Baseline, rows: dict[Ask, Step], reading: Reading
+        self, runner: LadderRunner, base: Baseline, rows: dict[Ask, Step], reading: Reading
     ) -> tuple[Proof, list[str]]:
         """Ask the pair again: the culprit in (must fail) and out (must pass, as often as luck demands)."""
         assert reading.out is not None
-        rows[Ask.MAIN] = bad = climber.repeat(rows[Ask.MAIN], 1, "proof")
+        rows[Ask.MAIN] = bad = runner.repeat(rows[Ask.MAIN], 1, "proof")
         failing = tally_of(step for step in rows.values() if step.verdict is Verdict.BAD)
         # Where an end was replaced, the row with both replaced has the culprit out as well.
         both = rows[Ask.BOTH]
         elsewhere = both.runs if reading.out in COMBINATIONS and both.verdict is Verdict.GOOD else 0
         good, proof = prove_again(
-            climber,
+            runner,
             bad,
             rows[reading.out],
             failing,
@@ -185,7 +185,7 @@ class AcceleratorDiagnosis(Searching):
         return proof, told
 
 
-def _joined(one: Named, two: Named) -> Named:
+def _joined(one: Localization, two: Localization) -> Localization:
     """Two answers as one: the second one's component, the evidence of both."""
     return replace(two, evidence=[*one.evidence, *two.evidence], exhibits=[*one.exhibits, *two.exhibits])
 

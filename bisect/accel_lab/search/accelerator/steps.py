@@ -9,8 +9,8 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber, Switches
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.ladder_runner import LadderRunner, Switches
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.proof import prove_component
 
 from .replacements import Ask, Reading
@@ -70,19 +70,19 @@ def wrong_steps(outcome: Outcome, transfers: bool) -> list[WrongStep]:
     return [step for step in found if (step.kind != "host_call") is transfers]
 
 
-def name_step(climber: Climber, reading: Reading, main: Switches) -> Named:
+def name_step(runner: LadderRunner, reading: Reading, main: Switches) -> Localization:
     """The steps whose replacement alone cures, or an empty answer."""
     transfers = reading.out is Ask.TRANSFER
     if not transfers and reading.out is not Ask.HOST:
-        return Named()
+        return Localization()
     settings = dict(dict(main)["mock"])
-    traced = climber.one(Rung.MOCK, (("mock", {**settings, "steps": True}),), "steps")
+    traced = runner.one(Rung.MOCK, (("mock", {**settings, "steps": True}),), "steps")
     found = wrong_steps(traced.outcome, transfers)
     what = "transfer" if transfers else "host call"
     if not found:
-        return Named(evidence=[f"no single {what} of a traced run differs from its definition"])
+        return Localization(evidence=[f"no single {what} of a traced run differs from its definition"])
     first = found[0]
-    named = Named(
+    named = Localization(
         evidence=[
             f"the first {what} that differs from its definition is {first.name}, {first.wrong} of {first.of} "
             f"elements ({first.told})"
@@ -92,12 +92,12 @@ def name_step(climber: Climber, reading: Reading, main: Switches) -> Named:
     names = list(dict.fromkeys(step.name for step in found))
     groups = [names[:1], names] if len(names) > 1 else [names]
     for number, chosen in enumerate(groups, 1):
-        cure = _cure(climber, settings, chosen, transfers)
+        cure = _cure(runner, settings, chosen, transfers)
         told = chosen[0] if len(chosen) == 1 else f"the {len(chosen)} that differ"
         by = "by the definition of the layout" if transfers else "apart from the runtime"
         component = _component([step for step in found if step.name in chosen], what)
-        if not climber.baseline.flaky:
-            component, _ = prove_component(climber, component, cure, traced, comparisons=number)
+        if not runner.baseline.flaky:
+            component, _ = prove_component(runner, component, cure, traced, comparisons=number)
         if cure.verdict is Verdict.GOOD and component.confidence is not Confidence.INCONCLUSIVE:
             named.evidence.append(f"with {told} alone {by} it passes")
             named.component = component
@@ -107,10 +107,10 @@ def name_step(climber: Climber, reading: Reading, main: Switches) -> Named:
     return named
 
 
-def _cure(climber: Climber, settings: dict[str, Any], names: list[str], transfers: bool) -> Step:
+def _cure(runner: LadderRunner, settings: dict[str, Any], names: list[str], transfers: bool) -> Step:
     """The run with these steps alone by their definition."""
     switch = {**settings, "transfer" if transfers else "host": names}
-    return climber.one(Rung.MOCK, (("mock", switch),), "steps")
+    return runner.one(Rung.MOCK, (("mock", switch),), "steps")
 
 
 def _component(steps: list[WrongStep], what: str) -> Component:

@@ -13,22 +13,22 @@ from accel_lab.core.findings import Component, Exhibit
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.dynamo_guards import MOST_VALUES, is_baked
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.localize.question_budget import Questions, front_of
 
 _AS_NEW = "(as for a new tensor)"
 
 
-def look(climber: Climber, rung: Rung) -> Named | None:
+def look(runner: LadderRunner, rung: Rung) -> Localization | None:
     """The attributes that changed and each of which cures when a change of it alone compiles afresh.
 
     The component is likely at most: the stage below Dynamo could as well have looked at what it bakes in.
     """
-    if climber.baseline.flaky:
+    if runner.baseline.flaky:
         return None
-    questions = Questions(climber=climber, rung=rung)
+    questions = Questions(runner=runner, rung=rung)
     seen = questions.one({"look": True})
     if seen is None or seen.verdict is not Verdict.BAD:
         return None
@@ -53,7 +53,7 @@ def look(climber: Climber, rung: Rung) -> Named | None:
         for path in changed
     ]
     chosen = cures[0]
-    return Named(
+    return Localization(
         component=Component(
             kind="guard",
             name=shorten(", ".join(cures), 120),

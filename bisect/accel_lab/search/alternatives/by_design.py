@@ -29,13 +29,13 @@ _STARTS = frozenset({Rung.DECOMP, Rung.FX, Rung.LOOPS, Rung.SCHEDULED, Rung.KERN
 
 def ask_random(case: Case) -> Ruling:
     """Does the script refuse other random numbers uncompiled, and accept eager's compiled?"""
-    climber = case.climber
-    others = climber.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
+    runner = case.runner
+    others = runner.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
     refused = [step for step in others if _alike(step, _top(case))]
     if not refused:
         words = "uncompiled the script passes with other random numbers, so they alone do not explain it"
         return Ruling(considered=Considered(name=RANDOM, open=False, words=words))
-    aligned = climber.one(Rung.KERNEL, (("inductor", {"fallback_random": True}),), "by design")
+    aligned = runner.one(Rung.KERNEL, (("inductor", {"fallback_random": True}),), "by design")
     if aligned.verdict is not Verdict.GOOD:
         words = f"it fails as well with {FALLBACK_RANDOM}"
         return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, words=words))
@@ -51,30 +51,30 @@ def ask_random(case: Case) -> Ruling:
 
 
 def _explained(case: Case, other: Step) -> bool:
-    climber = case.climber
-    plain = climber.baseline.uncompiled
-    return plain is not None and explained(climber.lab, _top(case).outcome, plain, [other.outcome])
+    runner = case.runner
+    plain = runner.baseline.uncompiled
+    return plain is not None and explained(runner.lab, _top(case).outcome, plain, [other.outcome])
 
 
 def ask_rounding(case: Case) -> Ruling:
     """Are the compiled values as near to float64 as eager's, and is only their rounding refused?"""
-    climber, top = case.climber, _top(case)
-    plain = climber.baseline.uncompiled
-    reference = climber.one(Rung.UNCOMPILED, (("shadow", True),), "by design")
+    runner, top = case.runner, _top(case)
+    plain = runner.baseline.uncompiled
+    reference = runner.one(Rung.UNCOMPILED, (("shadow", True),), "by design")
     if plain is None or reference.outcome.status is not Status.OK:
         return NOTHING
-    if climber.lab.differences(top.outcome, plain, reference.outcome):
+    if runner.lab.differences(top.outcome, plain, reference.outcome):
         words = "compiled values are further from a float64 run than eager's rounding explains"
         return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
     low = sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
     near = "the compiled values are not further from a float64 run than eager's"
     emulated = (("inductor", {"emulate_precision_casts": True}),)
-    if low and climber.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
+    if low and runner.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
         told = (near, f"compiled with {EMULATE_CASTS}, and nothing else changed, it passes")
         words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
         return Ruling(by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS, words=words, evidence=told))
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
-    others = climber.ask(nudged, "by design")
+    others = runner.ask(nudged, "by design")
     if all(_alike(step, top) for step in others):
         # pytorch#157959: a lowering may owe the very bits (division by a constant). No setting shows that
         # these roundings are meant, so it stays open whether they are.
@@ -109,7 +109,7 @@ def _line(raised: Raised) -> tuple[str, int]:
 
 def _fails_by_a_check(case: Case) -> bool:
     """Whether the script itself found fault with what compiled code returned; the compiler raised nothing."""
-    baseline, outcome = case.climber.baseline, _top(case).outcome
+    baseline, outcome = case.runner.baseline, _top(case).outcome
     if baseline.flaky or baseline.target is None or baseline.target.kind not in _OF_THE_SCRIPT:
         return False
     if case.start not in _STARTS or case.at.verdict is not Verdict.BAD or outcome.facts.get("caught"):

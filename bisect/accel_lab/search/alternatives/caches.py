@@ -13,7 +13,7 @@ from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.bisection import Pair
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.premise import Baseline, same_failure
 from accel_lab.search.proof import prove_again
 
@@ -33,22 +33,22 @@ class CacheSearch:
     pair: Pair | None = None
 
 
-def look(climber: Climber, base: Baseline) -> CacheSearch:
+def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
     """Ask with the caches on, the narrowest first, until it fails as the plain run does."""
     plain, recorded = base.steps[0], base.steps[1:]
     found = CacheSearch()
     for number, (caches, setting, words) in enumerate(_CACHES, 1):
-        row = climber.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
+        row = runner.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
         found.rows.append(replace(row, switch=setting, label=f"{words} on"))
         if not same_failure(plain.signature, row.signature):
             continue
-        row = climber.repeat(row, 1, "caches")
+        row = runner.repeat(row, 1, "caches")
         passing = [step for step in recorded if step.verdict is Verdict.GOOD]
         off, proof = prove_again(
-            climber,
+            runner,
             row,
-            climber.one(Rung.KERNEL, (), "caches"),
-            climber.failing,
+            runner.one(Rung.KERNEL, (), "caches"),
+            runner.failing,
             comparisons=number,
             kind="caches",
             passed_elsewhere=len(passing),

@@ -9,8 +9,8 @@ from enum import Enum
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.search.ladder import Reading
-from accel_lab.search.ladder_runner import Climber
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.ladder_runner import LadderRunner
+from accel_lab.search.localize.localization import Localization
 
 
 class Moment(str, Enum):
@@ -31,12 +31,12 @@ class Case:
     stage that was found when it was opened; ``named`` is then what was found inside.
     """
 
-    climber: Climber
+    runner: LadderRunner
     ladder: list[Step]
     reading: Reading
     start: Rung
     stage: Stage
-    named: Named = field(default_factory=Named)
+    named: Localization = field(default_factory=Localization)
 
     def row(self, rung: Rung) -> Step | None:
         """The row of a rung, if it was asked."""

@@ -15,7 +15,7 @@ NAME = "changed_mode"
 def ask(case: Case) -> Ruling:
     """Does what Dynamo captured leave torch's own modes as the script leaves them?"""
     look = (("front", {"look": True}),)
-    captured, plain = case.climber.ask([(Rung.DYNAMO, look), (Rung.UNCOMPILED, look)], "guard check")
+    captured, plain = case.runner.ask([(Rung.DYNAMO, look), (Rung.UNCOMPILED, look)], "guard check")
     rows = [row for row in lost_state(captured, plain) if row[1].startswith("torch.")]
     if not rows:
         words = "the captured graph leaves torch's modes as the script does"
@@ -47,6 +47,6 @@ ALTERNATIVE = Alternative(
     issue="pytorch#134030",  # a generator that leaves a mode changed in its finally
     stages=frozenset({Stage.AOT_AUTOGRAD}),
     moment=Moment.STAGE,
-    applies=lambda case: case.start is Rung.AOT and not case.climber.baseline.flaky,
+    applies=lambda case: case.start is Rung.AOT and not case.runner.baseline.flaky,
     ask=ask,
 )

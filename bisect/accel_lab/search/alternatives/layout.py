@@ -13,7 +13,7 @@ NAME = "layout"
 
 def ask(case: Case) -> Ruling:
     """Is the graph right once every operator gets its tensors laid out row by row?"""
-    dense = case.climber.one(case.at.rung, (("contiguous", True),), "layout check")
+    dense = case.runner.one(case.at.rung, (("contiguous", True),), "layout check")
     if dense.verdict is not Verdict.GOOD:
         words = "it fails as well when every operator gets contiguous copies of its tensors"
         ruled_out = Considered(name=NAME, open=False, words=words)
@@ -31,6 +31,6 @@ ALTERNATIVE = Alternative(
     issue="pytorch#197888",
     stages=frozenset({Stage.DECOMPOSITION, Stage.FX_PASSES}),
     moment=Moment.COMPONENT,
-    applies=lambda case: case.at.verdict is Verdict.BAD and not case.climber.baseline.flaky,
+    applies=lambda case: case.at.verdict is Verdict.BAD and not case.runner.baseline.flaky,
     ask=ask,
 )

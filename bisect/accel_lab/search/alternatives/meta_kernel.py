@@ -15,13 +15,13 @@ NAME = "meta_kernel"
 
 def ask(case: Case) -> Ruling:
     """Ask the meta rung; correct what it finds wrong, and ask the failing rung again."""
-    climber, start = case.climber, case.start
+    runner, start = case.runner, case.start
     # Below AOTAutograd there is no graph to check, so the operators are checked as the script calls them.
     if start is Rung.DYNAMO:
-        check = climber.one(Rung.UNCOMPILED, (("meta_eager", True),), "meta check")
+        check = runner.one(Rung.UNCOMPILED, (("meta_eager", True),), "meta check")
         row = None
     else:
-        check = row = climber.one(Rung.META, (), "meta check")
+        check = row = runner.one(Rung.META, (), "meta check")
     if check.verdict is Verdict.SKIP:
         return Ruling(row=row)
     mismatches = [m for m in check.outcome.facts.get("meta_mismatches") or [] if counts(m, start)]
@@ -30,7 +30,7 @@ def ask(case: Case) -> Ruling:
         return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row)
     ops = sorted({str(m["op"]) for m in mismatches})
     told = "; ".join(f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3])
-    cured = climber.one(start, (("meta_fix", ops),), "meta check")
+    cured = runner.one(start, (("meta_fix", ops),), "meta check")
     if cured.verdict is not Verdict.GOOD:
         words = f"meta kernels disagree with the real ones, without being the cause: {told}"
         return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row, warnings=(words,))

@@ -25,8 +25,8 @@ SINGLES = 8
 
 def ask(case: Case) -> Ruling:
     """Does it pass when a Python kernel is removed, and does that kernel differ from the native one?"""
-    climber, start = case.climber, case.start
-    listed = climber.one(start, (("python_kernels", "list"),), "Python kernels")
+    runner, start = case.runner, case.start
+    listed = runner.one(start, (("python_kernels", "list"),), "Python kernels")
     if listed.verdict is not Verdict.BAD:
         return NOTHING
     used = [str(row["op"]) for row in kernels_of(listed)]
@@ -36,7 +36,7 @@ def ask(case: Case) -> Ruling:
     if not cures:
         words = "it fails as well with the native kernels of " + ", ".join(used[:4])
         return Ruling(considered=Considered(name=NAME, open=False, words=words))
-    compared = climber.one(Rung.DYNAMO, (("python_kernels", "compare"),), "Python kernels")
+    compared = runner.one(Rung.DYNAMO, (("python_kernels", "compare"),), "Python kernels")
     rows = {str(row["op"]): row for row in kernels_of(compared)}
     different = [op for op in cures if rows.get(op, {}).get("different")]
     if not different:
@@ -55,8 +55,8 @@ def _cures(case: Case, used: Sequence[str]) -> dict[str, Step]:
     def native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
         return (("native_kernels", sorted(ops)),)
 
-    climber, start = case.climber, case.start
-    everything = climber.one(start, native(used), "Python kernels")
+    runner, start = case.runner, case.start
+    everything = runner.one(start, native(used), "Python kernels")
     if everything.verdict is not Verdict.GOOD:
         # Where one of them cannot be traced natively, each has to be asked.
         if everything.verdict is Verdict.BAD or len(used) > SINGLES:
@@ -66,9 +66,9 @@ def _cures(case: Case, used: Sequence[str]) -> dict[str, Step]:
     candidates = list(used)
     while len(candidates) > SINGLES:
         half = candidates[: len(candidates) // 2]
-        cured = climber.one(start, native(half), "Python kernels").verdict is Verdict.GOOD
+        cured = runner.one(start, native(half), "Python kernels").verdict is Verdict.GOOD
         candidates = half if cured else candidates[len(half) :]
-    steps = climber.ask([(start, native([op])) for op in candidates], "Python kernels")
+    steps = runner.ask([(start, native([op])) for op in candidates], "Python kernels")
     return {op: s for op, s in zip(candidates, steps, strict=True) if s.verdict is Verdict.GOOD}
 
 
@@ -110,7 +110,7 @@ ALTERNATIVE = Alternative(
     stages=frozenset({Stage.AOT_AUTOGRAD}),
     moment=Moment.STAGE,
     applies=lambda case: (
-        case.start is Rung.AOT and case.at.verdict is Verdict.BAD and not case.climber.baseline.flaky
+        case.start is Rung.AOT and case.at.verdict is Verdict.BAD and not case.runner.baseline.flaky
     ),
     ask=ask,
 )

@@ -80,7 +80,7 @@ def ask(case: Case, moment: Moment) -> Asked:
                 rows = [step for step in case.ladder if step.verdict is Verdict.BAD]
                 bad = case.at if case.at.verdict is Verdict.BAD else rows[0]
                 cure, asked.proof = prove_again(
-                    case.climber, bad, ruling.cure, tally_of(rows), comparisons=ruling.comparisons
+                    case.runner, bad, ruling.cure, tally_of(rows), comparisons=ruling.comparisons
                 )
                 part = ruling.culprit.component
                 if part is not None and ruling.isolates:

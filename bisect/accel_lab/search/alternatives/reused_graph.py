@@ -6,7 +6,7 @@ from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.localize import dynamo_guards
-from accel_lab.search.localize.localization import Named
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.proof import prove_component
 
 from . import baked_attribute
@@ -17,8 +17,8 @@ NAME = "reused_graph"
 
 def ask(case: Case) -> Ruling:
     """Does compiling every call afresh cure it, and does a fresh capture see another graph?"""
-    climber, start = case.climber, case.start
-    fresh = climber.one(start, (("fresh", True),), "guard check")
+    runner, start = case.runner, case.start
+    fresh = runner.one(start, (("fresh", True),), "guard check")
     if fresh.verdict is not Verdict.GOOD:
         words = (
             "it fails as well when every call is compiled afresh, so no graph that is used again is needed"
@@ -26,11 +26,11 @@ def ask(case: Case) -> Ruling:
         ruled_out = Considered(name=NAME, open=False, words=words)
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
-    named = dynamo_guards.look(climber, start) or Named()
+    named = dynamo_guards.look(runner, start) or Localization()
     baked = None
     if len(set(graphs)) < 2 and named.cure is None:
         # A parameter's requires_grad that was toggled between two calls, on torch 2.5.1.
-        baked = baked_attribute.look(climber, start)
+        baked = baked_attribute.look(runner, start)
         named = baked or named
     if len(set(graphs)) < 2 and named.cure is None and baked is None:
         words = (
@@ -41,7 +41,7 @@ def ask(case: Case) -> Ruling:
     part, told = named.component, ""
     if part is not None:
         asked = max(1, len(named.exhibits[0].rows) - 1) if named.exhibits else 1
-        part, told = prove_component(climber, part, named.cure, case.at, comparisons=asked)
+        part, told = prove_component(runner, part, named.cure, case.at, comparisons=asked)
     culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,

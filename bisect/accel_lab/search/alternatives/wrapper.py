@@ -29,7 +29,7 @@ def ask(case: Case) -> Ruling:
     """Does it pass with the argument of torch.compile in the place of what torch.compile returns?"""
     wrapped = case.row(Rung.UNCOMPILED)
     regions = wrapped.outcome.facts.get("regions") or [] if wrapped is not None else []
-    bare = case.climber.one(Rung.UNCOMPILED, IDENTITY, "wrapper")
+    bare = case.runner.one(Rung.UNCOMPILED, IDENTITY, "wrapper")
     if bare.verdict is not Verdict.GOOD:
         words = "it fails as well when torch.compile returns its argument"
         ruled_out = Considered(name=NAME, open=False, words=words)
@@ -50,7 +50,7 @@ def ask(case: Case) -> Ruling:
 
 def _applies(case: Case) -> bool:
     wrapped = case.row(Rung.UNCOMPILED)
-    if wrapped is None or wrapped.verdict is not Verdict.BAD or case.climber.baseline.flaky:
+    if wrapped is None or wrapped.verdict is not Verdict.BAD or case.runner.baseline.flaky:
         return False
     return bool(wrapped.outcome.facts.get("regions"))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from accel_lab.core.findings import Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
 from .allowance import Allowance
 
@@ -25,14 +25,14 @@ def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
 
 
 @dataclass(kw_only=True)
-class LeavingOut:
+class Ablation:
     """Questions of the form "with these applications left out, does it still fail?".
 
     None is asked twice and no more than ``most`` are, or than ``allowance`` has time for. ``known`` are the
     verdicts, which may be given beforehand; ``steps`` are the runs that were made for them.
     """
 
-    climber: Climber
+    runner: LadderRunner
     rung: Rung
     most: int
     allowance: Allowance | None = None
@@ -51,7 +51,7 @@ class LeavingOut:
         if new and self.allowance is not None and not self.allowance.has_left():
             new = []
         self.asked += len(new)
-        steps = self.climber.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        steps = self.runner.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
         for step in steps:
             if self.allowance is not None:
                 self.allowance.spend(step.outcome.seconds)
@@ -72,12 +72,12 @@ class LeavingOut:
         if self.known.get(chosen) is not Verdict.GOOD:
             return None
         if chosen not in self.steps:
-            self.steps[chosen] = self.climber.one(self.rung, (("off", as_switch(chosen)),), "component")
+            self.steps[chosen] = self.runner.one(self.rung, (("off", as_switch(chosen)),), "component")
         step = self.steps[chosen]
         return step if step.verdict is Verdict.GOOD else None
 
 
-def smallest_cure(
+def minimal_fix_set(
     items: Sequence[Item], cured: Callable[[Sequence[Item]], bool], most: int = 40
 ) -> list[Item] | None:
     """A smallest set of applications that cures the failure when left out, by delta debugging.

@@ -10,7 +10,7 @@ from accel_lab.core.stages import Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .localization import Candidate, Named
+from .localization import Candidate, Localization
 from .question_budget import Questions, front_of, setting_code, setting_words
 
 #: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
@@ -33,9 +33,9 @@ _PARTITION_SETTINGS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def name(questions: Questions, stage: Stage, at: Step, told: Component | None) -> Named:
+def name(questions: Questions, stage: Stage, at: Step, told: Component | None) -> Localization:
     """``told`` is what the frames of an exception say."""
-    named = Named()
+    named = Localization()
     operator = _operator(questions, named, told)
     settings = _settings(questions, stage, operator, named)
     value = _value(questions, at, named)
@@ -58,7 +58,7 @@ def _of_partitioner(setting: Candidate | None) -> bool:
     )
 
 
-def _operator(questions: Questions, named: Named, told: Component | None) -> Candidate | None:
+def _operator(questions: Questions, named: Localization, told: Component | None) -> Candidate | None:
     """The operator of the captured graph that must go through AOTAutograd for the failure."""
     control = questions.one({"look": True, "outside": []})
     if control is None or control.verdict is not Verdict.BAD:
@@ -106,7 +106,7 @@ def _is_block(unit: Mapping[str, Any]) -> bool:
 
 
 def _settings(
-    questions: Questions, stage: Stage, operator: Candidate | None, named: Named
+    questions: Questions, stage: Stage, operator: Candidate | None, named: Localization
 ) -> Candidate | None:
     """A single setting that cures it; where one operator does only the first of each kind are asked."""
     tried: tuple[tuple[str, Any], ...]
@@ -144,12 +144,12 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _value(questions: Questions, at: Step, named: Named) -> Component | None:
+def _value(questions: Questions, at: Step, named: Localization) -> Component | None:
     """The first output, gradient or written input that differs, and the direction that makes it."""
-    climber = questions.climber
-    if climber.baseline.uncompiled is None:
+    runner = questions.runner
+    if runner.baseline.uncompiled is None:
         return None
-    wrong = climber.lab.differences(at.outcome, climber.baseline.uncompiled, climber.baseline.reference)
+    wrong = runner.lab.differences(at.outcome, runner.baseline.uncompiled, runner.baseline.reference)
     seen: Sequence[Any] = [d for d in wrong if d.phase in _PHASES]
     if not seen:
         return None

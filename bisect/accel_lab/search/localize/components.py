@@ -15,14 +15,14 @@ from accel_lab.core.outcome import Frame, Outcome
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.proof import prove_component
 from accel_lab.search.sanitizer import show_fault
 
 from .front_end import STAGES as FRONT
 from .front_end import name_front
 from .kernel import name_kernel
-from .localization import Named
+from .localization import Localization
 from .passes import name_pass
 
 #: The stages that the kernel rung is split into.
@@ -30,50 +30,50 @@ _KERNEL = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
 
 
 def name_component(
-    climber: Climber,
+    runner: LadderRunner,
     stage: Stage,
     at: Step,
     *,
     ladder: Sequence[Step] = (),
     all_off: Verdict | None = None,
     ablation: Sequence[Step] = (),
-) -> Named:
+) -> Localization:
     """The component of ``stage`` and the evidence for it; from frames where nothing can be switched.
 
     ``all_off`` is the verdict with everything left out, where that was asked already; ``ablation`` the
     table of switches.
     """
-    before = climber.counts.get("component", 0)
-    named = _named(climber, stage, at, ladder, all_off, ablation)
+    before = runner.counts.get("component", 0)
+    named = _named(runner, stage, at, ladder, all_off, ablation)
     if named.component is None:
         return named
-    asked = climber.counts.get("component", 0) - before
+    asked = runner.counts.get("component", 0) - before
     component, told = prove_component(
-        climber, named.component, named.cure, at, comparisons=asked, alternatives=named.alternatives
+        runner, named.component, named.cure, at, comparisons=asked, alternatives=named.alternatives
     )
     return replace(named, component=component, evidence=[*named.evidence, *([told] if told else [])])
 
 
 def _named(
-    climber: Climber,
+    runner: LadderRunner,
     stage: Stage,
     at: Step,
     ladder: Sequence[Step],
     all_off: Verdict | None,
     ablation: Sequence[Step],
-) -> Named:
+) -> Localization:
     if stage in FRONT:
-        named = name_front(climber, stage, at, ladder)
+        named = name_front(runner, stage, at, ladder)
         return replace(named, component=named.component or _from_frames(at.outcome, stage))
-    if stage in (Stage.DECOMPOSITION, Stage.FX_PASSES) and not climber.baseline.flaky:
-        named = name_pass(climber, stage, at, all_off=all_off)
+    if stage in (Stage.DECOMPOSITION, Stage.FX_PASSES) and not runner.baseline.flaky:
+        named = name_pass(runner, stage, at, all_off=all_off)
         if named.component is not None:
             return named
     if stage in _KERNEL:
-        named = name_kernel(climber, stage, at, ablation, all_off=all_off)
-        show_fault(climber, named)
+        named = name_kernel(runner, stage, at, ablation, all_off=all_off)
+        show_fault(runner, named)
         return replace(named, component=named.component or _from_frames(at.outcome, stage))
-    return Named(component=_from_frames(at.outcome, stage))
+    return Localization(component=_from_frames(at.outcome, stage))
 
 
 def _from_frames(outcome: Outcome, stage: Stage) -> Component | None:

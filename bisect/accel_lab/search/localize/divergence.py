@@ -17,7 +17,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber, Switches
+from accel_lab.search.ladder_runner import LadderRunner, Switches
 
 _STAGES = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTIME, Stage.KERNEL})
 
@@ -72,7 +72,7 @@ class Diverged:
 
 
 def first_divergence(
-    climber: Climber, culprit_stage: Stage, ladder: Sequence[Step], *, ablation: Sequence[Step] = ()
+    runner: LadderRunner, culprit_stage: Stage, ladder: Sequence[Step], *, ablation: Sequence[Step] = ()
 ) -> Diverged | None:
     """The values between kernels with the first wrong one; None where there is nothing to tell.
 
@@ -80,18 +80,18 @@ def first_divergence(
     that need not be asked again.
     """
     top = next((step for step in ladder if step.rung is Rung.KERNEL), None)
-    if top is None or culprit_stage not in _STAGES or climber.baseline.flaky:
+    if top is None or culprit_stage not in _STAGES or runner.baseline.flaky:
         return None
-    if not _wrong_numbers(climber, top.outcome):
+    if not _wrong_numbers(runner, top.outcome):
         return None
     cured = any(s.verdict is Verdict.GOOD and s.switch in _KEEPING_APART for s in ablation)
     if not cured:
-        kept = climber.one(Rung.KERNEL, _KEPT, "divergence")
+        kept = runner.one(Rung.KERNEL, _KEPT, "divergence")
         cured = kept.verdict is Verdict.GOOD
         found = Compared.of(kept.outcome)
         if kept.verdict is Verdict.BAD and found.first is not None:
             return _exhibit(found, "with every intermediate value kept in memory it fails in the same way")
-    as_is = climber.one(Rung.KERNEL, _AS_IS, "divergence")
+    as_is = runner.one(Rung.KERNEL, _AS_IS, "divergence")
     found = Compared.of(as_is.outcome)
     if as_is.verdict is not Verdict.BAD or not found.rows:
         return None
@@ -102,16 +102,16 @@ def first_divergence(
     return _exhibit(found, needs if cured else "")
 
 
-def _wrong_numbers(climber: Climber, outcome: Outcome) -> bool:
+def _wrong_numbers(runner: LadderRunner, outcome: Outcome) -> bool:
     """Whether compiled regions returned other values than uncompiled, whoever noticed it."""
-    target, base = climber.baseline.target, climber.baseline.uncompiled
+    target, base = runner.baseline.target, runner.baseline.uncompiled
     if target is None:
         return False
     if target.kind == "values":
         return True
     # A region that raised has no values; its failure is another one than that of the script's own check.
     ended = outcome.status in (Status.EXCEPTION, Status.EXIT) and not outcome.facts.get("caught")
-    return ended and base is not None and bool(climber.lab.differences(outcome, base))
+    return ended and base is not None and bool(runner.lab.differences(outcome, base))
 
 
 def _exhibit(found: Compared, note: str) -> Diverged:

@@ -14,7 +14,7 @@ from accel_lab.core.verdict import Verdict
 
 from .dynamo_guards import name_guard
 from .dynamo_lines import name_line
-from .localization import Candidate, Named
+from .localization import Candidate, Localization
 from .question_budget import Questions, front_of, graph_breaks, setting_code, setting_words, user_line
 
 #: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
@@ -43,13 +43,13 @@ _GENERALISING = frozenset(
 )
 
 
-def name(questions: Questions, at: Step, told: Component | None) -> Named:
+def name(questions: Questions, at: Step, told: Component | None) -> Localization:
     """``told`` is what the frames of an exception say."""
     look = questions.one({"look": True})
     if look is None or look.verdict is not Verdict.BAD:
-        return Named(component=told)
+        return Localization(component=told)
     plain = questions.one({"look": True}, Rung.UNCOMPILED)
-    named = Named(component=told)
+    named = Localization(component=told)
     breaks = graph_breaks(look)
     if breaks is not None:
         named.exhibits.append(breaks)
@@ -94,7 +94,7 @@ def name(questions: Questions, at: Step, told: Component | None) -> Named:
     return named
 
 
-def _add(named: Named, more: Named) -> None:
+def _add(named: Localization, more: Localization) -> None:
     if named.component is None:
         named.take(more.candidate)
     named.evidence += more.evidence
@@ -184,7 +184,7 @@ def _breaks_allowed(questions: Questions, look: Step) -> dict[str, Any] | None:
     return {"fullgraph": False} if step is not None and step.verdict is Verdict.BAD else None
 
 
-def _function(code: _Code, cures: Mapping[str, Step], named: Named) -> Candidate | None:
+def _function(code: _Code, cures: Mapping[str, Step], named: Localization) -> Candidate | None:
     """The narrowest function that must be traced for the failure; told in ``named`` as well."""
     if not cures:
         return None
@@ -239,12 +239,12 @@ def _with(component: Component | None, place: Component | None) -> Component | N
 
 def _side_effect(
     questions: Questions, look: Step, plain: Step | None, cures: Mapping[str, Step]
-) -> Named | None:
+) -> Localization | None:
     """Objects that the compiled code leaves in another state than the script would."""
     if plain is None:
         return None
     lost = lost_state(look, plain)
-    wrong = questions.climber.lab.differences(look.outcome, plain.outcome)
+    wrong = questions.runner.lab.differences(look.outcome, plain.outcome)
     numbers = [
         d.call for d in wrong if d.call >= 0 and d.phase == "output" and d.comparison.reason in _NUMBERS
     ]
@@ -264,7 +264,7 @@ def _side_effect(
     returned = all(path.startswith("returned") for path, _, _ in rows)
     kind = "output" if returned else "side_effect"
     first = shown[0]
-    return Named(
+    return Localization(
         component=Component(
             kind=kind,
             name=shorten(", ".join(names[:2]), 120),
@@ -320,7 +320,7 @@ def _root(path: str) -> str:
 # -- settings --------------------------------------------------------------------------------------
 
 
-def _setting(questions: Questions, look: Step) -> Named | None:
+def _setting(questions: Questions, look: Step) -> Localization | None:
     """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
     steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
     asked = zip(_SETTINGS, steps, strict=False)
@@ -339,15 +339,15 @@ def _setting(questions: Questions, look: Step) -> Named | None:
         else []
     )
     if not cures:
-        return Named(exhibits=exhibits) if exhibits else None
+        return Localization(exhibits=exhibits) if exhibits else None
     if not rows and not _used_again(look) and _GENERALISING.issuperset(dict(cured)):
-        return Named(
+        return Localization(
             evidence=[
                 f"with torch._dynamo.config.{cures[0]} it passes: a way around it, and not shown to be the "
                 "cause, as nothing was compiled or used a second time"
             ]
         )
-    return Named(
+    return Localization(
         component=Component(
             kind="setting",
             name=shorten(", ".join(cures), 120),

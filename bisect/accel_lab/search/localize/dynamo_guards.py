@@ -13,9 +13,9 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
-from .localization import Named
+from .localization import Localization
 from .question_budget import Questions, front_of
 
 MOST_VALUES = 8
@@ -23,18 +23,18 @@ MOST_VALUES = 8
 _ALWAYS = ("torch.", "overlap(")
 
 
-def look(climber: Climber, rung: Rung) -> Named | None:
+def look(runner: LadderRunner, rung: Rung) -> Localization | None:
     """Ask ``rung`` what changed between its calls, and name the value that lacks a guard."""
-    if climber.baseline.flaky:
+    if runner.baseline.flaky:
         return None
-    questions = Questions(climber=climber, rung=rung)
+    questions = Questions(runner=runner, rung=rung)
     seen = questions.one({"look": True})
     if seen is None or seen.verdict is not Verdict.BAD:
         return None
     return name_guard(questions, seen, questions.one({"look": True}, Rung.UNCOMPILED))
 
 
-def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | None:
+def name_guard(questions: Questions, look: Step, plain: Step | None) -> Localization | None:
     """The value that lacks a guard; None where no graph was used again for another state.
 
     ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
@@ -74,7 +74,7 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Named | 
     evidence = f"with {cures[0]} compiled afresh each time it changes, and nothing else changed, it passes"
     if len(cures) > 1:
         evidence = f"compiling afresh when any one of {what} changes cures it; they change together"
-    return Named(
+    return Localization(
         component=Component(
             kind="guard",
             name=shorten(what, 120),
@@ -106,7 +106,7 @@ def _wrong_calls(
     if plain is None:
         return []
     theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or () if not c.get("raised")}
-    different = questions.climber.lab.differences(look.outcome, plain.outcome)
+    different = questions.runner.lab.differences(look.outcome, plain.outcome)
     names = _region_names(look)
     wrong = {(d.region, d.call) for d in different if d.phase in ("output", "mutated_input")}
     return [

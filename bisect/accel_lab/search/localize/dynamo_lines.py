@@ -13,13 +13,13 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .localization import Named
+from .localization import Localization
 from .question_budget import Questions, front_of
 
 
 def name_line(
     questions: Questions, look: Step, key: str, *, left_out: Step, outer: Collection[str], **more: Any
-) -> Named | None:
+) -> Localization | None:
     """The line of the function ``key`` that brings the failure; None where no single pair of runs shows it.
 
     ``outer`` are the functions that ``key`` is inlined into: left as they are, it has a trace of its own.
@@ -53,7 +53,7 @@ def name_line(
     return named
 
 
-def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Named:
+def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Localization:
     """``same``: behind these lines it fails as the script does; another failure there proves nothing."""
     function, _, place = key.partition(" ")
     file = place.rpartition(":")[0].rpartition("/")[2]
@@ -61,7 +61,7 @@ def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool)
     shown = next((text for line in lines if (text := source.get(str(line), "").strip())), "")
     shown_as = f"`{shown}`" if len(lines) == 1 else f"lines {span} (`{shown}` ...)"
     every = sorted(map(int, source))
-    return Named(
+    return Localization(
         component=Component(
             kind="line",
             name=f"{file}:{span}",

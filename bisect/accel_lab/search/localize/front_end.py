@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from accel_lab.core.findings import Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
 from . import aot_graphs, dynamo
-from .localization import Named
+from .localization import Localization
 from .question_budget import Questions, from_frames
 
 #: Rungs at which a question is cheap and the front can be looked into.
@@ -24,18 +24,18 @@ _ASKED = (Rung.DYNAMO, Rung.AOT, Rung.PARTITION, Rung.DECOMP)
 STAGES = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
 
 
-def name_front(climber: Climber, stage: Stage, at: Step, ladder: Sequence[Step]) -> Named:
+def name_front(runner: LadderRunner, stage: Stage, at: Step, ladder: Sequence[Step]) -> Localization:
     """The component of one of :data:`STAGES`; ``at`` is the step of the ladder at which it fails."""
     told = from_frames(at.outcome, stage)
     # With a flaky script every question would have to be asked many times; it is told without this.
-    if climber.baseline.flaky:
-        return Named(component=told)
+    if runner.baseline.flaky:
+        return Localization(component=told)
     if at.verdict is not Verdict.BAD:
         # Where it first fails in another way, the lowest rung that fails in the same way is asked.
         at = next((s for s in ladder if s.verdict is Verdict.BAD and s.rung in _ASKED), at)
         if at.verdict is not Verdict.BAD:
-            return Named(component=told)
-    questions = Questions(climber=climber, rung=at.rung)
+            return Localization(component=told)
+    questions = Questions(runner=runner, rung=at.rung)
     if stage is Stage.DYNAMO:
         return dynamo.name(questions, at, told)
     return aot_graphs.name(questions, stage, at, told)

@@ -16,12 +16,12 @@ from accel_lab.core.findings import Component, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
-from .ablation import Item, LeavingOut, smallest_cure
+from .ablation import Ablation, Item, minimal_fix_set
 from .allowance import Allowance, allowance_of
 from .kernel_exhibit import show_kernel
-from .localization import Named
+from .localization import Localization
 
 LOWERINGS, FUSIONS, REUSES = "lowerings", "fusions", "reuses"
 
@@ -68,31 +68,31 @@ class _Operators:
 
 
 def name_kernel(
-    climber: Climber,
+    runner: LadderRunner,
     stage: Stage,
     at: Step,
     ablation: Sequence[Step],
     *,
     all_off: Verdict | None = None,
-) -> Named:
+) -> Localization:
     """The operator, fusion or buffer at fault in a stage of the kernel rung.
 
     ``at`` is the failing run; ``all_off`` the verdict of that rung with every lowering left out, where that
     was asked already.
     """
-    if climber.baseline.flaky:
+    if runner.baseline.flaky:
         # Every question would have to be asked many times.
-        return Named()
+        return Localization()
     rung = Rung.LOOPS if stage is Stage.LOWERING else Rung.KERNEL
     told = at.rung is rung and "applied" in at.outcome.facts
-    at = at if told else climber.one(rung, (), "component")
-    applied = _applied(climber, at)
+    at = at if told else runner.one(rung, (), "component")
+    applied = _applied(runner, at)
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
-    named = Named()
+    named = Localization()
     found: list[Item] = []
-    allowance = allowance_of(climber.baseline)
+    allowance = allowance_of(runner.baseline)
     if stage is not Stage.SCHEDULER:
-        questions = LeavingOut(climber=climber, rung=rung, most=MOST, allowance=allowance)
+        questions = Ablation(runner=runner, rung=rung, most=MOST, allowance=allowance)
         items = [(LOWERINGS, key) for key in applied.get(LOWERINGS) or ()]
         if all_off is not None:
             questions.known[frozenset(items)] = all_off
@@ -100,20 +100,20 @@ def name_kernel(
         if operators is not None:
             found = _tell_operators(named, questions, operators, len(items))
     if rung is Rung.KERNEL:
-        _tell_choice(climber, named, applied, gone, allowance)
+        _tell_choice(runner, named, applied, gone, allowance)
     if allowance.refused:
         named.evidence.append(allowance.told())
     if named.component is not None:
         named.component = replace(named.component, detail=_detail(named.component, gone))
-    show_kernel(climber, named, found, at)
+    show_kernel(runner, named, found, at)
     return named
 
 
-def _applied(climber: Climber, at: Step) -> Mapping[str, Sequence[str]]:
+def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
     """What was applied; a process that died has not told, but the loop interpreter lowers the same graph."""
     applied: Mapping[str, Sequence[str]] = at.outcome.facts.get("applied") or {}
     if not applied.get(LOWERINGS) and at.rung is Rung.KERNEL:
-        inner = climber.one(Rung.LOOPS, (), "component")
+        inner = runner.one(Rung.LOOPS, (), "component")
         applied = {**applied, LOWERINGS: (inner.outcome.facts.get("applied") or {}).get(LOWERINGS) or ()}
     return applied
 
@@ -121,7 +121,7 @@ def _applied(climber: Climber, at: Step) -> Mapping[str, Sequence[str]]:
 # -- operators ---------------------------------------------------------------------------------
 
 
-def _operators(questions: LeavingOut, items: Sequence[Item]) -> _Operators | None:
+def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
     """None where the failure stays with every lowering left out, or nothing could be told."""
     if not items or not questions.cured(items):
         return None
@@ -139,11 +139,11 @@ def _operators(questions: LeavingOut, items: Sequence[Item]) -> _Operators | Non
             return found
         left = [item for item in left if item not in kept]  # another fault hides behind this one
     if not found.sets:
-        found.necessary = smallest_cure(items, questions.cured, MOST) or []
+        found.necessary = minimal_fix_set(items, questions.cured, MOST) or []
     return found if found.sets or len(found.necessary) < len(items) else None
 
 
-def _sufficient(questions: LeavingOut, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
+def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
     """A smallest set that fails with all others of ``items`` left out; None if it could not be told.
 
     What is needed last is found by halving, then what is needed first. Every set that is returned was
@@ -171,11 +171,11 @@ def _sufficient(questions: LeavingOut, items: Sequence[Item], among: Sequence[It
     ends = [window[0], window[-1]]
     if fails(ends):
         return ends
-    kept = smallest_cure(window, fails, MOST)
+    kept = minimal_fix_set(window, fails, MOST)
     return None if kept is None or questions.spent else kept
 
 
-def _tell_operators(named: Named, questions: LeavingOut, found: _Operators, total: int) -> list[Item]:
+def _tell_operators(named: Localization, questions: Ablation, found: _Operators, total: int) -> list[Item]:
     """Fill in the component and the evidence; the applications that are named."""
     sets, cures = found.sets, found.cures
     chosen = [item for one in sets for item in one]
@@ -233,8 +233,8 @@ _CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
 
 
 def _tell_choice(
-    climber: Climber,
-    named: Named,
+    runner: LadderRunner,
+    named: Localization,
     applied: Mapping[str, Sequence[str]],
     gone: set[str],
     allowance: Allowance,
@@ -244,8 +244,8 @@ def _tell_choice(
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
             continue
-        questions = LeavingOut(climber=climber, rung=Rung.KERNEL, most=MOST_CHOICES, allowance=allowance)
-        cure = smallest_cure(items, questions.cured, MOST_CHOICES)
+        questions = Ablation(runner=runner, rung=Rung.KERNEL, most=MOST_CHOICES, allowance=allowance)
+        cure = minimal_fix_set(items, questions.cured, MOST_CHOICES)
         if cure is None or questions.verdict(cure) is not Verdict.GOOD:
             continue
         names = list(dict.fromkeys(bare(key) for _, key in cure))

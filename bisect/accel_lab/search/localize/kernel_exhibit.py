@@ -17,10 +17,10 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
 from .ablation import Item
-from .localization import Named
+from .localization import Localization
 
 #: How many lines of a kernel are shown, and how many around a compiler's error.
 MOST_LINES = 120
@@ -55,12 +55,12 @@ class Kernel:
         return keys[0] if len(keys) == 1 else None
 
 
-def show_kernel(climber: Climber, named: Named, found: Sequence[Item], at: Step) -> None:
+def show_kernel(runner: LadderRunner, named: Localization, found: Sequence[Item], at: Step) -> None:
     """Add the kernel that holds the operators named, or the compiler's error, to what was found."""
     broken = compile_error(at.outcome)
     if broken is None and (_ends_before_code(at.outcome) or not (found or named.component)):
         return
-    step = climber.one(Rung.KERNEL, (("annotate", True),), "component")
+    step = runner.one(Rung.KERNEL, (("annotate", True),), "component")
     if step.verdict is not Verdict.BAD:
         return
     kernels = [Kernel.from_facts(row) for row in step.outcome.facts.get("kernels") or ()]
@@ -131,7 +131,7 @@ def compile_error(outcome: Outcome) -> tuple[str, int, str] | None:
     return next((e for e in errors if e[0].endswith(".cpp")), errors[0] if errors else None)
 
 
-def _show_error(named: Named, kernels: Sequence[Kernel], outcome: Outcome) -> None:
+def _show_error(named: Localization, kernels: Sequence[Kernel], outcome: Outcome) -> None:
     error = compile_error(outcome)
     kernel = next((k for k in kernels if error is not None and k.file == error[0]), None)
     if error is None or kernel is None or error[1] > len(kernel.lines):

@@ -14,7 +14,7 @@ from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames, order_conflicts
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.switches import kernel_switches
 
 
@@ -38,13 +38,13 @@ class Split:
     evidence: list[str] = field(default_factory=list)
 
 
-def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
+def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
     """Ask the loop IR and the switches, and read them together."""
     top = ladder[-1]
-    inner = climber.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "kernel split")
+    inner = runner.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "kernel split")
     inner = [step for step in inner if step.verdict is not Verdict.SKIP or step.note]
     longer = [*ladder[:-1], *inner, top]
-    ablation = ask_switches(climber, full=full)
+    ablation = ask_switches(runner, full=full)
     result = Split(stage=Stage.KERNEL, ladder=longer, ablation=ablation)
     loops = _verdict(inner, Rung.LOOPS)
     scheduled = _verdict(inner, Rung.SCHEDULED)
@@ -59,7 +59,7 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
         if unfused is not None:
             result.evidence.append(unfused.words("lowering made"))
             result.component = unfused.component()
-        _doubt(climber, result, Rung.LOOPS)
+        _doubt(runner, result, Rung.LOOPS)
     elif loops is Verdict.GOOD and unfused is not None and not (_crashes(top) or _compile_error(top)):
         _by_order(result, Stage.LOWERING, unfused)
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
@@ -68,11 +68,11 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
             "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
         )
         result.evidence += [fused.words("the scheduler fused")] if fused else []
-        _doubt(climber, result, Rung.SCHEDULED)
+        _doubt(runner, result, Rung.SCHEDULED)
     elif loops is Verdict.GOOD and fused is not None and not (_crashes(top) or _compile_error(top)):
         _by_order(result, Stage.SCHEDULER, fused)
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
-        _below_scheduler(climber, result, top, cures)
+        _below_scheduler(runner, result, top, cures)
         for step in inner[:1]:
             result.alternatives += order_conflicts.left_open(step)
     else:
@@ -81,10 +81,10 @@ def split(climber: Climber, ladder: Sequence[Step], *, full: bool) -> Split:
     return result
 
 
-def ask_switches(climber: Climber, *, full: bool) -> list[Step]:
+def ask_switches(runner: LadderRunner, *, full: bool) -> list[Step]:
     """The ablation table: each switch alone, on top of the failing run."""
     switches = kernel_switches(full)
-    steps = climber.ask([(s.rung, s.settings) for s in switches], "ablation")
+    steps = runner.ask([(s.rung, s.settings) for s in switches], "ablation")
     return [replace(step, switch=s.name, label=s.label) for step, s in zip(steps, switches, strict=True)]
 
 
@@ -92,10 +92,10 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
     return next((step.verdict for step in steps if step.rung is rung), Verdict.SKIP)
 
 
-def _doubt(climber: Climber, result: Split, rung: Rung) -> None:
+def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
     """What cures the generated code should cure the loop IR that it was made from as well."""
     cures = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
-    below = climber.ask([(rung, step.settings) for step in cures], "kernel split")
+    below = runner.ask([(rung, step.settings) for step in cures], "kernel split")
     apart = [step.label for step, same in zip(cures, below, strict=True) if same.verdict is not Verdict.GOOD]
     if cures:
         words = (
@@ -121,7 +121,7 @@ def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConfli
     result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=told))
 
 
-def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]) -> None:
+def _below_scheduler(runner: LadderRunner, result: Split, top: Step, cures: set[str]) -> None:
     """Each nest is right as scheduled, so the fault lies in the generated code, around it, or in fusing."""
     result.evidence.append(
         "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
@@ -146,14 +146,14 @@ def _below_scheduler(climber: Climber, result: Split, top: Step, cures: set[str]
         result.stage = Stage.RUNTIME
         result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
     elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
-        _fused(climber, result)
+        _fused(runner, result)
     else:
         result.stage = Stage.CODEGEN
 
 
-def _fused(climber: Climber, result: Split) -> None:
+def _fused(runner: LadderRunner, result: Split) -> None:
     """It passes without fusion: does what was fused pass as the one loop that it became?"""
-    together = climber.one(Rung.SCHEDULED, (("together", True),), "kernel split")
+    together = runner.one(Rung.SCHEDULED, (("together", True),), "kernel split")
     if together.verdict is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence = [

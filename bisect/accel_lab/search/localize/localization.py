@@ -21,7 +21,7 @@ class Candidate:
 
 
 @dataclass(kw_only=True)
-class Named:
+class Localization:
     """What was found inside a stage: the component, the evidence in words, things to look at.
 
     ``cure`` is the run in which the component alone was left out and which passed, if there is one. ``stage``

@@ -15,7 +15,7 @@ from accel_lab.search.ladder import row
 from . import kernel_stage
 from .components import name_component
 from .divergence import first_divergence
-from .localization import Named
+from .localization import Localization
 
 
 @dataclass(kw_only=True)
@@ -35,19 +35,19 @@ def open_stage(case: Case, *, components: bool, full_ablation: bool) -> Opened:
     whether a component is looked for, ``full_ablation`` whether every switch of the kernel rung is asked.
     """
     if case.stage is Stage.KERNEL:
-        split = kernel_stage.split(case.climber, case.ladder, full=full_ablation)
+        split = kernel_stage.split(case.runner, case.ladder, full=full_ablation)
         case.ladder = split.ladder
         evidence, ablation, alternatives = split.evidence, split.ablation, split.alternatives
-        case.stage, case.named = split.stage, Named()
+        case.stage, case.named = split.stage, Localization()
         if components:
             case.named = _within_kernel(case, split)
         case.named.component = _narrowed(case.named.component, split.component)
     else:
         case.stage, evidence = _by_frames(case)
         ablation, alternatives = [], []
-        case.named = Named()
+        case.named = Localization()
         if components:
-            case.named = name_component(case.climber, case.stage, case.at, ladder=case.ladder)
+            case.named = name_component(case.runner, case.stage, case.at, ladder=case.ladder)
             case.stage = case.named.stage or case.stage
     asked = registry.ask(case, Moment.COMPONENT)
     named = case.named
@@ -74,15 +74,15 @@ def _narrowed(named: Component | None, of_split: Component | None) -> Component 
     return replace(named, name=of_split.name) if one_of_them else named
 
 
-def _within_kernel(case: Case, split: kernel_stage.Split) -> Named:
+def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
     """The operator, fusion or buffer, and the first value that goes wrong."""
-    climber, ladder = case.climber, case.ladder
+    runner, ladder = case.runner, case.ladder
     fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
     searched = split.searched or split.stage
     all_off = fallback if searched is not Stage.LOWERING else None
     top = row(ladder, Rung.KERNEL)
-    named = name_component(climber, searched, top, all_off=all_off, ablation=split.ablation)
-    diverged = first_divergence(climber, split.stage, ladder, ablation=split.ablation)
+    named = name_component(runner, searched, top, all_off=all_off, ablation=split.ablation)
+    diverged = first_divergence(runner, split.stage, ladder, ablation=split.ablation)
     if diverged is not None:
         named.exhibits.append(diverged.exhibit)
         named.component = named.component or split.component or diverged.component

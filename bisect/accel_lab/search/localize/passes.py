@@ -17,11 +17,11 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
-from .ablation import Item, LeavingOut, as_switch, smallest_cure
+from .ablation import Ablation, Item, as_switch, minimal_fix_set
 from .applications import Application, Kind, Tree, name_of
-from .localization import Named
+from .localization import Localization
 from .pass_words import application_words, graph_change, place_words, short_words
 
 _RUNGS = {Stage.DECOMPOSITION: Rung.DECOMP, Stage.FX_PASSES: Rung.FX}
@@ -58,37 +58,39 @@ class Found:
 
 
 @dataclass(kw_only=True)
-class _Search(LeavingOut):
+class _Search(Ablation):
     """The questions, and the tree of what was applied; of a ``hanging`` run only the names are known."""
 
     tree: Tree
     hanging: bool = False
 
 
-def name_pass(climber: Climber, stage: Stage, at: Step, *, all_off: Verdict | None = None) -> Named:
+def name_pass(
+    runner: LadderRunner, stage: Stage, at: Step, *, all_off: Verdict | None = None
+) -> Localization:
     """The pass, pattern or decomposition at fault; nothing where none could be found by switching.
 
     ``all_off`` is the verdict with everything left out, where that is known: if that does not cure,
     nothing smaller will.
     """
-    if climber.baseline.flaky or all_off not in (None, Verdict.GOOD):
-        return Named()
+    if runner.baseline.flaky or all_off not in (None, Verdict.GOOD):
+        return Localization()
     rung = _RUNGS[stage]
     if at.rung is not rung or ("applied" not in at.outcome.facts and at.outcome.status is not Status.TIMEOUT):
-        at = climber.one(rung, (), "component")
+        at = runner.one(rung, (), "component")
     if at.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
-        return Named()
+        return Localization()
     tree = Tree.of(at.outcome)
     hanging = not tree.applications
     if hanging:
         # A run that was stopped tells nothing; one with everything left out tells what there is.
         everything = dict.fromkeys(_SUBSYSTEMS[stage], "all")
-        listing = climber.one(rung, (("off", everything),), "component")
+        listing = runner.one(rung, (("off", everything),), "component")
         tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
-    search = _Search(climber=climber, rung=rung, most=_MOST_QUESTIONS, tree=tree, hanging=hanging)
+    search = _Search(runner=runner, rung=rung, most=_MOST_QUESTIONS, tree=tree, hanging=hanging)
     found, path = _down(search)
     if found is None:
-        return Named()
+        return Localization()
     items = _turns(search, found)
     return _tell(search, stage, at, found, items, path)
 
@@ -151,7 +153,7 @@ def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
         if search.cured([*kind.items, *(a.item for a in tops)]):
             search.tree.learn(new)
             stand_ins = search.tree.kinds(tops)
-            needed = smallest_cure(
+            needed = minimal_fix_set(
                 [item for stand_in in stand_ins for item in stand_in.items],
                 functools.partial(_cures_with, search, kind.items),
             )
@@ -172,7 +174,7 @@ def _together(search: _Search, kinds: Sequence[Kind]) -> Found | None:
     asked_for = [kind for kind in kinds if kind.subsystem != "pass_functions"]
     for group in [list(kinds)] if len(asked_for) in (0, len(kinds)) else [list(kinds), asked_for]:
         numbers = [("", str(n)) for n in range(len(group))]
-        least = smallest_cure(numbers, functools.partial(_cures_by_number, search, group))
+        least = minimal_fix_set(numbers, functools.partial(_cures_by_number, search, group))
         if least is not None and not search.spent:
             return Found(kinds=tuple(group[int(n)] for _, n in least))
     return None
@@ -192,7 +194,7 @@ def _turns(search: _Search, found: Found) -> list[Item]:
         alone = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.GOOD]
         if alone:
             return alone[:1]
-    least = smallest_cure(items, search.cured)
+    least = minimal_fix_set(items, search.cured)
     return least if least is not None and not search.spent else items
 
 
@@ -201,7 +203,7 @@ def _turns(search: _Search, found: Found) -> list[Item]:
 
 def _tell(
     search: _Search, stage: Stage, at: Step, found: Found, items: list[Item], path: list[Found]
-) -> Named:
+) -> Localization:
     tree = search.tree
     culprits = [tree.get(item) for item in items]
     names = list(dict.fromkeys(name_of(application) for application in culprits))
@@ -244,7 +246,7 @@ def _tell(
         title = f"{place_words(application)} before and after {name_of(application)}".strip()
         exhibits.append(graph_change(title, before, after, application))
     word = "decomposition" if stage is Stage.DECOMPOSITION else _word(culprits[0])
-    return Named(
+    return Localization(
         component=Component(
             kind=word,
             name=shorten(", ".join(names), 120),
@@ -297,6 +299,6 @@ def _change(
     name = "/".join(application.item)
     rest = as_switch(a.item for a in culprits if a.item != application.item)
     switches = (("show_pass", name), *([("off", rest)] if rest else []))
-    step = search.climber.one(search.rung, switches, "component")
+    step = search.runner.one(search.rung, switches, "component")
     shown = step.outcome.facts.get("shown")
     return (list(shown["before"]), list(shown["after"])) if shown else None

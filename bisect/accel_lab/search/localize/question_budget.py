@@ -12,9 +12,9 @@ from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
-from accel_lab.search.ladder_runner import Climber
+from accel_lab.search.ladder_runner import LadderRunner
 
-from .ablation import smallest_cure
+from .ablation import minimal_fix_set
 
 #: How many runs one name may cost; a hang costs its time limit each time.
 MOST = 26
@@ -27,12 +27,12 @@ SINGLES = 12
 class Questions:
     """Asks one rung with parts of the front left out, at most ``left`` times."""
 
-    climber: Climber
+    runner: LadderRunner
     rung: Rung
     left: int = MOST
 
     def __post_init__(self) -> None:
-        target = self.climber.baseline.target
+        target = self.runner.baseline.target
         if target is not None and target.kind == "timeout":
             self.left = min(self.left, MOST_OF_A_HANG)
 
@@ -41,7 +41,7 @@ class Questions:
         wanted = list(switches)[: max(0, self.left)]
         self.left -= len(wanted)
         questions = [(rung or self.rung, (("front", dict(switch)),)) for switch in wanted]
-        return self.climber.ask(questions, "component") if questions else []
+        return self.runner.ask(questions, "component") if questions else []
 
     def one(self, switch: Mapping[str, Any], rung: Rung | None = None) -> Step | None:
         """A single question; None if there may be no more."""
@@ -67,7 +67,7 @@ class Questions:
             answers[chosen] = step
             return step.verdict is Verdict.GOOD
 
-        found = smallest_cure([(name, key) for key in keys], cured, most=max(1, self.left - 4))
+        found = minimal_fix_set([(name, key) for key in keys], cured, most=max(1, self.left - 4))
         if found is None or len(found) != 1:
             return {}
         key = found[0][1]
