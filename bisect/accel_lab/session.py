@@ -27,8 +27,8 @@ from accel_lab.execution.programs import folder_of, must_run_cold, not_covered, 
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab
+from accel_lab.minimize.asked_accelerator import MOCK, binding_of, variables_of
 from accel_lab.minimize.minimizer import Elsewhere, Minimizer, interrupted
-from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
 from accel_lab.request import Request, opened
 from accel_lab.search.accelerator.adapter_search import AdapterDiagnosis
 from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
@@ -41,8 +41,6 @@ from accel_lab.versions.release_session import ReleaseListener, ReleaseSession, 
 
 #: Where a run keeps what torch's ``collect_env`` told.
 COLLECTED = "collect_env.json"
-#: The accelerator that the lab brings along.
-MOCK = "mock"
 
 
 def search_for(request: Request, ground: DiagnosisTarget) -> Bisection:
@@ -61,18 +59,6 @@ def search_for(request: Request, ground: DiagnosisTarget) -> Bisection:
             "(a package adds its own by the entry-point group accel_lab.adapters)"
         )
     return AdapterDiagnosis(lab, probe, options, adapter=name)
-
-
-def backend_of(accelerator: str) -> str:
-    """The code that binds an accelerator's backend in a script that stands alone; empty without one."""
-    if accelerator == MOCK:
-        return f"from accel_lab import mock_backend as {BACKEND_NAME}"
-    if not accelerator:
-        return ""
-    return (
-        "from accel_lab.mock.adapters import load_adapter\n"
-        f"\n{BACKEND_NAME} = load_adapter({accelerator!r}).backend"
-    )
 
 
 class Session:
@@ -278,7 +264,7 @@ class Session:
             build=ground.build.torch,
             elsewhere=elsewhere,
             pair=diagnosis.pair,
-            backend=backend_of(self.request.accelerator),
+            backend=binding_of(self.request.accelerator, ground.build.facts, found),
             workers=self.request.workers,
             listener=self._reducing,
             package=self.request.package,
@@ -302,6 +288,9 @@ class Session:
                 "cold_because": ground.cold or None,
                 **_collected(self.folder),
             }
+            if name := self.request.accelerator:
+                steering = variables_of(name, ground.build.facts, found)
+                found.environment["accelerator"] = {"name": name, "variables": steering}
             found.seconds_probes = ground.prober.seconds
         if line is not None:
             found.versions = line.found.to_json() if line.found is not None else None

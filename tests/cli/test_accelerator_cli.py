@@ -70,7 +70,9 @@ def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
     repro = Path(found["repro"]["script"])
     assert repro.read_text().count("mock_backend") >= 1
     assert run(tmp_path, str(repro), fault="exp_tail_wrong").returncode == 1
-    assert run(tmp_path, str(repro)).returncode == 0
+    # It sets what the run depended on, unless that is set already.
+    assert run(tmp_path, str(repro)).returncode == 1
+    assert run(tmp_path, str(repro), MOCK_FAULTS="").returncode == 0
     ended = run(tmp_path, "-m", "accel_lab", "verify", "--yes", "--provider", "local", found["bundle"])
     assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
 
@@ -112,11 +114,18 @@ def test_the_examples_chip_down_to_its_end(tmp_path: Path, tinychip: Path, bug: 
     found = json.loads(ended.stdout)
     assert (found["culprit"]["stage"], found["culprit"]["confidence"]) == (stage, "proven")
     assert found["culprit"]["side"] == stage.partition(".")[2]
+    words = ("-m", "accel_lab", "verify", "--yes", "--provider", "local", found["bundle"])
+    ended = run(tmp_path, *words)
+    assert ended.returncode == 3 and "no accelerator tinychip" in ended.stderr, ended.stdout + ended.stderr
+    ended = run(tmp_path, *words, PYTHONPATH=variables["PYTHONPATH"])
+    assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
     if bug == "front":
+        # Not reduced: the script that asks for no backend at all is put on the accelerator.
+        assert f"on the accelerator tinychip TINYCHIP_BUG={bug}" in ended.stdout
         return
     script = Path(found["repro"]["script"])
     assert 'load_adapter("tinychip").backend' in script.read_text().replace("'", '"')
-    assert run(tmp_path, str(script), **variables).returncode == 1
+    assert run(tmp_path, str(script), PYTHONPATH=variables["PYTHONPATH"]).returncode == 1
     assert run(tmp_path, str(script), **{**variables, "TINYCHIP_BUG": ""}).returncode == 0
 
 

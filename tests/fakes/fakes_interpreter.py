@@ -80,7 +80,8 @@ def execute(job: dict[str, Any], way: str) -> int:
     """Run the program of a job and leave ``result.json``; the exit code."""
     os.environ.update(job.get("env", {}), FAKE_WAY=way, FAKE_RUNG=job["rung"])
     os.chdir(job["cwd"])
-    stop(f"{way} {job['rung']}", job["program"]["path"])
+    sanitized = dict(job.get("switches") or ()).get("sanitize")
+    stop("sanitized" if sanitized else f"{way} {job['rung']}", job["program"]["path"])
     raised, code = None, 0
     try:
         runpy.run_path(job["program"]["path"], run_name="__main__")

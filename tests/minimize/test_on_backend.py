@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.minimize.on_backend import NAME, with_backend
+from accel_lab.minimize.on_backend import NAME, Binding, with_backend
 
 BINDING = f"from accel_lab import mock_backend as {NAME}"
 
@@ -53,6 +53,20 @@ def test_the_binding_stands_behind_the_imports_and_before_the_rest() -> None:
         "import re",
     ]
     assert with_backend("torch.compile(f)", BINDING) == f"{BINDING}\ntorch.compile(f, backend=accelerator)"
+
+
+def test_the_variables_are_set_before_anything_is_imported() -> None:
+    source = '"""What."""\nfrom __future__ import annotations\nimport torch\nx = torch.compile(f)\n'
+    text = Binding(code=BINDING, variables={"MOCK_FAULTS": "a'b"}).put_into(source)
+    assert text is not None
+    assert text.splitlines()[2:6] == [
+        "import os",
+        "",
+        "os.environ.setdefault('MOCK_FAULTS', \"a'b\")",
+        "import torch",
+    ]
+    assert Binding(code=BINDING).put_into(source) == with_backend(source, BINDING)
+    assert Binding(code=BINDING, variables={"A": "b"}).put_into("print(1)\n") is None
 
 
 def test_an_argument_in_brackets_is_not_broken() -> None:

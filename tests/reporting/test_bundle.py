@@ -37,8 +37,9 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.bundle import verify
 from accel_lab.reporting.bundle.expected import attempts_for, expectation
 from accel_lab.reporting.bundle.project_copy import keep_project
+from accel_lab.reporting.bundle.run_again import rerun_command
 from accel_lab.reporting.bundle.size_budget import Entry, choose, pack
-from accel_lab.reporting.bundle.verify import check_bundle, extract_bundle, rerun_command
+from accel_lab.reporting.bundle.verify import check_bundle, extract_bundle
 from accel_lab.reporting.bundle.writer import BundleReport, write_bundle
 from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.repro_reader import Reduced, other_of, repro_of

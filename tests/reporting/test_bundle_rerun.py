@@ -191,6 +191,59 @@ def test_a_folder_that_was_listed_goes_in_unless_modules_lie_there(tmp_path: Pat
     assert names(run.project()) == {"main.py": "script", "data/a.txt": "listed", "data/b.txt": "listed"}
 
 
+@pytest.mark.parametrize(
+    ("opened", "packed"),
+    [
+        ({"read": ["main.py"], "spawned": ["<spawn>"]}, True),
+        ({"read": ["main.py"], "handed": ["work.py"]}, True),
+        ({"read": ["main.py"], "handed": ["list.txt"]}, False),
+    ],
+    ids=["multiprocessing", "a script", "another program"],
+)
+def test_what_another_python_may_have_opened_goes_in(
+    tmp_path: Path, opened: dict[str, list[str]], packed: bool
+) -> None:
+    files = {"main.py": "", "work.py": "", "list.txt": "", "data/meta.json": "{}", ".env": "A=b"}
+    found = names(Recorded(tmp_path, files, opened=opened).project())
+    assert ("data/meta.json" in found) is packed
+    assert ".env" not in found
+
+
+SPAWNS = """
+import json, multiprocessing, pathlib
+
+def work(queue, folder):
+    queue.put(json.loads((pathlib.Path(folder) / "meta.json").read_text()))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(METHOD)
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue, pathlib.Path(__file__).parent))
+    process.start()
+    print(queue.get())
+    process.join()
+"""
+
+
+@pytest.mark.parametrize(("method", "told"), [("spawn", True), ("forkserver", True), ("fork", False)])
+def test_a_python_that_multiprocessing_starts_is_told(tmp_path: Path, method: str, told: bool) -> None:
+    """Nothing is heard in it, other than in a fork."""
+    script = tmp_path / "proj" / "main.py"
+    write(tmp_path / "proj", {"main.py": SPAWNS.replace("METHOD", repr(method)), "meta.json": "7"})
+    (tmp_path / "probe").mkdir()
+    code = (
+        f"import runpy, sys\nfrom accel_lab.child.opened_files import Opened\nsys.argv[1:] = []\n"
+        f"Opened({str(tmp_path / 'probe')!r}, {str(script)!r}).start()\n"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "bisect")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "7\n", done.stderr
+    kinds = [json.loads(line) for line in (tmp_path / "probe" / "opened.txt").read_text().splitlines()]
+    assert ("spawned" in {kind for kind, _ in kinds}) is told
+    assert (["read", str(tmp_path / "proj" / "meta.json")] in kinds) is not told
+
+
 def test_the_working_directory_above_the_script_keeps_its_place(tmp_path: Path) -> None:
     files = {"scripts/main.py": "", "conf/cfg.json": "{}"}
     run = Recorded(
@@ -375,6 +428,59 @@ def test_the_tests_that_fail_must_be_the_same(tmp_path: Path, test: str, code: i
     assert (
         ("MATCH: exit 1" in done.stdout) if code == 0 else ("got tests/test_x.py::test_a[2]" in done.stdout)
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        (
+            "import traceback\ntry:\n    raise ValueError('wrong number 9')\n"
+            "except ValueError:\n    traceback.print_exc()\n    print('done')\n    exit(True)\n",
+            0,
+        ),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n"
+            "    def test(self):\n        raise ValueError('wrong number 9')\nunittest.main()\n",
+            0,
+        ),
+        (
+            "import traceback\ntry:\n    raise ValueError('something else')\n"
+            "except ValueError:\n    traceback.print_exc()\n    exit(1)\n",
+            1,
+        ),
+        ("print('ValueError, wrong number 9')\nexit(1)\n", 1),
+    ],
+    ids=["printed", "unittest", "another message", "nothing printed"],
+)
+def test_an_exception_that_is_printed_before_the_program_exits(
+    tmp_path: Path, script: str, code: int
+) -> None:
+    """The plain run of such a program looks like one that the exception ended."""
+    exits = Signature(kind="exit", type="exit 1", message="True")
+    run = Recorded(tmp_path, {"main.py": script}, opened={"read": []}, signature=exits)
+    made = run.bundle()
+    done = rerun(made.path, str(run.findings.environment["executable"]), tmp_path / "out")
+    assert done.returncode == code, done.stdout
+    assert ("MATCH: exit 1" if code == 0 else "expected it to print ValueError: ") in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("import no_such_package.sub\n", "has no no_such_package, which the program needs"),
+        ("print('E   ModuleNotFoundError: No module named gone')\nexit(4)\n", "has no gone, which"),
+        ("import helper\n", "MISMATCH: "),
+        ("import json.none\n", "MISMATCH: "),
+        ("print('ModuleNotFoundError: No module named gone')\n", "MISMATCH: "),
+    ],
+    ids=["imported", "under pytest", "packed", "the interpreter has it", "only printed"],
+)
+def test_a_package_that_is_missing_is_no_mismatch(tmp_path: Path, script: str, words: str) -> None:
+    run = Recorded(tmp_path, {"main.py": script, "helper.py": "import helper.deep\n"}, opened={"read": []})
+    made = run.bundle()
+    done = rerun(made.path, str(run.findings.environment["executable"]), tmp_path / "out")
+    assert words in done.stdout
+    assert done.returncode == (1 if words.startswith("MISMATCH") else 2)
 
 
 def test_what_does_not_fit_is_named_with_its_place_and_asked_for(tmp_path: Path) -> None:
@@ -572,7 +678,7 @@ def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n', encoding="utf-8")
     _, told = run.ship()
     assert told.result == "not_run"
-    assert told.words.startswith("could not be run again: ")
+    assert told.words.startswith("could not be run again (exit code 2): ")
     assert "has no torch" in told.words
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,16 @@ import accel_lab
 import fakes_interpreter
 from accel_lab.execution.processes import guardian, process_table
 from accel_lab.execution.run_folder.lock import NAME
+from accel_lab.reporting.bundle.writer import write_bundle
+from accel_lab.reporting.redact.redactor import Redactor
+from fakes_run import FakeRun
 
 pytestmark = pytest.mark.skipif(not process_table.HAVE_PROC, reason="looks for leftovers in /proc")
 
 PATIENCE_S = 120.0
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+#: So many kills with one of these signals the tests of this module are to make at the least.
+FEWEST = 26
 #: In the order in which a run comes to them, so that one run can be killed at each and then finished.
 MOMENTS = ("plain", "cold kernel", "warm kernel", "warm loops", "reduction")
 SCRIPT = """
@@ -33,6 +40,8 @@ def f():
 
 f()
 """
+#: How often a lab was ended by each signal with no process left.
+kills: Counter[str] = Counter()
 
 
 class Lab:
@@ -89,6 +98,7 @@ class Lab:
             (self.stops / moment).unlink()
             (self.stops / "reached").unlink(missing_ok=True)
         wait_for(lambda: not self.left(), lambda: f"left after {moment}: {self.left()}")
+        kills[signal.Signals(number).name] += 1
         return code
 
     def left(self) -> list[str]:
@@ -131,12 +141,13 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_run_that_is_ended_at_every_moment_leaves_nothing_and_is_finished(lab: Lab, number: int) -> None:
+def test_a_run_that_is_ended_at_every_moment_leaves_nothing_and_is_finished(lab: Lab) -> None:
+    """One run, ended at each moment by each signal and resumed every time."""
     words = [*lab.words, str(lab.script)]
     for moment in MOMENTS:
-        assert lab.kill(number, moment, *words) == expected(number), lab.said()
-        words = ["bisect", "-q", "--no-bundle", "--jobs", "1", "--resume", str(lab.run)]
+        for number in SIGNALS:
+            assert lab.kill(number, moment, *words) == expected(number), lab.said()
+            words = ["bisect", "-q", "--no-bundle", "--jobs", "1", "--resume", str(lab.run)]
     assert lab.start(*words).wait(PATIENCE_S) == 1, lab.said()
     assert (lab.run / "report.json").is_file()
     assert not (lab.run / NAME).exists()
@@ -148,7 +159,7 @@ def test_a_daemon_that_cleared_its_environment_is_ended_too(lab: Lab, number: in
     assert lab.kill(number, "cold kernel", *words, how="cleared") == expected(number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
 def test_a_single_run_leaves_nothing(lab: Lab, number: int) -> None:
     words = ["run", "--python", str(lab.python), str(lab.script)]
     assert lab.kill(number, "cold kernel", *words) == expected(number)
@@ -177,6 +188,35 @@ def test_a_real_warm_server_and_its_forks_are_ended(lab: Lab, torch_python: str)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+def test_a_bundle_that_is_verified_leaves_nothing(lab: Lab, number: int) -> None:
+    """The lab starts rerun.py, that the bundle's script in a session of its own, and that a daemon."""
+    text = (
+        "import subprocess, sys, time\n"
+        f"daemon = [sys.executable, '-S', '-c', {fakes_interpreter.NAP!r}, {str(lab.stops)!r}]\n"
+        "subprocess.Popen(daemon, start_new_session=True)\n"
+        f"open({str(lab.stops / 'reached')!r}, 'w').close()\ntime.sleep(300)\n"
+    )
+    made = FakeRun(lab.folder / "made", "kernel", script=text)
+    bundle = lab.folder / "bundle.zip"
+    write_bundle(made.findings, made.run_dir, bundle, redactor=Redactor())
+    (lab.folder / "torch").mkdir()
+    (lab.folder / "torch" / "__init__.py").touch()
+    lab.env["PYTHONPATH"] = os.pathsep.join([str(lab.folder), lab.env["PYTHONPATH"]])
+    words = ["verify", "--yes", "--provider", "local", "--python", sys.executable, str(bundle)]
+    assert lab.kill(number, "script", *words) == expected(number), lab.said()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the address sanitizer comes with g++")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_probe_with_the_sanitizer_in_it_is_ended(lab: Lab, number: int) -> None:
+    lab.script.write_text(
+        SCRIPT.replace('raise RuntimeError("the kernel is wrong")', "os.kill(os.getpid(), 11)")
+    )
+    words = [*lab.words, "--no-minimize", str(lab.script)]
+    assert lab.kill(number, "sanitized", *words) == expected(number), lab.said()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL])
 def test_the_build_of_an_environment_leaves_nothing_and_is_made_by_the_next(lab: Lab, number: int) -> None:
     fake = lab.folder / "site" / "uv"
     fake.mkdir(parents=True)
@@ -215,7 +255,8 @@ def test_a_guardian_knows_the_end_of_the_lab_in_any_way(tmp_path: Path, how: str
     code = (
         "import os, subprocess, sys, time\n"
         f"ours, theirs = os.pipe()\nmain = {str(Path(guardian.__file__).with_name('guardian_main.py'))!r}\n"
-        "child = subprocess.Popen([sys.executable, '-I', '-S', main], stdin=ours, start_new_session=True)\n"
+        "command = [sys.executable, '-I', '-S', main, str(os.getpid())]\n"
+        "child = subprocess.Popen(command, stdin=ours, start_new_session=True)\n"
         f"os.close(ours)\nos.write(theirs, b'{'ab' * 16}\\n1 1\\nx y z\\n')\n"
         "print(child.pid, flush=True)\n"
         "if sys.argv[1] == 'closed':\n    os.close(theirs)\n    sys.exit(child.wait())\n"
@@ -237,3 +278,14 @@ def test_a_guardian_knows_the_end_of_the_lab_in_any_way(tmp_path: Path, how: str
             os.killpg(lab.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+
+def test_the_kills_are_counted(request: pytest.FixtureRequest) -> None:
+    """Printed with -s, and by CI's report of this file. It is the last one here: all others have run."""
+    here = {item.originalname for item in request.session.items if item.path == request.path}
+    torch = test_a_real_warm_server_and_its_forks_are_ended.__name__
+    if {name for name in vars(request.module) if name.startswith("test_")} - here - {torch}:
+        pytest.skip("only some of the tests of this module are run")
+    told = ", ".join(f"{name} {count}" for name, count in sorted(kills.items()))
+    print(f"\nkills: {kills.total()}, no process of the run left after any of them ({told})")
+    assert sum(kills[number.name] for number in SIGNALS) >= FEWEST

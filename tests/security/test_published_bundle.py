@@ -18,7 +18,8 @@ from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.reporting.bundle.verify import extract_bundle, rerun_command
+from accel_lab.reporting.bundle.run_again import rerun_command
+from accel_lab.reporting.bundle.verify import extract_bundle
 from accel_lab.reporting.bundle.writer import write_bundle
 from accel_lab.reporting.page.report import render_html
 from accel_lab.reporting.redact.redactor import Redactor

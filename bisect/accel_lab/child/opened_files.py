@@ -1,9 +1,10 @@
 """Notes which files a program opens, imports, lists and hands to other programs, by Python's audit events.
 
 One JSON line is appended to ``opened.txt`` the first time that a file is met: ``["read", path]``, or
-``written``, ``listed`` (a folder), ``handed`` (a word of another program's command line). It is written at
-once, so a program that crashes has told all that it opened until then. Code that opens files without Python
-is not heard; what it has mapped into memory is read off the process at the end.
+``written``, ``listed`` (a folder), ``handed`` (a word of another program's command line); ``spawned`` says
+that ``multiprocessing`` started another Python, in which nothing is heard. It is written at once, so a
+program that crashes has told all that it opened until then. Code that opens files without Python is not
+heard; what it has mapped into memory is read off the process at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SYSTEM = (
     *("/proc/", "/run/", "/sbin/", "/sys/", "/usr/"),
 )
 _MAPS = "/proc/self/maps"
+#: Whoever imports one of these is about to start a Python in which nothing is heard.
+_SPAWNS = ("multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver")
 _IMPORT_SYSTEM = "<frozen importlib"
 
 
@@ -108,6 +111,8 @@ class Opened:
         self._note("written" if writes and fresh else "read", args[0])
 
     def _import(self, args: Tuple[Any, ...]) -> None:
+        if args[0] in _SPAWNS:
+            self._note("spawned", "<spawn>")
         if args[1]:
             self._note("read", args[1])
 
@@ -148,7 +153,7 @@ class Opened:
         if self._seen.get(path) is not None or len(self._seen) > MOST:
             return
         self._seen[path] = kind
-        if kind not in ("cwd", "pythonpath") and self._is_ours(path + "/"):
+        if kind not in ("cwd", "pythonpath", "spawned") and self._is_ours(path + "/"):
             return
         descriptor = os.open(self._log, self._append, 0o600)
         try:

@@ -1,35 +1,31 @@
-"""Runs a bundle again before it is handed out: from a clean folder, in a clean environment, once.
+"""Verifies a bundle before it is handed out: from a clean folder, in a clean environment, once.
 
-The one place in which a bundle that this run made is run: the program in it has just been run by the same
-person, so nothing is asked. :func:`ship` writes what stands the test.
+It is run by what runs a stranger's bundle (:func:`verify_bundle`). The program in it has just been run by the
+same person, so nothing is asked. :func:`ship` writes what stands the test.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel_lab.child.view import FAILED
-from accel_lab.core.ended import Ended
+from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
-from accel_lab.core.probe import Limits
 from accel_lab.execution.journal import write_atomic
-from accel_lab.execution.processes import process
-from accel_lab.execution.run_folder.surroundings import enter_command
+from accel_lab.execution.run_folder.out_of_sight import OutOfSight
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.reporting import repro_reader
+from accel_lab.reporting.bundle.kinds_of_files import is_broad
 from accel_lab.reporting.bundle.limits import LIMIT_BYTES
-from accel_lab.reporting.bundle.project import is_broad, look
+from accel_lab.reporting.bundle.project import look
 from accel_lab.reporting.bundle.project_copy import keep_project, project_of
-from accel_lab.reporting.bundle.sources import ORIGINAL
-from accel_lab.reporting.bundle.verify import extract_bundle, rerun_command
+from accel_lab.reporting.bundle.run_again import Haste
+from accel_lab.reporting.bundle.verify import Verified, verify_bundle
 from accel_lab.reporting.bundle.writer import BundleReport, Choice, write_bundle
 from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.words.summary import next_steps, summarise
@@ -39,7 +35,7 @@ MATCH, MISMATCH, NOT_RUN = "match", "mismatch", "not_run"
 MOST_TRIES, PATIENCE_S = 7, 30.0
 _MOST_S = 1_800.0
 #: What a clean environment keeps: where programs and the user's own packages are found.
-_KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "SYSTEMROOT")
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "SYSTEMROOT", "PYTHONUSERBASE")
 _RECORD = "bundle-check.json"
 
 
@@ -166,75 +162,40 @@ def _earlier(folder: Path, digest: str) -> Rehearsal | None:
 
 
 def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal:
-    """Unpack the bundle into a new folder and run it there, with nothing of the caller's environment.
+    """Verify the bundle as whoever gets it does, with nothing of the caller's environment.
 
     Where mounts are allowed, the project's own folder is out of sight: what only lies there is missed.
     """
+    python = _python(findings)
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
         place = Path(name)
-        folder = place / "bundle"
-        extract_bundle(made.path, folder)
-        for missing, path in made.missing:
-            target = folder / missing
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(path)
-        expected = _hurried(folder / "expected.json")
-        ended = _run(place, folder, findings, run_dir, hide=not made.missing)
-        said = "".join((place / one).read_text(errors="replace") for one in ("out.txt", "err.txt"))
-    result = {0: MATCH, 1: MISMATCH}.get(-1 if ended.exit_code is None else ended.exit_code, NOT_RUN)
-    words = _words(result, said, ended, findings, expected, made)
-    return Rehearsal(result=result, words=words, seconds=ended.seconds, digest=made.digest)
-
-
-def _hurried(path: Path) -> dict[str, Any]:
-    """What is expected, with less patience than a stranger's machine may need."""
-    expected: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    changed = {"attempts": min(expected["attempts"], MOST_TRIES)}
-    if expected["status"] == "timeout":
-        changed["timeout_s"] = min(expected["timeout_s"], PATIENCE_S)
-    path.write_text(json.dumps({**expected, **changed}), encoding="utf-8")
-    return expected
-
-
-def _run(place: Path, folder: Path, findings: Findings, run_dir: Path, *, hide: bool) -> Ended:
-    python = _python(findings)
-    env = {key: os.environ[key] for key in _KEPT if key in os.environ}
-    env["PYTHONDONTWRITEBYTECODE"] = "1"
-    library = Workspace(place / "lab", folder).library
-    sources = [folder / "repro.py", *(folder / ORIGINAL).rglob("*.py")]
-    if any("accel_lab" in path.read_text(encoding="utf-8", errors="replace") for path in sources):
-        env["PYTHONPATH"] = str(library.parent)  # a program that asks for an accelerator of the lab's
-    work = place / "work"
-    work.mkdir()
-    command = rerun_command(folder, python)
-    hidden = _hidden(findings, run_dir, python) if hide and sys.platform.startswith("linux") else []
-    if hidden:
-        plan = {
-            "folders": [],
-            "hidden": [str(one) for one in hidden],
-            "real": [str(place), str(Path(python).parent.parent)],
-            "upper": str(work),
-            "memory": False,
-            "cwd": str(work),
-            "crash": str(place / "crash.txt"),
-        }
-        (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-        ended = _started(enter_command(library, place / "plan.json", command), place, work, env)
-        if ended.exit_code != FAILED or not (place / "crash.txt").exists():
-            return ended
-    return _started(command, place, work, env)
-
-
-def _started(command: Sequence[str], place: Path, work: Path, env: dict[str, str]) -> Ended:
-    return process.run(
-        command,
-        cwd=work,
-        env=env,
-        stdout=place / "out.txt",
-        stderr=place / "err.txt",
-        limits=Limits(timeout_s=_MOST_S),
-        marker=f"rehearse-{uuid.uuid4().hex}",
-    )
+        library = Workspace(place / "lab", place).library
+        (place / "work").mkdir()
+        runner = OutOfSight(
+            hidden=() if made.missing else tuple(_hidden(findings, run_dir, python)),
+            real=(place, Path(python).parent.parent),
+            library=library,
+            scratch=place,
+        )
+        try:
+            done = verify_bundle(
+                made.path,
+                confirmed=True,
+                python=python,
+                run=runner,
+                timeout_s=_MOST_S,
+                environment={key: os.environ[key] for key in _KEPT if key in os.environ},
+                library=lambda: library.parent,
+                folder=place / "work",
+                missing=made.missing,
+                haste=Haste(most_tries=MOST_TRIES, patience_s=PATIENCE_S),
+            )
+        except LabError as error:
+            words = str(error).removeprefix("the bundle ")[:400]
+            return Rehearsal(result=NOT_RUN, words=words, digest=made.digest)
+    words = _words(done, findings, made)
+    result = MATCH if done.matches else MISMATCH
+    return Rehearsal(result=result, words=words, seconds=done.seconds, digest=made.digest)
 
 
 def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
@@ -253,24 +214,15 @@ def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
     return found
 
 
-def _words(
-    result: str,
-    said: str,
-    ended: Ended,
-    findings: Findings,
-    expected: dict[str, Any],
-    made: BundleReport,
-) -> str:
+def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
     """What came of it in one sentence."""
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in done.said.splitlines() if line.strip()]
     placed = ", ".join(name for name, _ in made.missing)
     more = f", with {placed} put in place" if placed else ""
-    if result == NOT_RUN:
-        return f"could not be run again: {lines[-1][:300] if lines else ended.limit or 'it said nothing'}"
     tries = sum(line.startswith("running ") for line in lines)
     rate = findings.failure_rate
     flaky = rate is not None and rate < 1
-    if result == MISMATCH:
+    if not done.matches:
         place = next((n for n, line in enumerate(lines) if line.startswith("MISMATCH: ")), len(lines))
         got = " ".join(" ".join(lines[place : place + 2]).partition(" It was recorded")[0][10:].split())
         if flaky and rate is not None:
@@ -284,8 +236,8 @@ def _words(
         how = "it ends well, as recorded"
     elif findings.verdict == "by_design":
         how = "it differs in the same way, by design"
-    elif expected["status"] == "timeout":
-        how = f"still running after {min(expected['timeout_s'], PATIENCE_S):.0f} s, as recorded"
+    elif made.hangs_s is not None:
+        how = f"still running after {min(made.hangs_s, PATIENCE_S):.0f} s, as recorded"
     elif flaky:
         how = f"same failure in try {tries} (it fails in {rate:.0%} of its runs)"
     return f"run again from a clean folder: {how}{more}"

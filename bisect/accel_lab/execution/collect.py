@@ -46,7 +46,7 @@ CRASHED = "crashed"
 # The files that the program opened, one a line (``child.opened``).
 OPENED = "opened.txt"
 _OPENED_BYTES = 8 << 20
-_OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath")
+_OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath", "spawned")
 
 #: What such a run left is read by nobody, and may be large.
 _DISCARDED = (Status.REFUSED, Status.DISK)

@@ -28,7 +28,7 @@ from accel_lab.search.premise import Baseline
 
 from . import graphs, recheck_component, repro, shipping
 from .candidates import Clock, LabProblem, Listener
-from .on_backend import with_backend
+from .on_backend import Binding
 from .target import VALUES_DIFFER, Target, ask, limits_for, stops_early, target_of, tolerances_for
 from .value_assertion import with_check
 
@@ -112,10 +112,10 @@ class Minimizer:
         package: Path | None = None,
         elsewhere: Elsewhere | None = None,
         pair: Pair | None = None,
-        backend: str = "",
+        backend: Binding | None = None,
         stdin: str = "",
     ) -> None:
-        """``pair``: the runs that told an accelerator's culprit; ``backend``: code that binds its backend.
+        """``pair``: the runs that told an accelerator's culprit; ``backend``: how a script asks for it.
 
         ``stdin`` is the name of the file that the script has as standard input.
         """
@@ -280,7 +280,7 @@ class Minimizer:
         """The lab puts the accelerator under any script; a script by itself has to ask for it."""
         if not self._backend or product.target.bad is Rung.UNCOMPILED:
             return product
-        text = with_backend(product.candidate.source, self._backend)
+        text = self._backend.put_into(product.candidate.source)
         if text is None:
             return product
         return replace(product, candidate=Candidate(text, product.candidate.files))

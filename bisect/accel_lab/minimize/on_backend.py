@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 #: The name that the backend has in the script.
 NAME = "accelerator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binding:
+    """``code`` binds the backend to ``NAME``; ``variables`` of the environment steer the accelerator."""
+
+    code: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def put_into(self, source: str) -> str | None:
+        """The script on the accelerator; None where it has no place for it.
+
+        The variables are set before all imports, unless they are set already.
+        """
+        text = with_backend(source, self.code)
+        if text is None or not self.variables:
+            return text
+        rows = [f"os.environ.setdefault({name!r}, {value!r})\n" for name, value in self.variables.items()]
+        setting = "import os\n\n" + "".join(rows)
+        lines = text.splitlines(keepends=True)
+        first = _first_statement(ast.parse(text).body)
+        return "".join([*lines[:first], setting, *lines[first:]])
 
 
 def with_backend(source: str, binding: str) -> str | None:
@@ -86,4 +109,15 @@ def _behind_imports(body: Sequence[ast.stmt]) -> tuple[int, int]:
     return end
 
 
-__all__ = ["NAME", "with_backend"]
+def _first_statement(body: Sequence[ast.stmt]) -> int:
+    """How many lines the docstring and the imports from ``__future__`` take."""
+    lines = 0
+    for node in body:
+        words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not words and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            break
+        lines = node.end_lineno or lines
+    return lines
+
+
+__all__ = ["NAME", "Binding", "with_backend"]

@@ -122,6 +122,10 @@ class AcceleratorAdapter(ABC):
         """Operator overloads to what takes them apart before :meth:`compile`; None for none."""
         return None
 
+    def environment(self) -> Sequence[str]:
+        """The names of the environment variables that change what it does: a bundle sets them again."""
+        return ()
+
     def constraints(self) -> Sequence[Constraint]:
         """What a graph must keep to; made from the capabilities unless a subclass says more."""
         return self.capabilities.constraints()

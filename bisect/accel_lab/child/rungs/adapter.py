@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict
 
 from ..exceptions import NotApplicable
@@ -23,7 +24,7 @@ class AdapterRung(Accelerated):
         self._adapter: Any = None
 
     def facts(self) -> Dict[str, Any]:
-        """The adapter's further ways with what each blames, what its usual one adds, breaches."""
+        """The adapter's further ways with what each blames, what its usual one adds, breaches, variables."""
         if self._adapter is None:
             return {}
         broken: Dict[str, int] = {}
@@ -31,7 +32,9 @@ class AdapterRung(Accelerated):
             name = str(violation.get("constraint"))
             broken[name] = broken.get(name, 0) + 1
         ways = [[str(rung.name), str(rung.blames)] for rung in self._adapter.rungs()]
-        return {"name": self._name, "ways": ways, "violations": broken, "last": str(self._adapter.blames)}
+        told = {"name": self._name, "ways": ways, "violations": broken, "last": str(self._adapter.blames)}
+        names = [str(name) for name in self._adapter.environment()]
+        return {**told, "variables": {name: os.environ[name] for name in names if name in os.environ}}
 
     def _prepared(self) -> Any:
         try:

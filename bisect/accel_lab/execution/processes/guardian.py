@@ -55,7 +55,7 @@ class Guardian:
             self._close()
             ours, theirs = os.pipe()
             try:
-                self._process = start([sys.executable, "-I", "-S", str(_MAIN)], ours)
+                self._process = start([sys.executable, "-I", "-S", str(_MAIN), str(os.getpid())], ours)
             except OSError:
                 os.close(theirs)
                 return

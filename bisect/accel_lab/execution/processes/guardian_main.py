@@ -1,7 +1,8 @@
 """The process behind :mod:`.guardian`: waits until the lab is gone, then ends all that it has left.
 
-It reads the run's id and then ``pid start`` lines from standard input. Neither a terminal that is closed nor
-the end of a session ends it.
+``guardian_main.py PID``: that is the lab's, which may be gone by the time that this runs. The run's id and
+then ``pid start`` lines come from standard input. Neither a terminal that is closed nor the end of a session
+ends it.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ def listen(stream: int, lab: int) -> tuple[str, set[tuple[int, int]]]:
     run, rest = "", b""
     known: dict[tuple[int, int], None] = {}
     while True:
-        ready = {descriptor for descriptor, _ in poll.poll(None if waited >= 0 else _LOOK_S * 1000)}
-        if stream not in ready:  # all that it said was read
-            if waited in ready or (waited < 0 and os.getppid() != lab):
+        gone = os.getppid() != lab  # from the start, perhaps: then its number may be another process's
+        pause = 0 if gone else None if waited >= 0 else _LOOK_S * 1000
+        ready = {descriptor for descriptor, _ in poll.poll(pause)}
+        if stream not in ready:
+            if gone or waited in ready:  # all that it said was read
                 break
             continue
         data = os.read(stream, 65536)
@@ -63,7 +66,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-    lab = os.getppid()
+    lab = int(sys.argv[1])
     from accel_lab.core.errors import LabError
     from accel_lab.execution.processes import leftovers
 

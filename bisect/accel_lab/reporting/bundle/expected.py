@@ -38,7 +38,9 @@ def expectation(
     outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
     signature = findings.signature or (step.signature if step else None)
     values = signature is not None and signature.kind == "values"
-    status = outcome.status
+    # A program that catches the exception, prints its traceback and exits: instrumented runs alone can tell.
+    caught = outcome.status is Status.EXCEPTION and signature is not None and signature.kind == "exit"
+    status = Status.EXIT if caught else outcome.status
     torch, python = terms.build_of(findings)
     kind, message = "", ""
     if outcome.raised is not None:
@@ -55,6 +57,7 @@ def expectation(
         "message": publish(message),
         "failure": failure,
         "inner": "",
+        "printed": caught,
         "type_only": False,
         "code_only": False,
         "compare_values": values,
@@ -62,7 +65,8 @@ def expectation(
         "args": list(findings.program.args if args is None else args),
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
-        "environment": _steering(findings),
+        "environment": steering(findings),
+        "accelerator": accelerator_of(findings),
         "torch": torch,
         "python": python,
     }
@@ -116,12 +120,20 @@ def _of_reduced(
     return {**changed, **patience, "status": Status.EXIT.value, "exit_code": number, "code_only": True}
 
 
-def _steering(findings: Findings) -> dict[str, str]:
-    """The variables that steered torch or the mock accelerator: a run again needs the same.
+def accelerator_of(findings: Findings) -> str:
+    """The accelerator that every compiled region was run on; empty without one."""
+    asked = findings.environment.get("accelerator")
+    return str(asked.get("name") or "") if isinstance(asked, dict) else ""
+
+
+def steering(findings: Findings) -> dict[str, str]:
+    """The variables that steered torch or the accelerator: a run again needs the same.
 
     One that holds a path means nothing on another machine.
     """
+    asked = findings.environment.get("accelerator")
     variables = findings.environment.get("variables") or {}
+    variables = {**variables, **(asked.get("variables") or {} if isinstance(asked, dict) else {})}
     return {
         name: str(value)
         for name, value in sorted(variables.items())

@@ -7,8 +7,7 @@ lies in the project now. What the program read elsewhere is named, never taken.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,34 +16,26 @@ from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Program
 from accel_lab.reporting import run_files
 
+from .kinds_of_files import (
+    bound_of,
+    entries_of,
+    is_broad,
+    is_environment,
+    is_file,
+    is_inside,
+    is_passing,
+    is_run,
+    is_secret,
+    paths_in,
+    size_of,
+)
 from .local_imports import MAX_MODULES, imported_names, module_files
 
 #: Files that one listed folder may bring along, files that nothing opened, and the bytes of one of them.
 MAX_LISTED, MAX_BESIDE = 500, 2_000
 MAX_BESIDE_BYTES = 5_000_000
 MAX_APART = 40
-#: What marks the folder of a whole project.
-_MARKERS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", ".git", ".hg", ".svn"})
-#: Names of files and folders that hold nothing but secrets.
-_SECRET = frozenset(
-    {
-        *(".netrc", "_netrc", ".env", ".pypirc", ".npmrc", ".git-credentials", "credentials", ".pgpass"),
-        *(
-            "id_rsa",
-            "id_dsa",
-            "id_ecdsa",
-            "id_ed25519",
-            ".ssh",
-            ".gnupg",
-            ".aws",
-            ".azure",
-            ".kube",
-            ".docker",
-        ),
-    }
-)
-_SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +139,10 @@ class _Maker:
             self._listed(Path(path))
         made.pythonpath = tuple(self._name(Path(path)) or "" for path in self._pythonpath())
         self._imports()
-        if whole:
-            self._beside()
+        if self._other_python():
+            self._beside("listed")
+        elif whole:
+            self._beside("beside")
         made.cwd = self._name(self.cwd) or ""
         made.stdin = self.stdin
         made.members = sorted(self.found.values(), key=lambda m: m.name)
@@ -160,32 +153,32 @@ class _Maker:
 
     def _mounts(self) -> list[tuple[Path, str]]:
         """The folders that go in, each with its place below the project's: the nearest first."""
-        bounds = [one for one in (_bound(self.folder), _bound(self.cwd)) if one is not None]
+        bounds = [one for one in (bound_of(self.folder), bound_of(self.cwd)) if one is not None]
         base = [self.folder]
-        related = _inside(self.folder, self.cwd) or _inside(self.cwd, self.folder)
-        related |= any(_inside(self.folder, one) and _inside(self.cwd, one) for one in bounds)
+        related = is_inside(self.folder, self.cwd) or is_inside(self.cwd, self.folder)
+        related |= any(is_inside(self.folder, one) and is_inside(self.cwd, one) for one in bounds)
         if related and (not is_broad(self.cwd) or self._named_from_cwd()):
             base.append(self.cwd)
         for bound in bounds:
-            if _inside(self.folder, bound):
+            if is_inside(self.folder, bound):
                 own = [Path(p) for kind in ("read", "handed") for p in self.opened.get(kind, ())]
-                base += [path.parent for path in own if _inside(path, bound) and path.is_file()]
+                base += [path.parent for path in own if is_inside(path, bound) and path.is_file()]
         root = Path(os.path.commonpath([str(one) for one in base]))
         mounts = [(root, "")]
-        if not _inside(self.cwd, root) and not is_broad(self.cwd):
+        if not is_inside(self.cwd, root) and not is_broad(self.cwd):
             mounts.append((self.cwd, "workdir"))
         return mounts
 
     def _named_from_cwd(self) -> bool:
         """Whether an argument names a file by where it lies from the working directory."""
-        words = [word for arg in self.program.args for word in _paths_in(arg)]
+        words = [word for arg in self.program.args for word in paths_in(arg)]
         return any(not os.path.isabs(word) and (self.cwd / word).is_file() for word in words)
 
     def _name(self, path: Path) -> str | None:
         """The place of a file or folder below the project's; ``""`` is that folder; None: it is elsewhere."""
         path = Path(os.path.normpath(path))
         for folder, prefix in self.mounts:
-            if _inside(path, folder):
+            if is_inside(path, folder):
                 rest = path.relative_to(folder).as_posix()
                 return "/".join(part for part in (prefix, rest) if part not in ("", "."))
         return None
@@ -197,7 +190,7 @@ class _Maker:
             name = self._name(self.folder / path.name) or path.name
         else:
             name = self._name(path) or path.name
-        self.found[name] = Member(name=name, path=path, why="script", size=_size(path))
+        self.found[name] = Member(name=name, path=path, why="script", size=size_of(path))
         return name
 
     def _take(self, path: Path, why: str) -> str | None:
@@ -205,7 +198,7 @@ class _Maker:
         name = self._name(path)
         if not name or name in self.found or not self._is_ours(path):
             return name if name in self.found else None
-        self.found[name] = Member(name=name, path=path, why=why, size=_size(path))
+        self.found[name] = Member(name=name, path=path, why=why, size=size_of(path))
         return name
 
     def _is_ours(self, path: Path) -> bool:
@@ -215,22 +208,22 @@ class _Maker:
             return (
                 path.is_file()
                 and not is_secret(path)
-                and not _inside(real, self.run_dir)
-                and any(_inside(real, folder.resolve()) for folder, _ in self.mounts)
+                and not is_inside(real, self.run_dir)
+                and any(is_inside(real, folder.resolve()) for folder, _ in self.mounts)
             )
         except OSError:
             return False
 
     def _argument(self, arg: str) -> str:
         """An argument with the file that it names taken in, and named by where it will lie."""
-        for word in _paths_in(arg):
+        for word in paths_in(arg):
             path = Path(os.path.normpath(self.cwd / word))
             if not path.exists():
                 continue
             name = self._name(path)
             if name is None and path.is_file() and not is_secret(path):
                 name = f"inputs/{path.name}"
-                self.found.setdefault(name, Member(name=name, path=path, why="argument", size=_size(path)))
+                self.found.setdefault(name, Member(name=name, path=path, why="argument", size=size_of(path)))
             elif name is not None and path.is_file():
                 self._take(path, "argument")
             if name is None or (not os.path.isabs(word) and self._name(self.cwd) is not None):
@@ -242,7 +235,7 @@ class _Maker:
         """All files of a folder that was listed, unless Python looks for modules there."""
         if self._name(folder) in (None, "") or folder in (self.folder, self.cwd):
             return
-        files = [path for path in _entries(folder) if path.is_file()]
+        files = [path for path in entries_of(folder) if path.is_file()]
         if any(path.suffix == ".py" for path in files):
             return
         for path in files[:MAX_LISTED]:
@@ -267,19 +260,24 @@ class _Maker:
                     if self._name(path) not in self.found and self._take(path, "imported"):
                         queue.append(path)
 
-    def _beside(self) -> None:
+    def _other_python(self) -> bool:
+        """Whether the program started another Python: what that one opened, nobody heard."""
+        handed = self.opened.get("handed", ())
+        return bool(self.opened.get("spawned")) or any(path.endswith(".py") for path in handed)
+
+    def _beside(self, why: str) -> None:
         """What else lies in the project, the nearest first."""
         if is_broad(self.mounts[0][0]):
             return
         waiting, left = [self.mounts[0][0]], MAX_BESIDE
         while waiting and left > 0:
-            for path in _entries(waiting.pop(0)):
+            for path in entries_of(waiting.pop(0)):
                 if path.name in _SKIPPED or path.name.startswith(".") or path.is_symlink():
                     continue
                 if path.is_dir():
-                    if not is_environment(path) and path.resolve() != self.run_dir and not _is_run(path):
+                    if not is_environment(path) and path.resolve() != self.run_dir and not is_run(path):
                         waiting.append(path)
-                elif left > 0 and _size(path) <= MAX_BESIDE_BYTES and self._take(path, "beside"):
+                elif left > 0 and size_of(path) <= MAX_BESIDE_BYTES and self._take(path, why):
                     left -= 1
 
     def _apart(self) -> list[Apart]:
@@ -288,84 +286,18 @@ class _Maker:
         for path in dict.fromkeys([*self.opened.get("read", ()), *self.opened.get("handed", ())]):
             place = Path(path)
             name = self._name(place)
-            if name in self.found or _is_passing(place, self.run_dir) or not _is_file(place):
+            if name in self.found or is_passing(place, self.run_dir) or not is_file(place):
                 continue
             if name is None and any(member.path == place for member in self.found.values()):
                 continue
             reason = "outside the script's folder"
             if name is not None:
                 reason = "secret, by its name" if is_secret(place) else "a link that leads out of the folder"
-            rows.append(Apart(path=path, size=_size(place), reason=reason))
+            rows.append(Apart(path=path, size=size_of(place), reason=reason))
         if len(rows) > MAX_APART:
             more = Apart(path=f"{len(rows) - MAX_APART:,} more files", size=0, reason="outside the folder")
             rows = [*rows[:MAX_APART], more]
         return rows
-
-
-def is_secret(path: Path) -> bool:
-    """Whether a file is one that holds secrets, by its name or its folders'."""
-    return bool(_SECRET & set(path.parts)) or path.suffix.lower() in _SECRET_SUFFIXES
-
-
-def is_broad(folder: Path) -> bool:
-    """Whether a folder is nobody's project: a home, a folder of the system, the one for temporary files."""
-    return folder in (Path.home(), *Path.home().parents, Path(tempfile.gettempdir())) or len(folder.parts) < 3
-
-
-def is_environment(folder: Path) -> bool:
-    """Whether an interpreter and its packages live in a folder."""
-    return (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").is_dir()
-
-
-def _bound(folder: Path) -> Path | None:
-    """The folder of the whole project that a folder lies in; None where nothing marks one."""
-    for one in (folder, *folder.parents):
-        if is_broad(one):
-            return None
-        if any((one / marker).exists() for marker in _MARKERS):
-            return one
-    return None
-
-
-def _paths_in(arg: str) -> list[str]:
-    """What may be a path in an argument: ``x``, ``--option=x``, ``x::test``."""
-    words = [arg, arg.partition("=")[2], arg.partition("::")[0]]
-    return [word for word in dict.fromkeys(words) if word and not word.startswith("-")]
-
-
-def _is_passing(path: Path, run_dir: Path) -> bool:
-    """Whether a file is nobody's input: the lab's own, or one in a folder for temporary files."""
-    broad = Path(tempfile.gettempdir())
-    return _inside(path, run_dir) or path.parent == broad or "torchinductor" in str(path)
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "journal.jsonl").exists() and (folder / "request.json").exists()
-
-
-def _inside(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
-
-
-def _entries(folder: Path) -> Sequence[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return ()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _texts(value: Any) -> list[str]:

@@ -13,8 +13,10 @@ from accel_lab.core.findings import Findings
 from accel_lab.reporting import repro_reader
 from accel_lab.reporting.repro_reader import Reduced
 
+from .expected import accelerator_of, steering
+from .kinds_of_files import is_secret
 from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES, name_problem, shown_name
-from .project import Project, is_secret
+from .project import Project
 from .size_budget import Dropped, Entry, pack
 
 #: Names at the top of the bundle that a module of the user's must not take.
@@ -52,7 +54,10 @@ fi
 exec "$python" "$(dirname "$0")/rerun.py" "$@"
 """
 
-_LAUNCH = '''"""Runs the program in {folder} as it was run; rerun.py does so in a copy, and judges its end."""
+_LAUNCH = '''"""Runs the program in {folder} as it was run{accelerator}.
+
+rerun.py does so in a copy, and judges its end.
+"""
 import os
 import subprocess
 import sys
@@ -62,7 +67,7 @@ ROOT = os.path.join(HERE, {folder!r})
 CWD = os.path.join(ROOT, {cwd!r})
 COMMAND = [sys.executable, {command}]
 
-env = dict(os.environ)
+env = {{**{variables!r}, **os.environ}}
 paths = [os.path.join(ROOT, path) for path in {pythonpath!r}]
 env["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [env.get("PYTHONPATH")])])
 os.makedirs(CWD, exist_ok=True)
@@ -170,11 +175,13 @@ def _add_project(found: Sources, findings: Findings, project: Project, script_te
     if not runs:
         return
     found.args = project.args
-    if project.alone and files:
+    on = accelerator_of(findings)
+    if project.alone and files and not on:
         found.files["repro.py"] = found.files[ORIGINAL + str(project.script)]
         files = [["repro.py", str(project.script)]]
     else:
-        found.files["repro.py"] = script_text if project.script is None and script_text else _launch(project)
+        launch = _launch(project, on, steering(findings) if on else {})
+        found.files["repro.py"] = script_text if project.script is None and script_text else launch
     found.run = {
         "script": project.script,
         "module": project.module,
@@ -184,18 +191,24 @@ def _add_project(found: Sources, findings: Findings, project: Project, script_te
     }
 
 
-def _launch(project: Project) -> str:
-    """repro.py for a program of several files."""
-    if project.script is not None:
-        command = [f"os.path.join(ROOT, {project.script!r})"]
+def _launch(project: Project, accelerator: str, variables: dict[str, str]) -> str:
+    """repro.py for a program of several files, or one that is run on an accelerator by rerun.py."""
+    script = project.script
+    program = repr(project.module) if script is None else f"os.path.join(ROOT, {script!r})"
+    if accelerator:
+        kind = "module" if script is None else "script"
+        words = ["--child", "", "as-is", kind]
+        command = ["os.path.join(HERE, 'rerun.py')", *map(repr, words), program, repr(accelerator)]
     else:
-        command = [repr("-m"), repr(project.module)]
+        command = [program] if script is not None else [repr("-m"), program]
     command += [repr(arg) for arg in project.args]
     return _LAUNCH.format(
         folder=ORIGINAL.rstrip("/"),
         cwd=project.cwd,
         command=", ".join(command),
         pythonpath=list(project.pythonpath),
+        accelerator=f"; it runs on the accelerator {accelerator}" if accelerator else "",
+        variables=variables,
         stdin=f"os.path.join(HERE, {STDIN!r})" if project.stdin is not None else "os.devnull",
     )
 

@@ -13,7 +13,7 @@ import secrets
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from .limits import (
     name_problem,
     shown_name,
 )
-from .run_again import MATCH, Places, Runner, prepare, rerun, rerun_command
+from .run_again import MATCH, Haste, Places, Runner, prepare, put_in_place, rerun
 from .writer import MANIFEST, SCHEMA
 
 _CHUNK = 1 << 16
@@ -99,6 +99,7 @@ class Verified:
     matches: bool
     said: str
     notes: tuple[str, ...]
+    seconds: float = 0.0
 
 
 def verify_bundle(
@@ -111,6 +112,8 @@ def verify_bundle(
     environment: Mapping[str, str] | None = None,
     library: Callable[[], Path] | None = None,
     folder: Path | None = None,
+    missing: Iterable[tuple[str, Path]] = (),
+    haste: Haste | None = None,
 ) -> Verified:
     """Checks a bundle and runs it again, with the lab's own rerun.py and an environment without secrets.
 
@@ -118,7 +121,8 @@ def verify_bundle(
     that it has just written. ``python`` is the interpreter and ``run`` what starts it
     (``execution.process.run``). ``environment`` is what is cut down for it, default this process's;
     ``library`` makes the folder from which a script imports the lab's accelerators. ``folder`` is an empty
-    one to work in, default a temporary one.
+    one to work in, default a temporary one. ``missing`` files did not fit into the bundle: their names in
+    it, and where they lie. ``haste`` waits for less than a reader does.
 
     Raises :class:`UsageError` for a bundle that is not sound or not confirmed, and :class:`LabError` where it
     could not be run to an answer.
@@ -131,8 +135,9 @@ def verify_bundle(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-lab-")))
         places = Places(root=folder)
         extract_bundle(path, places.bundle)
-        notes = prepare(places)
-        code, said = rerun(
+        put_in_place(places, missing)
+        notes = prepare(places, haste)
+        ended, said = rerun(
             places,
             python=python,
             run=run,
@@ -141,7 +146,8 @@ def verify_bundle(
             library=library,
             marker=f"verify-{secrets.token_hex(8)}",
         )
-    return Verified(manifest=manifest, matches=code == MATCH, said=said, notes=tuple(notes))
+    matches = ended.exit_code == MATCH
+    return Verified(manifest=manifest, matches=matches, said=said, notes=tuple(notes), seconds=ended.seconds)
 
 
 @contextmanager
@@ -343,4 +349,4 @@ def _new_file(target: Path, *, executable: bool) -> Any:
     )
 
 
-__all__ = ["Manifest", "check_bundle", "extract_bundle", "rerun_command", "verify_bundle"]
+__all__ = ["Manifest", "Verified", "check_bundle", "extract_bundle", "verify_bundle"]

@@ -59,7 +59,7 @@ class BundleReport:
 
     ``digest`` is of all that a run again depends on. ``missing`` files of it did not fit: bundle's name and
     where they lie here. ``apart`` are files that the program read elsewhere. ``reduced``: what is run again
-    is a reduced script.
+    is a reduced script. ``hangs_s``: the failure is that it hangs, and so long it is waited for.
     """
 
     path: Path
@@ -75,6 +75,7 @@ class BundleReport:
     reduced: bool = False
     watched: bool = False
     left: tuple[Left, ...] = ()
+    hangs_s: float | None = None
 
 
 def write_bundle(
@@ -112,6 +113,7 @@ def write_bundle(
         reduced=maker.reduced,
         watched=maker.project.watched,
         left=tuple(maker.left(files)),
+        hangs_s=maker.expected["timeout_s"] if maker.expected["status"] == "timeout" else None,
     )
 
 

@@ -24,7 +24,7 @@ _SIMPLE = {
     "v": "\v",
 }
 #: All that an f-string's expression may hold beside one literal for Python to join it with the text around.
-_ONLY_A_LITERAL = re.compile(r"[{}\s()]*(?:![sa])?[{}\s()]*\Z")
+_ONLY_A_LITERAL = re.compile(r"[{}\s()]{0,100}(?:![sa])?[{}\s()]{0,100}\Z")
 
 #: One character of a literal's value with the part of the source that stands for it.
 Unit = tuple[str, int, int]
@@ -57,7 +57,7 @@ def literal_pieces(source: str, start: int, end: int) -> Iterator[list[Piece]]:
     at = body
     for a, b, is_text in _f_pieces(source, body, stop, "r" in prefix):
         if is_text:
-            glued = _ONLY_A_LITERAL.match(source[at:a]) is not None and a - at < 200
+            glued = _ONLY_A_LITERAL.match(source[at:a]) is not None
             own.append(Piece(units=list(_units(source, a, b, prefix)), start=a, joined=glued or not own))
             at = b
             continue

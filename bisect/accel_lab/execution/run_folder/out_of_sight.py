@@ -1,0 +1,64 @@
+"""Runs a command in a place where some of the user's folders are empty: it shows what it needs of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.ended import Ended
+from accel_lab.core.probe import Limits
+from accel_lab.execution.processes import process
+
+from .surroundings import enter_command
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfSight:
+    """Has the interface of ``process.run``. ``hidden`` folders are empty for the command.
+
+    ``real`` stays as it is, wherever it lies. ``library`` is the copied child package, ``scratch`` a folder
+    for files of ours. Where the kernel allows no mounts nothing is hidden.
+    """
+
+    hidden: tuple[Path, ...]
+    real: tuple[Path, ...]
+    library: Path
+    scratch: Path
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: Path,
+        stderr: Path,
+        limits: Limits,
+        marker: str,
+    ) -> Ended:
+        def started(words: Sequence[str]) -> Ended:
+            return process.run(
+                words, cwd=cwd, env=env, stdout=stdout, stderr=stderr, limits=limits, marker=marker
+            )
+
+        if self.hidden and sys.platform.startswith("linux"):
+            with tempfile.TemporaryDirectory(prefix="view-", dir=self.scratch) as name:
+                crash = Path(name) / "crash.txt"
+                plan = {
+                    "folders": [],
+                    "hidden": [str(one) for one in self.hidden],
+                    "real": [str(one) for one in self.real],
+                    "upper": name,
+                    "memory": False,
+                    "cwd": str(cwd),
+                    "crash": str(crash),
+                }
+                (Path(name) / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+                ended = started(enter_command(self.library, Path(name) / "plan.json", command))
+                if not crash.exists():  # it is written where the views cannot be entered
+                    return ended
+        return started(command)

@@ -1,0 +1,54 @@
+"""The accelerator that a run was made on: what binds it in a script, and what steers it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from accel_lab.core.findings import Findings
+
+from .on_backend import NAME, Binding
+
+#: The accelerator that the lab brings along, and how its variables begin.
+MOCK = "mock"
+_MOCK_VARIABLES = "MOCK_"
+_MOST_CHARACTERS = 1_000
+
+
+def binding_of(name: str, facts: Mapping[str, Any], findings: Findings) -> Binding | None:
+    """How a script that stands alone asks for the accelerator; None without one."""
+    if not name:
+        return None
+    code = f"from accel_lab import mock_backend as {NAME}"
+    if name != MOCK:
+        code = f"from accel_lab.mock.adapters import load_adapter\n\n{NAME} = load_adapter({name!r}).backend"
+    return Binding(code=code, variables=variables_of(name, facts, findings))
+
+
+def variables_of(name: str, facts: Mapping[str, Any], findings: Findings) -> dict[str, str]:
+    """The variables that steered the accelerator: the mock's by their name, an adapter's as it told them.
+
+    One that holds a path means nothing on another machine.
+    """
+    if name == MOCK:
+        variables = facts.get("variables") or {}
+        told = {key: value for key, value in variables.items() if key.startswith(_MOCK_VARIABLES)}
+    else:
+        steps = [*findings.baseline, *findings.ladder]
+        rows = [step.outcome.facts.get("accelerator") for step in steps]
+        told = next((row["variables"] for row in rows if isinstance(row, dict) and row.get("variables")), {})
+    return {key: value for key, value in _sorted(told) if _is_variable(key, value)}
+
+
+def _sorted(told: Any) -> list[tuple[Any, Any]]:
+    return sorted(told.items(), key=str) if isinstance(told, dict) else []
+
+
+def _is_variable(key: Any, value: Any) -> bool:
+    """The child told it: it may be anything."""
+    texts = isinstance(key, str) and isinstance(value, str)
+    return texts and key.isidentifier() and os.sep not in value and len(value) <= _MOST_CHARACTERS
+
+
+__all__ = ["MOCK", "binding_of", "variables_of"]
