@@ -21,7 +21,8 @@ MAX_BREAKS = 100
 _LONGEST = 300
 #: Guards that every graph has and that speak of torch's state, not of the program's.
 _USUAL = re.compile(
-    r"^hasattr\(.+, '_dynamo_\w+'\)|___check_(global_state|torch_function_mode_stack|current_backend)|top_saved_tensors_hooks|CURRENT_DEVICE"
+    r"^hasattr\(.+, '_dynamo_\w+'\)"
+    r"|___check_(global_state|torch_function_mode_stack|current_backend)|top_saved_tensors_hooks|CURRENT_DEVICE"
 )
 _TURN = re.compile(r"^(\d+/\d+): ")
 _HINT = re.compile(r"^\s*Hint: (.*)$")
