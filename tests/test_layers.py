@@ -21,10 +21,11 @@ ARROWS: dict[str, frozenset[str]] = {
     "search": frozenset({"core"}),
     "reduction": frozenset({"core"}),
     "numerics": frozenset({"core"}),
-    "guards": frozenset({"core"}),
+    # GuardInspector hooks into Dynamo with the code that the child uses, in the process of its caller.
+    "inspection": frozenset({"core", "child"}),
     "execution": frozenset({"core"}),
     "environments": frozenset({"core"}),
-    "reporting": frozenset({"core", "numerics"}),
+    "reporting": frozenset({"core", "numerics", "inspection"}),
     # The workloads run in the probed interpreter, where what adapters it has registered is asked of the mock.
     "workloads": frozenset({"core", "numerics", "mock"}),
     "child": frozenset({"mock"}),  # the child runs the `mock` rung; the mock knows nothing of its caller
@@ -59,7 +60,7 @@ ARROWS: dict[str, frozenset[str]] = {
 }
 # torch, what is built on it, and sympy, which torch itself requires and whose expressions its shapes are.
 TORCH = frozenset({"torch", "torchvision", "transformers", "triton", "functorch", "sympy"})
-TORCH_LAYERS = frozenset({"child", "mock", "workloads"})
+TORCH_LAYERS = frozenset({"child", "mock", "workloads", "inspection"})
 # What these layers may import from outside; the others may import what pyproject.toml declares.
 OUTSIDE: dict[str, frozenset[str]] = {"core": frozenset(), "child": TORCH, "mock": TORCH}
 PROCESS_MODULE = Path("execution", "processes", "process.py")

@@ -87,6 +87,7 @@ class _Session:
         self.folder = job["folder"]
         self.notes: List[str] = []
         self.ladder: Any = None
+        self.compile_log: Any = None
         self.recorder: Any = None
         self.shadow: Any = None
         self.lab_error: Optional[Dict[str, Any]] = None
@@ -164,7 +165,13 @@ class _Session:
             from . import torch_internals
 
             torch_internals.leave_uncompiled(self.opened.codes())
-        if not switches.get("measure"):  # to record a call takes time and memory of its own
+        if switches.get("compile_log"):
+            from .hooks.compile_log import CompileLog
+
+            self.compile_log = CompileLog()
+        if not switches.get("measure") and not switches.get(
+            "compile_log"
+        ):  # to record a call takes time and memory of its own
             self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
@@ -232,6 +239,8 @@ class _Session:
             )
             if self.ladder.python_kernels is not None:
                 facts["python_kernels"] = self.ladder.python_kernels.facts()
+            if self.compile_log is not None:
+                facts["compile_log"] = self.compile_log.facts()
             if self.ladder.meter is not None:
                 facts["measures"] = self.ladder.meter.facts()
             if self.ladder.mock is not None:

@@ -90,6 +90,32 @@ _STEP = {
 }
 _TRACED = {"program": object, "call": object, "name": str, "origins": [str], "graph": object}
 
+_PLACE = {"function": str, "file": str, "line": _COUNT}
+_COMPILE_LOG = {
+    "frames": [
+        {
+            **_PLACE,
+            "id": str,
+            "operators": _COUNT,
+            "guard_count": _COUNT,
+            "guards": _TEXTS,
+            "seconds": (int, float),
+            "backend_seconds": (int, float),
+            "code_gen_seconds": (int, float),
+            "restarts": [str],
+            "failed": str,
+        }
+    ],
+    "frames_left_out": _COUNT,
+    "breaks": [
+        {**_PLACE, "source": str, "reason": str, "explanation": [str], "hints": [str], "times": _COUNT}
+    ],
+    "recompiles": [{**_PLACE, "failed": [{"compilation": str, "guard": str, "value": _TEXT}]}],
+    "recompiles_left_out": _COUNT,
+    "limit": _COUNT,
+    "at_limit": [_PLACE],
+}
+
 FACTS: dict[str, Shape] = {
     "regions": (None, [_REGION]),
     "caught": (None, [{**RAISED, "region?": (None, int)}]),
@@ -106,6 +132,7 @@ FACTS: dict[str, Shape] = {
     "meta_mismatches": (None, [{"op": str, "what": str, "real": str, "fake": str}]),
     "counters": (None, Table(Table())),
     "shown": (None, {"before": object, "after": object}),
+    "compile_log": (None, _COMPILE_LOG),
     "compiles": (None, {"again?": (None, [Table()]), "breaks?": (None, [object]), "limit?": (None, int)}),
     "config": (None, Table()),
     "applied": (None, Table([str])),

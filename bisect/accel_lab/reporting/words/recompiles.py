@@ -24,7 +24,8 @@ def sentences(findings: Findings) -> str:
         return ""
     more = "Whether another release does better is asked by --versions with --metric "
     names = [name for name, part in zip(("recompiles", "graph_breaks"), parts, strict=True) if part]
-    return " ".join([*told, more + " or --metric ".join(names) + "."])
+    guards = "Every graph, guard and failed guard is listed by accel-lab guards SCRIPT."
+    return " ".join([*told, more + " or --metric ".join(names) + ".", guards])
 
 
 def _again(rows: Sequence[Mapping[str, Any]], limit: object) -> str:

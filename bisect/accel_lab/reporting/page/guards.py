@@ -1,0 +1,70 @@
+"""guards.html: one file, no scripts, no outside loads; graphs, graph breaks, guards and recompilations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from accel_lab import __version__
+from accel_lab.inspection.compile_report import SCHEMA, CompileReport
+from accel_lab.reporting.words import guards as words
+
+from .files import style, style_digest, template
+from .text_budget import Redact, Teller, keep
+
+#: Entries of each section; guards.json has all.
+MOST_ENTRIES = 200
+
+
+def render(report: CompileReport, program: str, torch: str, *, redact: Redact = keep) -> str:
+    """The page as text."""
+    teller = Teller(redact)
+    sheet = style("report.css", "grid.css")
+    sections = [
+        ("breaks", "Graph breaks", words.breaks(report)),
+        ("recompilations", "Recompilations", words.recompilations(report)),
+        ("compilations", "Compilations and their guards", words.compilations(report)),
+    ]
+    return template("guards.html.j2").render(
+        style=sheet,
+        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+        name=teller.say(program),
+        torch=teller.say(torch),
+        again=bool(report.recompilations or report.breaks),
+        headline=teller.say(words.headline(report)),
+        notes=[teller.say(note, limit=300) for note in words.notes(report)],
+        head=words.COSTLIEST_HEAD,
+        costliest=[[teller.say(cell, limit=200) for cell in row] for row in words.costliest(report)],
+        sections=[
+            {
+                "id": key,
+                "title": title,
+                "entries": _entries(entries[:MOST_ENTRIES], teller),
+                "left_out": max(0, len(entries) - MOST_ENTRIES),
+            }
+            for key, title, entries in sections
+        ],
+        version=__version__,
+        schema=SCHEMA,
+    )
+
+
+def _entries(entries: Sequence[words.Entry], teller: Teller) -> list[dict[str, object]]:
+    return [
+        {
+            "title": teller.say(entry.title, limit=300),
+            "place": teller.say(entry.place, limit=200),
+            "source": teller.say(entry.source, limit=300),
+            "details": [teller.say(detail, limit=400) for detail in entry.details],
+            "rewrite": entry.rewrite,
+        }
+        for entry in entries
+    ]
+
+
+def write(report: CompileReport, program: str, torch: str, folder: Path) -> None:
+    """``guards.html``, whole or not at all."""
+    draft = folder / "guards.html.part"
+    draft.write_text(render(report, program, torch), encoding="utf-8")
+    draft.replace(folder / "guards.html")
