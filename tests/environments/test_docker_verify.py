@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_docker_daemon import PINNED, ROOT, needs, there
 
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.signature import Signature, normalise
@@ -19,6 +18,8 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.bundle.writer import write_bundle
 from accel_lab.reporting.redact.redactor import Redactor
 from fakes_run import FakeRun
+
+from .test_docker_daemon import PINNED, ROOT, needs, there
 
 pytestmark = pytest.mark.docker
 
