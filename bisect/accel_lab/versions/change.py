@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ def find_change(
         areas = frames.areas_of(stage)
         near = [path for path in both.changed if path.startswith(areas)] if areas else []
         far = [path for path in both.changed if path not in set(near)]
-        return _told(ChangeSearch(mixer, near, far, listener).run())
+        return _told(ChangeSearch(mixer, near, far, _names(bad[1]), listener).run())
 
 
 def _rung(good: Side, bad: Side) -> Rung:
@@ -68,6 +69,15 @@ def _rung(good: Side, bad: Side) -> Rung:
         (rung for rung in LADDER if two.get(rung) is Verdict.BAD and one.get(rung) is Verdict.GOOD),
         Rung.KERNEL,
     )
+
+
+def _names(bad: Side) -> set[str]:
+    """Words of the culprit and the functions of torch that the failure's traceback goes through."""
+    part = bad.culprit.component if bad.culprit is not None else None
+    words = set(re.findall(r"[A-Za-z_]\w+", part.name)) if part is not None else set()
+    raised = bad.top.raised if bad.top is not None else None
+    files = [frame.function for frame in raised.frames if frame.file.startswith("torch/")] if raised else []
+    return (words | set(files[-3:])) - {"aten", "prims", "default", "Tensor", "torch", "forward", "call"}
 
 
 def _told(found: Change | NoChange) -> dict[str, Any]:

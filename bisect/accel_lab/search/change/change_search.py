@@ -1,14 +1,15 @@
 """Finds the smallest piece of the sources whose exchange moves a failure from one release to its neighbour.
 
 The failing release is run with pieces of the passing one. A mix after which the failure is gone holds the
-change; delta debugging makes it small, first over files, then over pieces, then over the lines inside of them. A
-mix that fails in another way is no answer. At the end the passing release is run with the failing one's pieces.
+change; delta debugging makes it small, first over files, then over pieces, then over the lines inside them.
+A mix that fails in another way is no answer. At the end the passing release is run with pieces of the failing
+one.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +23,8 @@ from .pieces import Versions
 Place = tuple[str, str]
 #: Files that are asked one by one where all of them together do not move the failure.
 MOST_FILES = 12
+#: A shorter name is found in too many functions to mean anything.
+SHORTEST_NAME = 3
 DIFF_LINES = 400
 
 
@@ -88,18 +91,24 @@ class NoChange:
 
 
 class ChangeSearch:
-    """One search over the changed files ``near`` (those of the failing stage) and ``far`` (the others)."""
+    """One search over the changed files ``near`` (those of the failing stage) and ``far`` (the others).
+
+    ``names`` are words of the culprit and of the failure's traceback: functions that have one of them in their
+    own name are tried first.
+    """
 
     def __init__(
         self,
         mixer: Mixer,
         near: Sequence[str],
         far: Sequence[str],
+        names: Collection[str] = (),
         listener: Callable[[str], None] = lambda words: None,
     ) -> None:
         self._mixer = mixer
         self._near = near
         self._far = far
+        self._names = frozenset(name.lower() for name in names if len(name) >= SHORTEST_NAME)
         self._listener = listener
         self._runs = 0
         self._places: list[Place] = []
@@ -123,22 +132,38 @@ class ChangeSearch:
     # -- which pieces ----------------------------------------------------------------------------------
 
     def _first(self, paths: Sequence[str]) -> list[Place]:
-        """Candidates of some files that together make the failure go; empty where none do."""
-        places = self._candidates(paths)
+        """Candidates of some files that together make the failure go; empty where none do.
+
+        Functions that the culprit names are tried first, then all functions, then also the statements of
+        modules and classes. Single files are tried where all files together fail in another way.
+        """
+        functions, others = self._candidates(paths)
+        places = [*functions, *others]
         self._places += places
         if not places:
             return []
-        self._listener(f"{len(places)} changed pieces in {len({path for path, _ in places})} files")
-        if self._gone(places):
-            return places
-        for path in list(dict.fromkeys(path for path, _ in places))[:MOST_FILES]:
-            own = [place for place in places if place[0] == path]
-            if len(own) < len(places) and self._gone(own):
-                return own
-        return []
+        files = list(dict.fromkeys(path for path, _ in places))
+        self._listener(f"{len(places)} changed pieces in {len(files)} files")
+        named = [place for place in functions if any(name in place[1].lower() for name in self._names)]
+        if named and self._gone(named):
+            return named
+        groups = [functions, places] if functions and others else [places]
+        answers = []
+        for group in groups:
+            answers.append(self._gone(group))
+            if answers[-1]:
+                return group
+        if None not in answers or len(files) == 1:
+            return []  # all of them together leave the failure: a part of them will not do more
+        single = [
+            [place for place in group if place[0] == path] for path in files[:MOST_FILES] for group in groups
+        ]
+        return next(
+            (group for n, group in enumerate(single) if group not in single[:n] and self._gone(group)), []
+        )
 
-    def _candidates(self, paths: Sequence[str]) -> list[Place]:
-        """Changed pieces that do something in the failing run, functions first."""
+    def _candidates(self, paths: Sequence[str]) -> tuple[list[Place], list[Place]]:
+        """Changed pieces that do something in the failing run: functions, and other statements."""
         changed: list[tuple[Place, bool]] = []
         for path in paths:
             versions = self._mixer.failing(path)
@@ -154,15 +179,15 @@ class ChangeSearch:
         functions = [place for place, is_function in changed if is_function]
         others = [place for place, is_function in changed if not is_function]
         if not changed:
-            return []
+            return [], []
         self._runs += 1
         ran = self._mixer.executed(functions, list(dict.fromkeys(path for (path, _), _ in changed)))
         if ran is None:
-            return [*functions, *others]
-        return [
-            *(place for place in functions if place in ran.functions),
-            *(place for place in others if place[0] in ran.files),
-        ]
+            return functions, others
+        return (
+            [place for place in functions if place in ran.functions],
+            [place for place in others if place[0] in ran.files],
+        )
 
     # -- how small -------------------------------------------------------------------------------------
 

@@ -21,10 +21,10 @@ _KEY_LENGTH = 120
 class Piece:
     """A statement of one version of a module.
 
-    ``key`` is its name in the module: ``f``, ``Class.method``, ``Class`` for the first line of a class
-    whose body is split. ``text`` is its source with the comments before it; ``shape`` is equal for texts that
-    differ in comments and layout only. ``owner`` is the class that it is a member of. ``is_function``: it runs when
-    it is called. ``inert``: an import, or a definition without a decorator, which does nothing by itself.
+    ``key`` is its name in the module: ``f``, ``Class.method``, or ``Class`` for the first line of a class
+    that is split. ``text`` is its source with the comments before it; ``shape`` is the same for texts that
+    differ in comments and layout only. ``owner`` is the class of a member. ``is_function``: it has a body
+    that runs when it is called. ``inert``: an import, or a definition without a decorator.
     """
 
     key: str
@@ -92,7 +92,7 @@ class Versions:
         return frozenset(self.other.by_key) - frozenset(self.base.by_key)
 
     def mixed(self, chosen: Collection[str], instead: Mapping[str, str] | None = None) -> str:
-        """The base with the chosen pieces of the other version; ``instead`` gives some another text."""
+        """The base with the chosen pieces of the other version."""
         texts = {key: piece.text for key, piece in self.other.by_key.items()} | dict(instead or {})
         order = [key for key in self.base.by_key if key not in chosen or key in texts]
         places = set(order)
