@@ -93,8 +93,8 @@ class NoChange:
 class ChangeSearch:
     """One search over the changed files ``near`` (those of the failing stage) and ``far`` (the others).
 
-    ``names`` are words of the culprit and of the failure's traceback: functions that have one of them in their
-    own name are tried first.
+    ``names`` are words of the culprit and of the failure's traceback: functions that have one of them in
+    their own name are tried first.
     """
 
     def __init__(
