@@ -18,7 +18,15 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.execution.journal import write_atomic
 from accel_lab.search import frames
 from accel_lab.search.baseline import BaselineSearch
-from accel_lab.search.change.change_search import Change, ChangeSearch, Executed, NoChange, OutOfBudget, Place
+from accel_lab.search.change.change_search import (
+    NATIVE,
+    Change,
+    ChangeSearch,
+    Executed,
+    NoChange,
+    OutOfBudget,
+    Place,
+)
 from accel_lab.search.change.companions import module_of
 from accel_lab.search.change.pieces import Versions
 from accel_lab.search.ladder_runner import LadderRunner
@@ -158,6 +166,15 @@ class BuildMixer:
             return Versions.parse(path, base, other)
         except (SyntaxError, ValueError, RecursionError):
             return None
+
+    @lru_cache(maxsize=2)  # noqa: B019 - lives as long as the search
+    def native_names(self, failing: bool) -> frozenset[str]:
+        build = self._both.bad if failing else self._both.good
+        names: set[str] = set()
+        for path in build.files:
+            if path.endswith(".py"):
+                names.update(NATIVE.findall(self._both.text(not failing, path) or ""))
+        return frozenset(names)
 
     def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
         watched: dict[str, list[str]] = {module_of(path): [] for path in paths}

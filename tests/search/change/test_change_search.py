@@ -24,7 +24,8 @@ FILES = [f"torch/_decomp/f{number}.py" for number in range(4)]
 
 def source(release: int, number: int) -> str:
     lines = [
-        f"def fun{k}(x):\n    y = x + {release}\n    z = y * {k}\n    return z - {release}\n" for k in range(6)
+        f"def fun{k}(x):\n    y = x + {release}\n    z = y * {k}\n    return z - {release}\n"
+        for k in range(6)
     ]
     return f"import math\nCONSTANT = {release}\n\n\n" + "\n\n".join(lines)
 
@@ -45,6 +46,9 @@ class FakeMixer:
 
     def passing(self, path: str) -> Versions | None:
         return Versions.parse(path, *reversed(self.all[path])) if path in self.all else None
+
+    def native_names(self, failing: bool) -> frozenset[str]:
+        return frozenset({"known"})
 
     def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
         functions = frozenset(place for place in places if place[1] != "fun5")
@@ -128,6 +132,31 @@ def test_a_mix_that_fails_otherwise_is_no_answer() -> None:
     assert isinstance(found, Change) and found.places == ((FILES[0], "fun1"),)
     found = ran(FakeMixer({FILES[0]: [lines_of(1)]}, breaks=lines_of(1)))
     assert isinstance(found, NoChange)
+
+
+def test_an_answer_that_does_not_hold_the_other_way_is_not_the_last_one() -> None:
+    """A script that expects an exception passes with any piece that raises one."""
+
+    class Raises(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            verdict = super().ask(failing, texts)
+            raises = failing and lines_of(0) in texts.get(FILES[0], "")
+            return Verdict.GOOD if raises else verdict
+
+    found = ran(Raises({FILES[2]: [lines_of(3)]}))
+    assert isinstance(found, Change) and found.both_ways is True
+    assert found.places == ((FILES[2], "fun3"),)
+
+
+def test_a_piece_that_needs_newer_compiled_code_is_left_out() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[0]]
+    new = two.replace("def fun1(x):\n", "def fun1(x):\n    torch._C.unheard_of(x)\n    torch._C.known(x)\n")
+    mixer.all[FILES[0]] = (one, new)
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert all("unheard_of" not in text for text in mixer.first.values())
 
 
 def test_what_the_culprit_names_is_tried_first() -> None:

@@ -9,8 +9,9 @@ one.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from accel_lab.core.verdict import Verdict
@@ -23,6 +24,10 @@ from .pieces import Versions
 Place = tuple[str, str]
 #: Files that are asked one by one where all of them together do not move the failure.
 MOST_FILES = 12
+#: Answers that do not hold in the other direction, after which the search ends.
+MOST_ANSWERS = 3
+#: A name of torch's compiled part in a source.
+NATIVE = re.compile(r"\b_C\.(\w+)")
 #: A shorter name is found in too many functions to mean anything.
 SHORTEST_NAME = 3
 DIFF_LINES = 400
@@ -48,6 +53,9 @@ class Mixer(Protocol):
 
     def passing(self, path: str) -> Versions | None:
         """The same with the passing release as the base."""
+
+    def native_names(self, failing: bool) -> frozenset[str]:
+        """Names of ``torch._C`` that the sources of one release use: what its compiled part surely has."""
 
     def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
         """Which of these functions the failing run calls, and which files it imports; None: cannot tell."""
@@ -111,23 +119,32 @@ class ChangeSearch:
         self._names = frozenset(name.lower() for name in names if len(name) >= SHORTEST_NAME)
         self._listener = listener
         self._runs = 0
-        self._places: list[Place] = []
+        self._places: dict[Place, None] = {}
+        self._refuted: set[Place] = set()
 
     def run(self) -> Change | NoChange:
         """The search; what the budget leaves is handed back with ``complete`` False."""
+        best: Change | None = None
         try:
-            found = self._first(self._near) or self._first(self._far)
+            for _ in range(MOST_ANSWERS):
+                found = self._first(self._near) or self._first(self._far)
+                if not found:
+                    break
+                answer = self._reduced(found)
+                if answer.both_ways is not False:
+                    return answer
+                # The failure went away for another reason, such as an exception that the script expects.
+                best = best or answer
+                self._refuted.update(answer.places)
         except OutOfBudget:
-            return self._none("the time for it was over before any mix of the two made the failure go")
-        if not found:
-            return self._none(
-                "no piece of torch's Python sources makes the failure go: the change is in compiled code, or "
-                "in pieces that cannot be exchanged alone"
-            )
-        try:
-            return self._reduced(found)
-        except OutOfBudget:
-            return self._change(found, {}, None, complete=False)
+            if best is None:
+                return self._none("the time for it was over before any mix of the two made the failure go")
+        if best is not None:
+            return replace(best, runs=self._runs, candidates=len(self._places))
+        return self._none(
+            "no piece of torch's Python sources makes the failure go: the change is in compiled code, or in "
+            "pieces that cannot be exchanged alone"
+        )
 
     # -- which pieces ----------------------------------------------------------------------------------
 
@@ -139,7 +156,7 @@ class ChangeSearch:
         """
         functions, others = self._candidates(paths)
         places = [*functions, *others]
-        self._places += places
+        self._places.update(dict.fromkeys(places))
         if not places:
             return []
         files = list(dict.fromkeys(path for path, _ in places))
@@ -175,6 +192,8 @@ class ChangeSearch:
                     continue  # it travels with what needs it
                 if piece.inert and not piece.is_function:
                     continue
+                if (path, key) in self._refuted or not self._fits((path, key)):
+                    continue
                 changed.append(((path, key), piece.is_function and key not in versions.added))
         functions = [place for place, is_function in changed if is_function]
         others = [place for place, is_function in changed if not is_function]
@@ -189,16 +208,36 @@ class ChangeSearch:
             [place for place in others if place[0] in ran.files],
         )
 
+    def _fits(self, place: Place) -> bool:
+        """Whether a piece and what travels with it need nothing that the compiled part lacks."""
+        return self._native_fits(closure(_by_path([place]), self._mixer.failing), failing=True)
+
+    def _native_fits(self, chosen: Chosen, *, failing: bool) -> bool:
+        known = self._mixer.native_names(failing)
+        for path, keys in chosen.items():
+            versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
+            texts = (
+                (versions.other.by_key[key].text for key in keys if key in versions.other.by_key)
+                if versions
+                else ()
+            )
+            if any(name not in known for text in texts for name in NATIVE.findall(text)):
+                return False
+        return True
+
     # -- how small -------------------------------------------------------------------------------------
 
     def _reduced(self, found: list[Place]) -> Change:
-        files = list(dict.fromkeys(path for path, _ in found))
-        if len(files) > 1:
-            kept = smallest(files, lambda some: self._gone([place for place in found if place[0] in some]))
-            found = [place for place in found if place[0] in kept]
         best = found
         try:
-            best = smallest(found, lambda some: self._said(some, len(found)))
+            files = list(dict.fromkeys(path for path, _ in found))
+            if len(files) > 1:
+                kept = smallest(
+                    files, lambda some: self._gone([place for place in found if place[0] in some])
+                )
+                best = [place for place in found if place[0] in kept]
+            before = len(best)
+            best = smallest(best, lambda some: self._said(some, before))
             texts = self._inside(best)
         except OutOfBudget:
             return self._change(best, {}, None, complete=False)
@@ -231,6 +270,8 @@ class ChangeSearch:
 
     def _both_ways(self, places: list[Place]) -> bool | None:
         chosen = closure(_by_path(places), self._mixer.passing)
+        if not self._native_fits(chosen, failing=False):
+            return None
         try:
             return self._ask(failing=False, chosen=chosen) is Verdict.BAD
         except OutOfBudget:
