@@ -181,3 +181,48 @@ def test_another_release_is_recommended_where_one_passes() -> None:
     ]
     assert since.advice(versions(flips=[])) == since.advice(None) == []
     assert since.advice(versions(metric={"name": "latency"})) == []
+
+
+CHANGE = {
+    "found": True,
+    "file": "torch/_refs/nn/functional/__init__.py",
+    "symbol": "celu",
+    "diff": "--- a (fails)\n+++ a (passes)\n-    old <b>\n+    new",
+    "both_ways": True,
+    "complete": True,
+    "pieces": [{"file": "torch/_refs/nn/functional/__init__.py", "symbol": "celu"}],
+    "runs": 7,
+    "candidates": 20,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {},
+            "the change is celu in torch/_refs/nn/functional/__init__.py (the failure goes and comes with it",
+        ),
+        ({"both_ways": False}, "it may hide the failure rather than mend it"),
+        ({"both_ways": None}, "the other direction was not asked"),
+        ({"complete": False}, "not narrowed down further in the time given"),
+        (
+            {"found": False, "why": "it is in compiled code"},
+            "the change was not found (7 runs): it is in compiled",
+        ),
+    ],
+)
+def test_the_change_is_told_as_far_as_it_was_shown(changes: dict[str, Any], words: str) -> None:
+    assert words in since.change_line({**CHANGE, **changes})
+
+
+def test_the_change_is_on_the_page_and_in_the_terminal(tmp_path: Path) -> None:
+    found = versions()
+    found["flips"][0]["change"] = CHANGE
+    findings = FakeRun(tmp_path, "kernel").findings
+    findings.versions = found
+    assert "2.4.1 to 2.5.0: the change is celu in" in " ".join(versions_block(findings).split())
+    view = versions_view(found, Teller(keep))
+    assert view is not None and view.flips[0].diffs[0].text == CHANGE["diff"]
+    html = render_html(findings, tmp_path)
+    assert "old &lt;b&gt;" in html and "The change is celu in" in html

@@ -88,6 +88,7 @@ class _Session:
         self.notes: List[str] = []
         self.ladder: Any = None
         self.compile_log: Any = None
+        self.mixed_sources: Any = None
         self.recorder: Any = None
         self.shadow: Any = None
         self.lab_error: Optional[Dict[str, Any]] = None
@@ -103,6 +104,12 @@ class _Session:
 
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
+        mixed = (self.job.get("switches") or {}).get("mixed_sources")
+        if mixed:
+            from .mixed_sources import MixedSources
+
+            self.mixed_sources = MixedSources(mixed["served"], mixed["watched"])
+            self.mixed_sources.install()
         waiting: Dict[str, Callable[[], None]] = {
             name: functools.partial(self._arrived, name)
             for name in ("numpy", "torch._dynamo", "torch.nn", *ENTRIES)
@@ -209,6 +216,8 @@ class _Session:
                 self.shadow.__exit__(None, None, None)
             except Exception as error:
                 self.notes.append("the float64 reference could not be closed: %r" % error)
+        if self.mixed_sources is not None:
+            facts["mixed_sources"] = self.mixed_sources.facts()
         if self.recorder is not None:
             try:
                 self.recorder.finish()

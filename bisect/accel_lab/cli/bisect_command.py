@@ -54,6 +54,18 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     default=True,
     help="At a flip, also swap numpy, triton and setuptools, so that torch is not blamed for them.",
 )
+@click.option(
+    "--change/--no-change",
+    default=False,
+    help="With --versions: find the piece of torch's Python sources that makes the difference at each flip.",
+)
+@click.option(
+    "--change-for",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="With --change: time to spend on each flip.",
+)
 @environment_options
 @click.option(
     "--metric",
@@ -82,6 +94,8 @@ def command(
     no_minimize: bool,
     versions: str | None,
     companions: bool,
+    change: bool,
+    change_for: float,
     metric: str | None,
     worse_by: str,
     exit_style: str,
@@ -98,6 +112,8 @@ def command(
         if run is None:
             if versions is None and metric is not None:
                 raise UsageError("--metric compares releases: name them with --versions")
+            if versions is None and change:
+                raise UsageError("--change compares two releases: name them with --versions")
             if versions is not None and accelerator:
                 raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
             request = replace(
@@ -109,7 +125,8 @@ def command(
             if versions is not None:
                 asked = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
-                request = replace(request, versions=replace(asked, companions=companions, metric=wanted))
+                asked = replace(asked, companions=companions, metric=wanted)
+                request = replace(request, versions=replace(asked, change_s=change_for if change else 0.0))
             run = opened(request)
         return work(given, *run)
     except Exception as error:

@@ -55,6 +55,8 @@ class Flip:
 
     ``kind`` is ``introduced``, ``fixed`` or ``broken_again``. ``between`` are the releases from ``after``
     to ``at`` that could not be judged: with any, the flip is a range, ``after`` < x <= ``at``.
+    ``change`` is the piece of torch's sources that makes the difference (``found``, ``file``, ``symbol``,
+    ``diff``, ``both_ways``, ``complete``, ``pieces``, ``runs``), or ``why`` none was found; empty: not asked.
     ``confidence`` is that both neighbours were judged rightly; None where no verdict was in doubt.
     """
 
@@ -65,6 +67,7 @@ class Flip:
     confidence: float | None = None
     notes: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
+    change: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -75,6 +78,7 @@ class Flip:
             "confidence": self.confidence,
             "notes": list(self.notes),
             "details": self.details,
+            "change": self.change,
         }
 
 

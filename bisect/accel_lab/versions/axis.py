@@ -20,6 +20,7 @@ from accel_lab.search.timeline.version_search import LineSearch
 
 from . import files, flip_sides
 from .build_verdict import TargetFailure
+from .change import find_change
 from .flip_sides import Side
 from .release_judge import ReleaseAsker
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
@@ -34,7 +35,7 @@ class VersionAxis:
     """Searches ``line`` (oldest first) for ``wanted``; ``versions`` is filled as it goes.
 
     ``reference`` is the release on the line on which the failure was seen, with its ``side``; ``known`` are
-    answers that need not be asked for.
+    answers that need not be asked for. ``change_s``: seconds to find the change at each flip; 0: not asked.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class VersionAxis:
         known: Iterable[Tested] = (),
         side_by_side: int = 2,
         companions: bool = True,
+        change_s: float = 0.0,
         listener: ReleaseListener = silent,
     ) -> None:
         self._companions = companions
+        self._change_s = change_s
         self._sessions = sessions
         self._line = tuple(line)
         self._target = replace(wanted, verdicts=chain_length(len(self._line)))
@@ -145,6 +148,8 @@ class VersionAxis:
             else:
                 details["files"] = compared.to_json()
                 notes.append(compared.said)
+            if self._change_s:
+                flip = replace(flip, change=self._change((good, one), (bad, two), stage))
         details["code"] = flip_sides.beside(one, two)
         if self._companions:
             blamed = self._blame(good, bad)
@@ -154,6 +159,24 @@ class VersionAxis:
                 details["companions"] = blamed.to_json()
                 notes.append(f"companions: {blamed.sentence}")
         return replace(flip, notes=tuple(notes), details={**flip.details, **details})
+
+    def _change(
+        self, good: tuple[ReleaseSession, Side], bad: tuple[ReleaseSession, Side], stage: Stage
+    ) -> dict[str, Any]:
+        """The piece of torch's sources that makes the difference."""
+        try:
+            return find_change(
+                good,
+                bad,
+                self._target,
+                stage,
+                limit_s=self._change_s,
+                listener=lambda words: self._listener("change", bad[0].version, words),
+            )
+        except Interrupted:
+            raise
+        except LabError as error:
+            return {"found": False, "why": str(error), "runs": 0, "candidates": 0}
 
     def _blame(self, good: ReleaseSession, bad: ReleaseSession) -> Blame | str:
         """Whether it is torch that makes the difference, or a package that came along with it.

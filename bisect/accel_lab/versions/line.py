@@ -39,6 +39,7 @@ class VersionsRequest:
 
     ``own``: the user named an interpreter to begin with. ``companions``: at a flip, packages are swapped too.
     ``metric``: a number is looked for, not a failure: its name and the factor by which it is worse.
+    ``change_s``: seconds for each flip to find the piece of torch's sources that changed it; 0: not asked.
     """
 
     spec: str
@@ -47,6 +48,7 @@ class VersionsRequest:
     own: bool = False
     companions: bool = True
     metric: tuple[str, float] | None = None
+    change_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """What a resumed run needs to go along the same line; passwords of an index are left out."""
@@ -63,6 +65,7 @@ class VersionsRequest:
             own=data["own"],
             companions=data.get("companions", True),
             metric=(data["metric"][0], data["metric"][1]) if data.get("metric") else None,
+            change_s=float(data.get("change_s", 0.0)),
         )
 
 
@@ -168,6 +171,7 @@ class ReleaseLine:
             side=side,
             known=known,
             companions=self._asked.companions,
+            change_s=self._asked.change_s,
             side_by_side=self.side_by_side,
             listener=self._listener,
         )

@@ -265,7 +265,15 @@ class _Maker(Entries):
         self._add("ISSUE.md", issue)
         html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
         self._add("report.html", html, rank=REPORT)
+        self._changes()
         self._steps()
+
+    def _changes(self) -> None:
+        """The smallest difference of torch's sources at each flip where one was found."""
+        flips = (self.findings.versions or {}).get("flips") or []
+        texts = [str(diff) for flip in flips if (diff := (flip.get("change") or {}).get("diff"))]
+        if texts:
+            self._add("change.diff", self.redactor.text("\n".join(texts), "change.diff") + "\n", rank=REPORT)
 
     def _printed(self) -> str:
         """The end of what the failing run printed."""

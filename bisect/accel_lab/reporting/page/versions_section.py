@@ -133,12 +133,14 @@ def _flip(flip: Mapping[str, Any], teller: Teller) -> FlipView:
     good, bad = (_mapping(details.get(side)) for side in ("good", "bad"))
     return FlipView(
         title=teller.say(_capital(since.flip_line(flip)), limit=400),
-        notes=tuple(teller.say(str(note), limit=1000) for note in _list(flip.get("notes"))),
+        notes=tuple(
+            teller.say(str(note), limit=1000) for note in [*_change(flip), *_list(flip.get("notes"))]
+        ),
         good=teller.say(good.get("torch", ""), limit=80),
         bad=teller.say(bad.get("torch", ""), limit=80),
         rungs=tuple(_rungs(good, bad)),
         files=_files(_mapping(details.get("files")), teller),
-        diffs=tuple(_diffs(_mapping(details.get("files")), teller)),
+        diffs=(*_change_diff(flip, teller), *_diffs(_mapping(details.get("files")), teller)),
         code=tuple(_code(details, teller)),
         swaps=tuple(_swaps(_mapping(details.get("companions")), teller)),
         numbers=tuple(_numbers(_mapping(details.get("numbers")), teller)),
@@ -177,6 +179,21 @@ def _files(files: Mapping[str, Any], teller: Teller) -> View | None:
     title = str(files.get("said", "Files of the failing stage that differ"))
     title += f" ({more} are not listed)" if more else ""
     return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), teller)
+
+
+def _change(flip: Mapping[str, Any]) -> list[str]:
+    change = _mapping(flip.get("change"))
+    return [_capital(since.change_line(change))] if change else []
+
+
+def _change_diff(flip: Mapping[str, Any], teller: Teller) -> list[Shown]:
+    """The smallest difference of torch's sources that moves the failure."""
+    text = _mapping(flip.get("change")).get("diff")
+    if not text or teller.spent:
+        return []
+    text = teller.say(text, limit=teller.room())
+    teller.taken(len(text))
+    return [Shown(title="The change, in torch's own sources", text=text, diff=True)]
 
 
 def _diffs(files: Mapping[str, Any], teller: Teller) -> list[Shown]:

@@ -41,6 +41,26 @@ def flip_line(flip: Mapping[str, Any]) -> str:
     return f"{kind} {where} ({known}: {after}{chance})"
 
 
+def change_line(change: Mapping[str, Any]) -> str:
+    """The piece of torch's sources that moved the failure, and what was run to show it."""
+    runs = change.get("runs", 0)
+    if not change.get("found"):
+        return f"the change was not found ({runs} runs): {change.get('why', '')}"
+    pieces = [
+        f"{row['symbol']} in {row['file']}" for row in _list(change.get("pieces")) if isinstance(row, Mapping)
+    ]
+    names = "; ".join(pieces[:3]) + (f"; {len(pieces) - 3} more" if len(pieces) > 3 else "")
+    if not change.get("complete", True):
+        return f"the change is in {names} ({runs} runs, not narrowed down further in the time given)"
+    proof = {
+        True: "the failure goes and comes with it",
+        False: "the failing release passes with it exchanged, but the passing one does not fail with it: "
+        "it may hide the failure rather than mend it",
+        None: "the failing release passes with it exchanged; the other direction was not asked",
+    }[change.get("both_ways")]
+    return f"the change is {names} ({proof}; {runs} runs)"
+
+
 def headline(versions: Mapping[str, Any] | None) -> str:
     """All flips in one line; what the whole line says where there is none; empty without an axis."""
     if not versions:
@@ -69,6 +89,9 @@ def notes_of(versions: Mapping[str, Any]) -> list[str]:
     if isinstance(axes, Mapping):
         lines += [str(axes.get("sentence") or ""), *(str(note) for note in _list(axes.get("notes")))]
     told = headline(versions)
+    for flip in _list(versions.get("flips")):
+        if isinstance(flip, Mapping) and flip.get("change"):
+            lines.append(f"{flip.get('after', '?')} to {flip.get('at', '?')}: {change_line(flip['change'])}")
     lines += [str(note) for note in _list(versions.get("notes"))]
     if not versions.get("complete", True) and versions.get("why"):
         lines.append(f"not complete: {versions['why']}")

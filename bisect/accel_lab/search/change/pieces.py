@@ -1,0 +1,230 @@
+"""Python sources as pieces that can be mixed: top-level statements, methods, statements of a class's body.
+
+Every choice of pieces from two versions of a module is a module again: a piece of one version stands where
+the piece with the same key stands in the other. Comments and blank lines before a statement belong to it.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+#: Longer keys are cut; what makes them different is in the number that is added.
+_KEY_LENGTH = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A statement of one version of a module.
+
+    ``key`` is its name in the module: ``f``, ``Class.method``, or ``Class`` for the first line of a class
+    that is split. ``text`` is its source with the comments before it; ``shape`` is the same for texts that
+    differ in comments and layout only. ``owner`` is the class of a member. ``is_function``: it has a body
+    that runs when it is called. ``inert``: an import, or a definition without a decorator.
+    """
+
+    key: str
+    text: str
+    shape: str
+    owner: str = ""
+    is_function: bool = False
+    inert: bool = False
+    binds: frozenset[str] = frozenset()
+    uses: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Module:
+    """One version of a module. Raises SyntaxError where its source does not parse."""
+
+    source: str
+    pieces: tuple[Piece, ...] = field(repr=False)
+
+    @classmethod
+    def parse(cls, source: str, split: Collection[str]) -> Module:
+        """``split`` are the classes whose bodies are split: those that the other version has as well."""
+        tree = ast.parse(source)
+        return cls(source, tuple(_pieces(source.splitlines(), tree, frozenset(split))))
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Piece]:
+        """The pieces by their keys, in order."""
+        return {piece.key: piece for piece in self.pieces}
+
+    @cached_property
+    def binds(self) -> Mapping[str, tuple[str, ...]]:
+        """From a name of the module to the keys of the pieces that bind it."""
+        found: dict[str, list[str]] = {}
+        for piece in self.pieces:
+            for name in piece.binds:
+                found.setdefault(name, []).append(piece.key)
+        return {name: tuple(keys) for name, keys in found.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """Two versions of one module: ``base`` is changed, ``other`` is where the changes come from."""
+
+    path: str
+    base: Module
+    other: Module
+
+    @classmethod
+    def parse(cls, path: str, base: str, other: str) -> Versions:
+        """Raises SyntaxError where one of the two does not parse."""
+        common = classes(base) & classes(other)
+        return cls(path=path, base=Module.parse(base, common), other=Module.parse(other, common))
+
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """Keys of the pieces that differ, in the base's order; those that only the other has come last."""
+        base, other = self.base.by_key, self.other.by_key
+        found = [key for key, one in base.items() if key not in other or other[key].shape != one.shape]
+        return (*found, *(key for key in other if key not in base))
+
+    @property
+    def added(self) -> frozenset[str]:
+        """Keys that only the other version has."""
+        return frozenset(self.other.by_key) - frozenset(self.base.by_key)
+
+    def mixed(self, chosen: Collection[str], instead: Mapping[str, str] | None = None) -> str:
+        """The base with the chosen pieces of the other version."""
+        texts = {key: piece.text for key, piece in self.other.by_key.items()} | dict(instead or {})
+        order = [key for key in self.base.by_key if key not in chosen or key in texts]
+        places = set(order)
+        previous: str | None = None
+        for piece in self.other.pieces:
+            if piece.key in chosen and piece.key not in places:
+                order.insert(self._place(order, piece, previous), piece.key)
+                places.add(piece.key)
+            if piece.key in places:
+                previous = piece.key
+        lines = [texts[key] if key in chosen else self.base.by_key[key].text for key in order]
+        return "\n".join(lines) + "\n"
+
+    def _place(self, order: list[str], piece: Piece, previous: str | None) -> int:
+        """Behind the piece before it in its own version; a member stays inside of its class."""
+        place = order.index(previous) + 1 if previous is not None else 0
+        if piece.owner:
+            inside = [n for n, key in enumerate(order) if piece.owner in (key, self._owner(key))]
+            return min(max(place, inside[0] + 1), inside[-1] + 1) if inside else place
+        while place < len(order) and self._owner(order[place]):
+            place += 1
+        return place
+
+    def _owner(self, key: str) -> str:
+        piece = self.base.by_key.get(key) or self.other.by_key.get(key)
+        return piece.owner if piece is not None else ""
+
+
+def classes(source: str) -> frozenset[str]:
+    """The classes of a module's top level whose body begins on a line of its own."""
+    return frozenset(
+        node.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.body[0].lineno > node.lineno
+    )
+
+
+def _pieces(lines: list[str], tree: ast.Module, split: frozenset[str]) -> Iterable[Piece]:
+    names: Counter[str] = Counter()
+    at = 0  # lines up to here are given out
+    for group in _groups(tree.body):
+        first, last = group[0], group[-1]
+        end = last.end_lineno or last.lineno
+        if isinstance(first, ast.ClassDef) and first.name in split and len(group) == 1:
+            head_end = _start(first.body[0]) - 1
+            head = copy.copy(first)
+            head.body = [ast.Pass()]
+            owner = _numbered(first.name, names)
+            yield _piece(owner, lines[at:head_end], [head], "")
+            at = head_end
+            for inner in _groups(first.body):
+                inner_end = inner[-1].end_lineno or inner[-1].lineno
+                key = _numbered(f"{owner}.{_name(inner)}", names)
+                yield _piece(key, lines[at:inner_end], inner, owner)
+                at = inner_end
+            continue
+        yield _piece(_numbered(_name(group), names), lines[at:end], group, "")
+        at = end
+
+
+def _piece(key: str, lines: list[str], group: list[ast.stmt], owner: str) -> Piece:
+    loaded = {n.id for stmt in group for n in ast.walk(stmt) if isinstance(n, ast.Name)}
+    return Piece(
+        key=key,
+        text="\n".join(lines),
+        shape="\n".join(ast.dump(stmt) for stmt in group),
+        owner=owner,
+        is_function=all(isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) for stmt in group),
+        inert=all(_inert(stmt) for stmt in group),
+        binds=frozenset() if owner else frozenset(name for stmt in group for name in _bound(stmt)),
+        uses=frozenset(loaded),
+    )
+
+
+def _inert(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+        return True
+    defined = isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    return defined and not getattr(stmt, "decorator_list", [])
+
+
+def _groups(body: list[ast.stmt]) -> Iterable[list[ast.stmt]]:
+    """Statements that share a line stay together."""
+    group: list[ast.stmt] = []
+    for stmt in body:
+        if group and _start(stmt) > (group[-1].end_lineno or 0):
+            yield group
+            group = []
+        group.append(stmt)
+    if group:
+        yield group
+
+
+def _start(stmt: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
+    return min([stmt.lineno, *(one.lineno for one in decorators)])
+
+
+def _name(group: list[ast.stmt]) -> str:
+    """A name that the other version's statement of the same meaning has as well."""
+    stmt = group[0]
+    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return stmt.name
+    if isinstance(stmt, ast.Assign):
+        return ast.unparse(stmt.targets[0])[:_KEY_LENGTH]
+    if isinstance(stmt, (ast.AnnAssign, ast.AugAssign)):
+        return ast.unparse(stmt.target)[:_KEY_LENGTH]
+    if isinstance(stmt, ast.If):
+        return f"if {ast.unparse(stmt.test)}"[:_KEY_LENGTH]
+    return ast.unparse(stmt).split("\n")[0][:_KEY_LENGTH]
+
+
+def _numbered(name: str, seen: Counter[str]) -> str:
+    seen[name] += 1
+    return name if seen[name] == 1 else f"{name}#{seen[name]}"
+
+
+def _bound(stmt: ast.stmt) -> Iterable[str]:
+    """Names that a statement of the top level binds, in branches as well."""
+    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield stmt.name
+        return
+    if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+        yield from (alias.asname or alias.name.split(".")[0] for alias in stmt.names)
+        return
+    for node in ast.iter_child_nodes(stmt):
+        if isinstance(node, ast.stmt):
+            yield from _bound(node)
+        elif isinstance(node, ast.ExceptHandler):
+            for inner in node.body:
+                yield from _bound(inner)
+        else:
+            yield from (
+                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            )

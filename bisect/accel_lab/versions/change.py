@@ -1,0 +1,229 @@
+"""The change at a flip, asked of the two installed releases: no checkout of torch, nothing is built."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.stages import LADDER, Rung, Stage
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.verdict import Verdict
+from accel_lab.execution.journal import write_atomic
+from accel_lab.search import frames
+from accel_lab.search.baseline import BaselineSearch
+from accel_lab.search.change.change_search import (
+    NATIVE,
+    Change,
+    ChangeSearch,
+    Executed,
+    NoChange,
+    OutOfBudget,
+    Place,
+)
+from accel_lab.search.change.companions import module_of
+from accel_lab.search.change.pieces import Versions
+from accel_lab.search.ladder_runner import LadderRunner
+
+from .build_verdict import TargetFailure
+from .files import Sources, sources
+from .flip_sides import Side
+from .release_session import ReleaseSession
+
+#: Functions of these files can be traced by Dynamo, so they are not watched but taken as called.
+_TRACED = (
+    "torch/nn/",
+    "torch/_dynamo/polyfills/",
+    "torch/functional.py",
+    "torch/optim/",
+    "torch/utils/_pytree",
+)
+#: Where the files lie that are served, in a release's folder.
+_FOLDER = "mixed"
+
+
+def find_change(
+    good: tuple[ReleaseSession, Side],
+    bad: tuple[ReleaseSession, Side],
+    target: TargetFailure,
+    stage: Stage,
+    *,
+    limit_s: float,
+    listener: Callable[[str], None],
+) -> dict[str, Any]:
+    """What of torch's Python sources makes the difference between two releases, as the flip's ``change``.
+
+    ``good`` and ``bad`` are the release that passes and the one that fails, with their ladders. Raises
+    :class:`LabError` where the sources cannot be read.
+    """
+    with _Sources(good[0], bad[0]) as both:
+        mixer = BuildMixer(good[0], bad[0], both, target, _rung(good[1], bad[1]), limit_s)
+        areas = frames.areas_of(stage)
+        near = [path for path in both.changed if path.startswith(areas)] if areas else []
+        far = [path for path in both.changed if path not in set(near)]
+        return _told(ChangeSearch(mixer, near, far, _names(bad[1]), listener).run())
+
+
+def _rung(good: Side, bad: Side) -> Rung:
+    """The lowest rung that fails on the one side and passes on the other: the shortest way to the failure."""
+    one, two = ({step.rung: step.verdict for step in side.ladder} for side in (good, bad))
+    return next(
+        (rung for rung in LADDER if two.get(rung) is Verdict.BAD and one.get(rung) is Verdict.GOOD),
+        Rung.KERNEL,
+    )
+
+
+def _names(bad: Side) -> set[str]:
+    """Words of the culprit and the functions of torch that the failure's traceback goes through."""
+    part = bad.culprit.component if bad.culprit is not None else None
+    words = set(re.findall(r"[A-Za-z_]\w+", part.name)) if part is not None else set()
+    raised = bad.top.raised if bad.top is not None else None
+    files = [frame.function for frame in raised.frames if frame.file.startswith("torch/")] if raised else []
+    return (words | set(files[-3:])) - {"aten", "prims", "default", "Tensor", "torch", "forward", "call"}
+
+
+def _told(found: Change | NoChange) -> dict[str, Any]:
+    if isinstance(found, NoChange):
+        return {"found": False, "why": found.reason, "runs": found.runs, "candidates": found.candidates}
+    path, key = found.main
+    return {
+        "found": True,
+        "file": path,
+        "symbol": key,
+        "diff": found.diff,
+        "both_ways": found.both_ways,
+        "complete": found.complete,
+        "pieces": [{"file": path, "symbol": key} for path, key in found.places],
+        "runs": found.runs,
+        "candidates": found.candidates,
+    }
+
+
+class _Sources:
+    """Copies of both releases' Python files while the search runs."""
+
+    def __init__(self, good: ReleaseSession, bad: ReleaseSession) -> None:
+        self._sessions = (good, bad)
+        self.good: Sources
+        self.bad: Sources
+
+    def __enter__(self) -> _Sources:
+        self.good, self.bad = (sources(session, ["torch/"]) for session in self._sessions)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for one in (self.good, self.bad):
+            shutil.rmtree(one.copies, ignore_errors=True)
+
+    @property
+    def changed(self) -> list[str]:
+        """Python files that both have and that differ."""
+        return [
+            path
+            for path, digest in sorted(self.bad.files.items())
+            if path.endswith(".py") and self.good.files.get(path, digest) != digest
+        ]
+
+    def text(self, good: bool, path: str) -> str | None:
+        """A file of one release; None where it has none, or one that cannot be read."""
+        try:
+            return ChildFiles((self.good if good else self.bad).copies).text(path)
+        except Refused:
+            return None
+
+
+class BuildMixer:
+    """The :class:`accel_lab.search.change.change_search.Mixer` of two real releases; all runs are cold."""
+
+    def __init__(
+        self,
+        good: ReleaseSession,
+        bad: ReleaseSession,
+        both: _Sources,
+        target: TargetFailure,
+        rung: Rung,
+        limit_s: float,
+    ) -> None:
+        self._both = both
+        self._rung = rung
+        self._until = time.monotonic() + limit_s
+        self._sessions = {False: good, True: bad}
+        self._runners = {failing: _runner(session, target) for failing, session in self._sessions.items()}
+        self.failing = lru_cache(maxsize=None)(lambda path: self._versions(path, failing=True))
+        self.passing = lru_cache(maxsize=None)(lambda path: self._versions(path, failing=False))
+
+    def _versions(self, path: str, *, failing: bool) -> Versions | None:
+        base, other = self._both.text(not failing, path), self._both.text(failing, path)
+        if base is None or other is None or base == other:
+            return None
+        try:
+            return Versions.parse(path, base, other)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+
+    @lru_cache(maxsize=2)  # noqa: B019 - lives as long as the search
+    def native_names(self, failing: bool) -> frozenset[str]:
+        build = self._both.bad if failing else self._both.good
+        names: set[str] = set()
+        for path in build.files:
+            if path.endswith(".py"):
+                names.update(NATIVE.findall(self._both.text(not failing, path) or ""))
+        return frozenset(names)
+
+    def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
+        watched: dict[str, list[str]] = {module_of(path): [] for path in paths}
+        for path, key in places:
+            if not path.startswith(_TRACED):
+                watched[module_of(path)].append(key)
+        self._spend()
+        outcome = self._runners[True].look(
+            self._rung, (("mixed_sources", {"served": {}, "watched": watched}),), "change"
+        )
+        facts = outcome.facts.get("mixed_sources")
+        if facts is None or self._runners[True].verdict(outcome) is not Verdict.BAD:
+            return None
+        ran, loaded = frozenset(facts["executed"]), frozenset(facts["loaded"])
+        files = frozenset(path for path in paths if module_of(path) in loaded)
+        functions = frozenset(
+            (path, key)
+            for path, key in places
+            if f"{module_of(path)}::{key}" in ran or (path.startswith(_TRACED) and path in files)
+        )
+        return Executed(functions=functions, files=files)
+
+    def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+        self._spend()
+        session = self._sessions[failing]
+        served = {module_of(path): self._kept(session, text) for path, text in texts.items()}
+        switches = (("mixed_sources", {"served": served, "watched": {}}),)
+        return self._runners[failing].one(self._rung, switches, "change").verdict
+
+    @staticmethod
+    def _kept(session: ReleaseSession, text: str) -> str:
+        """The file that holds a text; its name is the text's digest, so a question's key depends on it."""
+        folder = session.folder / _FOLDER
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.py"
+        if not path.exists():
+            write_atomic(path, text)
+        return str(path)
+
+    def _spend(self) -> None:
+        if time.monotonic() > self._until:
+            raise OutOfBudget
+
+
+def _runner(session: ReleaseSession, target: TargetFailure) -> LadderRunner:
+    """Asks a release cold: a warm server has imported what is to be exchanged."""
+    base = BaselineSearch(session.lab, session.probe).look(silent=target.signature.kind == "values")
+    if session.environment.spec.provider == "docker":
+        raise LabError("the change is not searched in containers: they do not see the mixed sources")
+    return LadderRunner(
+        lab=session.lab, probe=replace(session.probe, cold=True), baseline=target.baseline(base)
+    )

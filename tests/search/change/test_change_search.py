@@ -1,0 +1,197 @@
+"""The search for the change, on two made-up releases: the answer is known, and so is every wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.change.change_search import (
+    Change,
+    ChangeSearch,
+    Executed,
+    NoChange,
+    OutOfBudget,
+    Place,
+)
+from accel_lab.search.change.delta import smallest
+from accel_lab.search.change.pieces import Versions
+
+FILES = [f"torch/_decomp/f{number}.py" for number in range(4)]
+
+
+def source(release: int, number: int) -> str:
+    lines = [
+        f"def fun{k}(x):\n    y = x + {release}\n    z = y * {k}\n    return z - {release}\n"
+        for k in range(6)
+    ]
+    return f"import math\nCONSTANT = {release}\n\n\n" + "\n\n".join(lines)
+
+
+class FakeMixer:
+    """``moves(texts)`` says whether a release with these texts shows the other one's behaviour."""
+
+    def __init__(self, needed: Mapping[str, Sequence[str]], *, breaks: str = "", most: int = 10_000) -> None:
+        self.needed = needed
+        self.breaks = breaks
+        self.left = most
+        self.asked = 0
+        self.first: Mapping[str, str] = {}
+        self.all = {path: (source(1, n), source(2, n)) for n, path in enumerate(FILES)}
+
+    def failing(self, path: str) -> Versions | None:
+        return Versions.parse(path, *self.all[path]) if path in self.all else None
+
+    def passing(self, path: str) -> Versions | None:
+        return Versions.parse(path, *reversed(self.all[path])) if path in self.all else None
+
+    def native_names(self, failing: bool) -> frozenset[str]:
+        return frozenset({"known"})
+
+    def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
+        functions = frozenset(place for place in places if place[1] != "fun5")
+        return Executed(functions=functions, files=frozenset(paths))
+
+    def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+        self.left -= 1
+        if self.left < 0:
+            raise OutOfBudget
+        self.asked += 1
+        self.first = self.first or texts
+        if self.breaks and any(self.breaks in text for text in texts.values()):
+            return Verdict.DIFFERENT
+        there = all(
+            line in texts.get(path, "")
+            for path, lines in self.needed.items()
+            for line in self._wanted(lines, failing)
+        )
+        moved, stays = (Verdict.GOOD, Verdict.BAD) if failing else (Verdict.BAD, Verdict.GOOD)
+        return moved if there and self.needed else stays
+
+    @staticmethod
+    def _wanted(lines: Sequence[str], failing: bool) -> list[str]:
+        return [line if failing else line.replace("2", "1") for line in lines]
+
+
+def ran(mixer: FakeMixer, near: Sequence[str] = FILES, far: Sequence[str] = ()) -> Change | NoChange:
+    return ChangeSearch(mixer, near, far).run()
+
+
+def lines_of(function: int, release: int = 2) -> str:
+    return f"def fun{function}(x):\n    y = x + {release}\n"
+
+
+def test_one_function_of_many_is_found_with_the_line_in_it() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    found = ran(mixer)
+    assert isinstance(found, Change)
+    assert found.places == ((FILES[2], "fun3"),)
+    assert found.both_ways is True and found.complete
+    changed = [
+        line for line in found.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    assert changed == ["-    y = x + 1", "+    y = x + 2"]
+    assert mixer.asked < 20
+
+
+def test_two_functions_in_two_files_are_found_together() -> None:
+    found = ran(FakeMixer({FILES[0]: [lines_of(1)], FILES[3]: [lines_of(4)]}))
+    assert isinstance(found, Change)
+    assert set(found.places) == {(FILES[0], "fun1"), (FILES[3], "fun4")}
+
+
+def test_functions_that_did_not_run_are_not_asked() -> None:
+    mixer = FakeMixer({FILES[0]: [lines_of(5)]})
+    assert isinstance(ran(mixer), NoChange)
+    assert mixer.asked == 2
+
+
+def test_a_change_outside_of_the_failing_stage_is_found_after_it() -> None:
+    mixer = FakeMixer({FILES[3]: [lines_of(0)]})
+    found = ran(mixer, near=FILES[:2], far=FILES[2:])
+    assert isinstance(found, Change) and found.main == (FILES[3], "fun0")
+
+
+def test_where_all_pieces_together_break_the_release_files_are_asked_alone() -> None:
+    mixer = FakeMixer({FILES[1]: [lines_of(2)]})
+    mixer.all[FILES[0]] = (source(1, 0), source(2, 0) + "\nBROKEN = 1\n")
+    mixer.breaks = "BROKEN"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[1], "fun2"),)
+
+
+def test_compiled_code_is_told_as_such() -> None:
+    found = ran(FakeMixer({"torch/lib/native": ["x"]}))
+    assert isinstance(found, NoChange) and "compiled code" in found.reason
+
+
+def test_a_mix_that_fails_otherwise_is_no_answer() -> None:
+    found = ran(FakeMixer({FILES[0]: [lines_of(1)]}, breaks="CONSTANT = 2"))
+    assert isinstance(found, Change) and found.places == ((FILES[0], "fun1"),)
+    found = ran(FakeMixer({FILES[0]: [lines_of(1)]}, breaks=lines_of(1)))
+    assert isinstance(found, NoChange)
+
+
+def test_an_answer_that_does_not_hold_the_other_way_is_not_the_last_one() -> None:
+    """A script that expects an exception passes with any piece that raises one."""
+
+    class Raises(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            verdict = super().ask(failing, texts)
+            raises = failing and lines_of(0) in texts.get(FILES[0], "")
+            return Verdict.GOOD if raises else verdict
+
+    found = ran(Raises({FILES[2]: [lines_of(3)]}))
+    assert isinstance(found, Change) and found.both_ways is True
+    assert found.places == ((FILES[2], "fun3"),)
+
+
+def test_a_piece_that_needs_newer_compiled_code_is_left_out() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[0]]
+    new = two.replace("def fun1(x):\n", "def fun1(x):\n    torch._C.unheard_of(x)\n    torch._C.known(x)\n")
+    mixer.all[FILES[0]] = (one, new)
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert all("unheard_of" not in text for text in mixer.first.values())
+
+
+def test_what_the_culprit_names_is_tried_first() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    found = ChangeSearch(mixer, FILES, (), {"fun3", "x"}).run()
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert all(text.count("y = x + 2") == 1 for text in mixer.first.values())
+
+
+def test_the_budget_leaves_what_is_known() -> None:
+    found = ran(FakeMixer({FILES[2]: [lines_of(3)]}, most=2))
+    assert isinstance(found, Change) and not found.complete and found.both_ways is None
+    assert (FILES[2], "fun3") in found.places
+    none = ran(FakeMixer({FILES[2]: [lines_of(3)]}, most=0))
+    assert isinstance(none, NoChange) and "time" in none.reason
+
+
+def test_one_way_only_is_said() -> None:
+    class OneWay(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            return super().ask(failing, texts) if failing else Verdict.GOOD
+
+    found = ran(OneWay({FILES[2]: [lines_of(3)]}))
+    assert isinstance(found, Change) and found.both_ways is False
+
+
+@given(st.sets(st.integers(0, 39), min_size=1, max_size=5), st.integers(40, 60))
+def test_the_smallest_part_is_what_is_needed(needed: set[int], count: int) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def does_it(some: Sequence[int]) -> bool | None:
+        asked.append(tuple(some))
+        if some and some[0] % 7 == 3 and not needed <= set(some):
+            return None
+        return needed <= set(some)
+
+    assert set(smallest(range(count), does_it)) == needed
+    assert len(asked) == len(set(asked))
