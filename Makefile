@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bisect test bench lint format lock docker-image docker-build docker-base clean
+.PHONY: help setup bisect test test-slow test-all bench lint format lock docker-image docker-build docker-base clean
 # The goals share one environment and two cores; side by side they only get in each other's way.
 .NOTPARALLEL:
 
@@ -108,8 +108,15 @@ bisect: setup ## Find the stage at fault for SCRIPT; writes a report and a bundl
 	code=0; $(IN_VENV) -m accel_lab bisect "$${options[@]}" "$$LAB_SCRIPT" $(value ARGS) || code=$$?; \
 	if [ "$$code" -gt 1 ]; then exit "$$code"; fi
 
-test: setup ## Run the tests; those that need Docker, a browser or several torch builds are skipped where there is none.
-	@$(IN_VENV) -m pytest $(PYTEST_ARGS)
+test: setup ## Run the tests that take a few minutes together; it says what is left to test-all.
+	@$(IN_VENV) -m pytest -m "not slow" $(PYTEST_ARGS)
+	@echo "Not run: tests with the mark slow (golden cases, several builds of torch, Docker, long reductions)."
+	@echo "make test-all runs them too; what this machine has no Docker, browser or builds for is skipped."
+
+test-slow: setup ## Run what `make test` leaves out.
+	@$(IN_VENV) -m pytest -m slow $(PYTEST_ARGS)
+
+test-all: test test-slow ## Run all tests; what needs Docker, a browser or several torch builds is skipped where there is none.
 
 bench: setup ## Bisect every golden case in repros/ and print the localization score.
 	@$(IN_VENV) benchmarks/localize.py $(BENCH_ARGS)

@@ -34,6 +34,16 @@ LONGEST = (
     "test_versions_builds",
     "test_cli",
 )
+#: Modules that start real compilers again and again: `make test` leaves them to `make test-all`.
+SLOW = frozenset(
+    {
+        *(set(LONGEST) - {"test_cli"}),
+        *("test_numeric_patterns", "test_kills", "test_child", "test_kernel_child"),
+        *("test_python_kernels_child", "test_front_child", "test_pass_child", "test_env_builds"),
+        *("test_bundle_rerun", "test_bench_cli", "test_docker_provider", "test_docker_upkeep"),
+        *("test_docker_verify", "test_wrapper", "test_workloads"),
+    }
+)
 STATE_VARIABLES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "ACCEL_LAB_HOME")
 
 
@@ -81,8 +91,12 @@ def reason_to_skip(item: pytest.Item) -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the long modules first where workers share the tests."""
+    """Mark what `make test` leaves out, and put the long modules first where workers share the tests."""
+    for item in items:
+        if item.path.stem in SLOW:
+            item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         rank = {name: place for place, name in enumerate(LONGEST)}
         items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))

@@ -140,7 +140,6 @@ def _write(path: Path, text: str) -> Path:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
 def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
     user = tmp_path / "user"
     user.mkdir()
