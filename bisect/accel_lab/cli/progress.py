@@ -35,6 +35,9 @@ class Progress:
     def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
         if self._quiet:
             return
+        if event == "anew":
+            self.say("The answers in this folder come from another version of the lab: it asks anew.")
+            return
         with self._lock:
             if event == "start":
                 self._running[probe.key] = (_label(probe), time.monotonic())
