@@ -17,7 +17,8 @@ PACKAGE = "accel_lab"
 # forward (`__init__`: the public names, `__main__`) may import everything.
 EVERYTHING = "*"
 ARROWS: dict[str, frozenset[str]] = {
-    "core": frozenset(),
+    "protocol": frozenset(),  # what lab and child agree on
+    "core": frozenset({"protocol"}),
     "search": frozenset({"core"}),
     "reduction": frozenset({"core"}),
     "numerics": frozenset({"core"}),
@@ -28,8 +29,9 @@ ARROWS: dict[str, frozenset[str]] = {
     "reporting": frozenset({"core", "numerics", "inspection"}),
     # The workloads run in the probed interpreter, where what adapters it has registered is asked of the mock.
     "workloads": frozenset({"core", "numerics", "mock"}),
-    "child": frozenset({"mock"}),  # the child runs the `mock` rung; the mock knows nothing of its caller
-    "mock": frozenset(),
+    # The child runs the `mock` rung; the mock knows nothing of its caller.
+    "child": frozenset({"mock", "protocol"}),
+    "mock": frozenset({"protocol"}),
     "config": frozenset({"core"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
     # questions with real probes, `minimize` joins the reducer to them, `versions` asks them of many builds of
@@ -62,7 +64,12 @@ ARROWS: dict[str, frozenset[str]] = {
 TORCH = frozenset({"torch", "torchvision", "transformers", "triton", "functorch", "sympy"})
 TORCH_LAYERS = frozenset({"child", "mock", "workloads", "inspection"})
 # What these layers may import from outside; the others may import what pyproject.toml declares.
-OUTSIDE: dict[str, frozenset[str]] = {"core": frozenset(), "child": TORCH, "mock": TORCH}
+OUTSIDE: dict[str, frozenset[str]] = {
+    "protocol": frozenset(),
+    "core": frozenset(),
+    "child": TORCH,
+    "mock": TORCH,
+}
 PROCESS_MODULE = Path("execution", "processes", "process.py")
 PROCESS_IMPORTS = frozenset({"subprocess", "multiprocessing", "pty"})
 PROCESS_CALLS = re.compile(
@@ -88,6 +95,29 @@ PRINTERS = frozenset({"cli"})
 PROOF_MAKERS = frozenset({Path("search", "proof.py"), Path("core", "stages.py")})
 # The name under which the copy of the child is imported by the probed interpreter.
 CHILD_COPY = "accel_lab_child"
+# Only child/torch_internals/ names what is private to torch; of the lab, core/torch_settings.py names
+# settings.
+PRIVATE_FOLDERS = ("child", "search", "protocol")
+PRIVATE_SETTINGS = frozenset(
+    {
+        *("fx_graph_cache", "enable_autograd_cache", "cpp_wrapper", "allow_buffer_reuse", "graph_partition"),
+        *("recompile_limit", "cache_size_limit", "fallback_random", "emulate_precision_casts"),
+        *("max_fusion_size", "automatic_dynamic_shapes", "activation_memory_budget"),
+    }
+)
+PRIVATE_WORDS = re.compile(
+    r"\btorch(?:[./]\w+)*[./]_(?!_)\w+(?:[./]\w+)*|\b(?:" + "|".join(sorted(PRIVATE_SETTINGS)) + r")\b"
+)
+PRIVATE_ALLOWED = (
+    "torch.utils._pytree",  # what torch's own documentation of modes takes trees apart with
+    "torch.utils._python_dispatch.TorchDispatchMode",  # how a mode is written, as documented
+)
+PRIVATE_FILES = {
+    Path("search", "frames.py"): "the files of torch in a traceback, and the stage of each",
+    Path(
+        "search", "alternatives", "outside_ladder.py"
+    ): "entries that scripts call, and files in a traceback",
+}
 TOP_LEVEL = frozenset(
     {
         *("Makefile", "Dockerfile", "README.md", "LICENSE", "pyproject.toml"),
@@ -232,6 +262,50 @@ def proofs_made(tree: ast.AST) -> Iterator[int]:
             yield getattr(node, "lineno", 0)
 
 
+def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) for all that a module names of torch's private modules and settings.
+
+    Docstrings and comments may cite a file of torch.
+    """
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [dotted(node)] if dotted(node) else []
+            names += [node.attr] if node.attr in PRIVATE_SETTINGS else []
+        elif isinstance(node, ast.keyword) and node.arg in PRIVATE_SETTINGS:
+            names = [node.arg]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            names = PRIVATE_WORDS.findall(node.value)
+        for name in names:
+            if PRIVATE_WORDS.fullmatch(name) and not name.startswith(PRIVATE_ALLOWED):
+                yield getattr(node, "lineno", 0), name
+
+
+def private_faults(root: Path) -> list[str]:
+    """Return where a file names what is private to torch, outside of the places that are for it."""
+    source = root / "bisect" / PACKAGE
+    faults = []
+    for folder in PRIVATE_FOLDERS:
+        for file in sorted((source / folder).rglob("*.py")):
+            path = file.relative_to(source)
+            if path in PRIVATE_FILES or path.parts[:2] == ("child", "torch_internals"):
+                continue
+            tree = ast.parse(file.read_text("utf-8"), str(file))
+            faults += [f"{path}:{line}: {name} is private to torch" for line, name in private_names(tree)]
+    return faults
+
+
 def declared_imports(pyproject: str) -> frozenset[str]:
     """Return the runtime dependencies' import names, which for all of ours are the distributions' names.
 
@@ -260,6 +334,32 @@ def tree_faults(root: Path) -> list[str]:
 
 def test_code_keeps_to_the_layers() -> None:
     assert code_faults(ROOT) == []
+
+
+def test_only_one_place_names_what_is_private_to_torch() -> None:
+    assert private_faults(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("from torch._inductor import ir", "torch._inductor.ir"),
+        ("import torch._dynamo.config as c", "torch._dynamo.config"),
+        ("import torch\ntorch._C._nn", "torch._C._nn"),
+        ("sys.modules.get('torch._dynamo.utils')", "torch._dynamo.utils"),
+        ("area = 'torch/_functorch/partitioners'", "torch/_functorch/partitioners"),
+        ("from torch.utils._mode_utils import no_dispatch", "torch.utils._mode_utils.no_dispatch"),
+        ("dict(fx_graph_cache=False)", "fx_graph_cache"),
+        ("x = {'cpp_wrapper': False}", "cpp_wrapper"),
+        ("config.allow_buffer_reuse = False", "allow_buffer_reuse"),
+    ],
+)
+def test_a_private_name_of_torch_is_a_fault(small_tree: Path, text: str, says: str) -> None:
+    file = small_tree / "bisect" / PACKAGE / "child" / "hooks.py"
+    file.write_text(f'"""Relies on torch._dynamo."""\nfrom torch.utils._pytree import tree_map\n{text}\n')
+    assert any(fault.endswith(f"{says} is private to torch") for fault in private_faults(small_tree))
+    file.write_text('"""Relies on torch._dynamo."""\nfrom torch.utils._pytree import tree_map\n')
+    assert private_faults(small_tree) == []
 
 
 def test_tree_keeps_to_the_layout() -> None:

@@ -406,3 +406,16 @@ def test_operators_can_be_given_contiguous_copies(prober: Prober, tmp_path: Path
     probe = replace(script(tmp_path, STRIDED), rung=rung)
     assert prober.ask(probe).status is Status.OK
     assert prober.ask(replace(probe, switches=(("contiguous", True),))).status is Status.EXCEPTION
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_switch_that_the_child_does_not_know_is_refused(prober: Prober, tmp_path: Path, cold: bool) -> None:
+    probe = replace(script(tmp_path, "raise SystemExit(3)"), cold=cold)
+    for switches, says in (
+        ({"fusions": False}, "the switch fusions is not known"),
+        ({"fresh": 1}, "the switch fresh takes true or false"),
+        ({"together": True}, "the rung kernel does not know the switch together"),
+    ):
+        outcome = ask(prober, probe, Rung.KERNEL, **switches)
+        assert outcome.status is Status.NOT_APPLICABLE and outcome.notes == (says,)

@@ -432,26 +432,3 @@ def test_loops_that_depend_on_their_order_are_found(torch_pythons: tuple[str, ..
     }
     for python in torch_pythons:
         assert json.loads(run_torch(python, [str(script), str(CHILD)], tmp_path)) == expected
-
-
-def test_child_parses_on_python_3_8() -> None:
-    import ast
-
-    for name in (
-        "loops",
-        "loop_kernel",
-        "loop_schedule",
-        "loop_trace",
-        "loop_index",
-        "loop_ops",
-        "loop_math",
-        "loop_reduce",
-        "loop_random",
-        "loop_run",
-        "loop_access",
-        "loop_order",
-        "loop_log",
-        "loop_writes",
-        "loop_conflicts",
-    ):
-        ast.parse((CHILD / f"{name}.py").read_text(encoding="utf-8"), feature_version=(3, 8))

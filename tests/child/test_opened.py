@@ -16,7 +16,7 @@ from accel_lab.execution.collect import collect
 ROOT = Path(__file__).resolve().parents[2]
 RUN = """
 import os, runpy, sys
-from accel_lab.child.opened import Opened
+from accel_lab.child.opened_files import Opened
 folder, script = sys.argv[1:3]
 sys.argv = sys.argv[2:]
 sys.path[0] = os.path.dirname(script)

@@ -12,6 +12,7 @@ from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Frame, Outcome, Raised
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import BLAMES, Rung, Stage
+from accel_lab.core.torch_settings import EMULATE_CASTS, FALLBACK_RANDOM
 from accel_lab.search.alternatives import by_design, python_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.ladder import read
@@ -81,7 +82,7 @@ def test_other_random_numbers_are_by_design_only_if_the_check_refuses_all(
     assert by_design.RANDOM_NUMBERS.applies(case) and not by_design.ROUNDINGS_OF_VALUES.applies(case)
     ruling = by_design.RANDOM_NUMBERS.ask(case)
     if verdict == "by design":
-        assert ruling.by_design is not None and ruling.by_design.setting == by_design.FALLBACK_RANDOM
+        assert ruling.by_design is not None and ruling.by_design.setting == FALLBACK_RANDOM.code
     else:
         assert ruling.by_design is None and ruling.considered is not None
         assert ruling.considered.open is (verdict == "open")
@@ -128,7 +129,7 @@ def rounding_case(*, cured: bool, refuses: bool, further: bool = False) -> Case:
 
 def test_roundings_of_low_precision_are_by_design_with_the_setting() -> None:
     ruling = by_design.ROUNDINGS_OF_VALUES.ask(rounding_case(cured=True, refuses=False))
-    assert ruling.by_design is not None and ruling.by_design.setting == by_design.EMULATE_CASTS
+    assert ruling.by_design is not None and ruling.by_design.setting == EMULATE_CASTS.code
 
 
 def test_a_comparison_bit_by_bit_that_no_setting_cures_stays_open() -> None:

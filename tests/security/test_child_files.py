@@ -18,7 +18,7 @@ import pytest
 import accel_lab
 from accel_lab.core.ended import Ended
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.probe import Probe, Program
+from accel_lab.core.probe import PROTOCOL, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.core.untrusted.fact_shapes import FACTS
@@ -469,7 +469,8 @@ def test_a_file_of_values_that_lies_about_its_size_is_refused(tmp_path: Path, da
 )
 def test_a_row_of_the_journal_that_is_none_is_passed_over(tmp_path: Path, row: Any) -> None:
     good = Outcome(status=OK).to_json()
-    rows = [row, {"event": "ended", "key": "good", "outcome": good}]
+    first = {"event": "protocol", "protocol": PROTOCOL}
+    rows = [first, row, {"event": "ended", "key": "good", "outcome": good}]
     (tmp_path / "journal.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows) + "[" * 90_000)
     journal = Journal(tmp_path / "journal.jsonl")
     assert journal.answered == 1

@@ -96,7 +96,7 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_is_resumed(
 ) -> None:
     turns = iter(range(1000))
     write = Journal._write
-    monkeypatch.setattr(Journal, "_write", lambda self, row: (full if next(turns) > 4 else write)(self, row))
+    monkeypatch.setattr(Journal, "_write", lambda self, row: (full if next(turns) > 5 else write)(self, row))
     assert call("bisect", "-q", "--no-bundle", "--no-minimize", *words, "repro.py") == 3
     (line,) = capsys.readouterr().err.splitlines()
     (folder,) = (tmp_path / "home" / "runs").iterdir()

@@ -28,9 +28,9 @@ def main() -> None:
 
 def _compiler(torch: Any, collect_env: Any) -> str:
     """The compiler by name, the first line that it says of its version, and the OpenMP that torch has."""
-    from . import torch_internals
+    from .torch_internals.compilers import cpp_compiler
 
-    name = torch_internals.cpp_compiler()
+    name = cpp_compiler()
     code, said, error = collect_env.run([name, "--version"])
     version = (
         (said.strip().splitlines() or [error.strip() or "no version"])[0] if code == 0 else "does not run"

@@ -7,6 +7,8 @@ import traceback
 import types
 from typing import Any
 
+from .torch_internals.dispatch import OPERATOR_FILE
+
 MAX_FRAMES = 120
 
 
@@ -80,10 +82,10 @@ def _origin(error: Any) -> Any:
 
 
 def _operator(error: Any) -> str:
-    """The operator whose C++ code raised: that has no frame, so its call is innermost (``torch/_ops.py``)."""
+    """The operator whose C++ code raised: that has no frame, so its call is innermost ."""
     try:
         innermost = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
-        if short(innermost.f_code.co_filename) != "torch/_ops.py" or innermost.f_code.co_name != "__call__":
+        if short(innermost.f_code.co_filename) != OPERATOR_FILE or innermost.f_code.co_name != "__call__":
             return ""
         return str(innermost.f_locals["self"])[:200]
     except Exception:

@@ -24,8 +24,12 @@ from typing import Any, Callable, Dict, List, Optional
 from .artifacts import Artifacts
 from .exceptions import NotApplicable, describe
 from .opened_files import Opened
-from .rungs.unreached_compilers import ENTRIES, Entries
+from .protocol import facts as protocol_facts
+from .protocol import job as protocol_job
+from .rungs.unreached_compilers import Entries
 from .shadowed_modules import Own
+from .torch_internals.dynamo import MODULE as DYNAMO
+from .torch_internals.entries import ENTRIES
 
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
@@ -37,13 +41,13 @@ def run_once(job_path: str) -> None:
     sys.exit(execute(job))
 
 
-def execute(job: Any) -> Any:
+def execute(job: protocol_job.Job) -> Any:
     """Run the job's program; returns the exit code that Python would have given."""
     folder = job["folder"]
-    if (job.get("switches") or {}).get("sanitize"):
+    if job["switches"].get("sanitize"):
         os.environ.pop("LD_PRELOAD", None)  # it is in place, and the compiler runs faster without it
     _catch_faults(folder)
-    _seed(job.get("seed", 0))
+    _seed(job["seed"])
     session = _Session(job)
     try:
         session.prepare()
@@ -82,7 +86,7 @@ def _free_program() -> None:
 class _Session:
     """The instruments around one run: rung, recorder, artifacts."""
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: protocol_job.Job) -> None:
         self.job = job
         self.folder = job["folder"]
         self.notes: List[str] = []
@@ -95,7 +99,7 @@ class _Session:
         self.not_applicable = ""
         self.entries = Entries(self.folder, self.notes, self._in_regions)
         self.own: Any = None
-        self.opened = Opened(self.folder, job["program"]["path"]) if job.get("opened") else None
+        self.opened = Opened(self.folder, job["program"]["path"]) if job["opened"] else None
 
     def hear(self) -> None:
         """From now on, note which files are opened."""
@@ -103,7 +107,14 @@ class _Session:
             self.opened.start()
 
     def prepare(self) -> None:
-        """Install the rung now if torch is there, else at the moment the script imports it."""
+        """Install the rung now if torch is there, else at the moment the script imports it.
+
+        A job that this child does not understand ends here: to run it without the part that it does not know
+        would answer another question.
+        """
+        self.not_applicable = protocol_job.objection(self.job)
+        if self.not_applicable:
+            raise SystemExit("accel-lab: %s" % self.not_applicable)
         mixed = (self.job.get("switches") or {}).get("mixed_sources")
         if mixed:
             from .mixed_sources import MixedSources
@@ -111,8 +122,7 @@ class _Session:
             self.mixed_sources = MixedSources(mixed["served"], mixed["watched"])
             self.mixed_sources.install()
         waiting: Dict[str, Callable[[], None]] = {
-            name: functools.partial(self._arrived, name)
-            for name in ("numpy", "torch._dynamo", "torch.nn", *ENTRIES)
+            name: functools.partial(self._arrived, name) for name in ("numpy", DYNAMO, "torch.nn", *ENTRIES)
         }
         for name in list(waiting):
             if name in sys.modules:
@@ -124,11 +134,11 @@ class _Session:
         if name == "numpy":
             self._seed_numpy()
             return
-        if name == "torch._dynamo":
+        if name == DYNAMO:
             self._install()
         if name == "torch.nn":
             # Before the script can call ``Module.compile``, which is what imports Dynamo.
-            if (self.job.get("switches") or {}).get("identity"):
+            if self.job["switches"].get("identity"):
                 leave_modules_alone(sys.modules[name])
             return
         self.entries.watch(name)
@@ -141,7 +151,7 @@ class _Session:
         return getattr(self.ladder._depth, "value", 0), len(self.ladder.caught), calls
 
     def _seed_numpy(self) -> None:
-        sys.modules["numpy"].random.seed(self.job.get("seed", 0) % 2**32)
+        sys.modules["numpy"].random.seed(self.job["seed"] % 2**32)
 
     def _install(self) -> None:
         try:
@@ -162,24 +172,23 @@ class _Session:
         from .record.recorder import Recorder
         from .rungs.ladder import Ladder
 
-        switches = self.job.get("switches") or {}
+        switches = self.job["switches"]
         if switches.get("shadow"):
             from .shadow.mode import DRAWS, ShadowMode
 
             self.shadow = ShadowMode(draws=DRAWS)
             self.shadow.__enter__()
         if self.opened is not None:
-            from . import torch_internals
+            from .torch_internals.dynamo import leave_uncompiled
 
-            torch_internals.leave_uncompiled(self.opened.codes())
+            leave_uncompiled(self.opened.codes())
         if switches.get("compile_log"):
             from .hooks.compile_log import CompileLog
 
             self.compile_log = CompileLog()
-        if not switches.get("measure") and not switches.get(
-            "compile_log"
-        ):  # to record a call takes time and memory of its own
-            self.recorder = Recorder(self.folder, self.job.get("record_bytes", 1 << 28), shadow=self.shadow)
+        # To record a call takes time and memory of its own.
+        if not switches.get("measure") and not switches.get("compile_log"):
+            self.recorder = Recorder(self.folder, self.job["record_bytes"], shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
         )
@@ -189,7 +198,7 @@ class _Session:
             self.ladder.meter = Meter()
         self.ladder.on_region = self._write_regions
         self.ladder.on_compiler = self._stop
-        self.ladder.install(sys.modules["torch._dynamo"])
+        self.ladder.install()
 
     def _stop(self) -> None:
         """End the run: the native compiler would start now, and the question was what happens before."""
@@ -207,7 +216,10 @@ class _Session:
 
     def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
         """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
-        facts: Dict[str, Any] = {"lab_error": self.lab_error, "not_applicable": self.not_applicable}
+        facts: protocol_facts.ChildFacts = {
+            "lab_error": self.lab_error,
+            "not_applicable": self.not_applicable,
+        }
         if self.opened is not None:
             self.opened.finish()
         if self.shadow is not None:
@@ -224,27 +236,29 @@ class _Session:
             except Exception as error:
                 self.notes.append("the final state could not be recorded: %r" % error)
         if self.ladder is not None:
-            from . import torch_internals
             from .hooks import recompiles
+            from .torch_internals import metrics, settings
 
             facts.update(
-                regions=self.ladder.regions,
-                graphs=self.ladder.graphs,
-                reached=sorted(self.ladder.reached),
-                caught=self.ladder.caught,
-                meta_mismatches=self.ladder.meta_log.entries,
-                counters=torch_internals.counters(),
-                compiles=recompiles.facts(),
-                config=torch_internals.changed_config(),
-                not_applicable=self.ladder.not_applicable or self.not_applicable,
-                applied=self.ladder.subsystems.applied,
-                applications=self.ladder.applications.records,
-                shown=self.ladder.applications.shown,
-                graph_texts=self.ladder.graph_texts,
-                random=self.ladder.random,
-                order_conflicts=self.ladder.order_conflicts(),
-                dtypes=sorted(self.ladder.dtypes),
-                front=self.ladder.front.facts() if self.ladder.front is not None else {},
+                {
+                    "regions": self.ladder.regions,
+                    "graphs": self.ladder.graphs,
+                    "reached": sorted(self.ladder.reached),
+                    "caught": self.ladder.caught,
+                    "meta_mismatches": self.ladder.meta_log.entries,
+                    "counters": metrics.counters(),
+                    "compiles": recompiles.facts(),
+                    "config": settings.changed_config(),
+                    "not_applicable": self.ladder.not_applicable or self.not_applicable,
+                    "applied": self.ladder.subsystems.applied,
+                    "applications": self.ladder.applications.records,
+                    "shown": self.ladder.applications.shown,
+                    "graph_texts": self.ladder.graph_texts,
+                    "random": self.ladder.random,
+                    "order_conflicts": self.ladder.order_conflicts(),
+                    "dtypes": sorted(self.ladder.dtypes),
+                    "front": self.ladder.front.facts() if self.ladder.front is not None else {},
+                }
             )
             if self.ladder.python_kernels is not None:
                 facts["python_kernels"] = self.ladder.python_kernels.facts()

@@ -26,10 +26,10 @@ def serve() -> None:
     # Without this, importing Inductor touches the CUDA driver and no forked child could use it.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     started = time.time()
-    from . import torch_internals
+    from .torch_internals.preload import lazy_init, preload
 
-    missing = torch_internals.preload()
-    initialised = torch_internals.lazy_init()
+    missing = preload()
+    initialised = lazy_init()
     import torch
 
     from .shadow import mode as shadow  # noqa: F401 - so that no child pays for them

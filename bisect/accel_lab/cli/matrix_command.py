@@ -18,7 +18,7 @@ from accel_lab.cli.job import Given, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
-from accel_lab.core.stages import LADDER, Rung
+from accel_lab.core.stages import LADDER, TORCH_RUNGS, Rung
 from accel_lab.core.text import command_line
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
@@ -30,7 +30,7 @@ from accel_lab.versions.grid import GridRun, columns_of
 from accel_lab.versions.line import ReleaseLine, VersionsRequest
 from accel_lab.versions.release_session import Setting
 
-_RUNGS = [rung.value for rung in (*LADDER, Rung.META, Rung.LOOPS, Rung.SCHEDULED)]
+_RUNGS = [rung.value for rung in TORCH_RUNGS]
 
 
 @click.command(name="matrix", cls=ProgramCommand)

@@ -31,9 +31,15 @@ class Progress:
         self._running: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._count = 0
+        self._asks_anew = False
 
     def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
         if self._quiet:
+            return
+        if event == "anew":
+            if not self._asks_anew:  # each release of a line has a folder of its own
+                self.say("The answers in this folder come from another version of the lab: it asks anew.")
+            self._asks_anew = True
             return
         with self._lock:
             if event == "start":

@@ -7,6 +7,9 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from accel_lab.protocol.job import PROTOCOL, Job
+from accel_lab.protocol.switches import SWITCHES
+
 from .stages import Rung
 
 
@@ -58,7 +61,7 @@ class Limits:
 class Probe:
     """One question to a child process. ``key`` is stable, so an answer can be stored and found again.
 
-    ``switches`` are the single settings changed on top of the rung, such as ``{"fusion": False}``;
+    ``switches`` are the single settings changed on top of the rung, of ``protocol.switches``;
     ``bare`` runs the program with no instrumentation at all, as the user would;
     ``attempt`` tells repeats of the same question apart; ``cwd`` is where it starts, if not where
     the user did.
@@ -101,7 +104,7 @@ class Probe:
             return "plain run"
         name = self.rung.value
         if self.switches:
-            name += " " + " ".join(_said(k, v) for k, v in self.switches)
+            name += " " + ", ".join(_said(k, v) for k, v in self.switches)
         return name + (" (cold)" if self.cold else "")
 
     def again(self, attempt: int) -> Probe:
@@ -113,4 +116,16 @@ def _said(name: str, value: Any) -> str:
     """One switch in a progress line; the accelerator's settings without the name that they go under."""
     if name in ("mock", "adapter") and isinstance(value, dict):
         return " ".join(f"{k}={v}" for k, v in value.items() if v != "")
-    return f"{name}={value}"
+    if name == "off" and value == {"lowerings": "all"}:
+        return "every operator falls back to eager"
+    words = SWITCHES[name].words if name in SWITCHES else name
+    if value is True:
+        return words
+    if isinstance(value, dict):
+        value = " ".join(f"{k}={v}" for k, v in value.items())
+    elif isinstance(value, (list, tuple)):
+        value = " ".join(map(str, value))
+    return f"{words}: {value}"
+
+
+__all__ = ["PROTOCOL", "Job", "Limits", "Probe", "Program"]

@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-
-class Rung(str, Enum):
-    """One way of running a script under ``torch.compile``; each adds one part of the compiler."""
-
-    UNCOMPILED = "uncompiled"
-    DYNAMO = "dynamo"
-    AOT = "aot"
-    META = "meta"
-    PARTITION = "partition"
-    DECOMP = "decomp"
-    FX = "fx"
-    LOOPS = "loops"
-    SCHEDULED = "scheduled"
-    KERNEL = "kernel"
-    MOCK = "mock"
-    ACCELERATOR = "accelerator"
-
-    def __str__(self) -> str:
-        return self.value
+from accel_lab.protocol.rungs import BY_BACKEND, Place, Rung
 
 
 class Stage(str, Enum):
@@ -88,37 +70,22 @@ class Confidence(str, Enum):
         return self.value
 
 
-#: The steps of the ladder, lowest first. ``meta``, ``loops`` and ``scheduled`` are checks beside it;
-#: ``mock`` and ``accelerator`` are other ways down, below AOTAutograd.
-LADDER: tuple[Rung, ...] = (
-    Rung.UNCOMPILED,
-    Rung.DYNAMO,
-    Rung.AOT,
-    Rung.PARTITION,
-    Rung.DECOMP,
-    Rung.FX,
-    Rung.KERNEL,
+#: The steps of the ladder, lowest first; checks beside it and accelerators are left out.
+LADDER: tuple[Rung, ...] = tuple(rung for rung in Rung if rung.record.place is Place.STEP)
+
+#: The ladder with the inner steps of the kernel rung that are asked only when it is the kernel rung.
+LONG_LADDER: tuple[Rung, ...] = tuple(
+    rung for rung in Rung if rung.record.place in (Place.STEP, Place.WITHIN_KERNEL)
 )
 
-#: The ladder with the two inner steps of the kernel rung that are asked only when it is the kernel rung.
-LONG_LADDER: tuple[Rung, ...] = (*LADDER[:-1], Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL)
+#: The rungs that are torch's own, those of the ladder first.
+TORCH_RUNGS: tuple[Rung, ...] = (
+    *LADDER,
+    *(rung for rung in Rung if rung not in LADDER and rung.record.place is not Place.ACCELERATOR),
+)
 
 #: The stage that a rung adds to the one below it.
-BLAMES: dict[Rung, Stage] = {
-    Rung.UNCOMPILED: Stage.EAGER,
-    Rung.DYNAMO: Stage.DYNAMO,
-    Rung.AOT: Stage.AOT_AUTOGRAD,
-    Rung.META: Stage.META_KERNEL,
-    Rung.PARTITION: Stage.PARTITIONER,
-    Rung.DECOMP: Stage.DECOMPOSITION,
-    Rung.FX: Stage.FX_PASSES,
-    Rung.LOOPS: Stage.LOWERING,
-    Rung.SCHEDULED: Stage.SCHEDULER,
-    Rung.KERNEL: Stage.KERNEL,
-    # The four combinations beside it say which of the accelerator's two ends it is.
-    Rung.MOCK: Stage.MOCK_BACK_END,
-    Rung.ACCELERATOR: Stage.ACCELERATOR,
-}
+BLAMES: dict[Rung, Stage] = {rung: Stage(rung.record.stage) for rung in Rung}
 
 _SIDES: dict[Stage, Side] = {
     Stage.EAGER: Side.EAGER,
@@ -161,3 +128,19 @@ def side_of(stage: Stage) -> Side:
 def level_of(stage: Stage) -> Level:
     """The level that a stage works at."""
     return _LEVELS.get(stage, Level.GRAPH)
+
+
+__all__ = [
+    "BLAMES",
+    "BY_BACKEND",
+    "LADDER",
+    "LONG_LADDER",
+    "TORCH_RUNGS",
+    "Confidence",
+    "Level",
+    "Rung",
+    "Side",
+    "Stage",
+    "level_of",
+    "side_of",
+]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import PROTOCOL
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed, parsed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RAISED
 
@@ -22,6 +23,7 @@ MOST_BYTES = 1 << 30
 _ROW = {
     "event": str,
     "key?": str,
+    "protocol?": int,
     "outcome?": {
         "status": str,
         "exit_code?": (None, int),
@@ -40,16 +42,26 @@ _ROW = {
 
 
 class Journal:
-    """One JSON line an event, flushed to disk at once; a torn last line (kill -9) is dropped on reading."""
+    """One JSON line an event, flushed to disk at once; a torn last line (kill -9) is dropped on reading.
 
-    def __init__(self, path: Path) -> None:
+    The number of the protocol between lab and child goes before the answers that were given under it. Answers
+    of another number are not used, unless the run is only read (``replay``): ``outdated`` is that number.
+    """
+
+    def __init__(self, path: Path, *, replay: bool = False) -> None:
         self._path = path
         self._lock = threading.Lock()
         data = ChildFiles(path.parent).data(path.name, MOST_BYTES) or b""
-        self._answers = dict(_finished(data))
+        protocol, self._answers = _finished(data)
         self._stream = path.open("a", encoding="utf-8")
         if data and not data.endswith(b"\n"):
             self._stream.write("\n")
+        self.outdated: int | None = None
+        if protocol == PROTOCOL or replay:
+            return
+        if self._answers:
+            self.outdated, self._answers = protocol, {}
+        self._write({"event": "protocol", "protocol": PROTOCOL})
 
     @property
     def answered(self) -> int:
@@ -78,20 +90,22 @@ class Journal:
             os.fsync(self._stream.fileno())
 
 
-def _finished(data: bytes) -> list[tuple[str, Outcome]]:
-    """The answers; a row that is none, whoever wrote it, is passed over."""
-    found = []
+def _finished(data: bytes) -> tuple[int, dict[str, Outcome]]:
+    """The last protocol number (0: none was written) and its answers; a row that is none is passed over."""
+    protocol, found = 0, dict[str, Outcome]()
     for line in data.decode("utf-8", "replace").split("\n"):
         if not line.strip():
             continue
         try:
             row = parsed(line, "journal.jsonl", _ROW)
+            if row["event"] == "protocol" and row["protocol"] != protocol:
+                protocol, found = row["protocol"], {}
             if row["event"] == "ended":
                 with believed("journal.jsonl"):
-                    found.append((row["key"], Outcome.from_json(row["outcome"])))
+                    found[row["key"]] = Outcome.from_json(row["outcome"])
         except (Refused, KeyError):
             continue
-    return found
+    return protocol, found
 
 
 def write_atomic(path: Path, text: str) -> None:

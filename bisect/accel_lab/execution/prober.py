@@ -20,7 +20,7 @@ from typing import Any
 
 from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.probe import PROTOCOL, Job, Limits, Probe
 from accel_lab.core.untrusted.child_files import ChildFiles
 
 from . import sanitizer
@@ -51,7 +51,8 @@ class Interrupted(LabError):
 class Prober:
     """Answers probes with one interpreter; every answer is journalled and none is asked for twice.
 
-    ``listener(event, probe, outcome)`` is told ``start``, ``end`` and ``cached``.
+    ``listener(event, probe, outcome)`` is told ``start``, ``end`` and ``cached``; before the first question
+    of a run whose answers another protocol gave, ``anew``.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class Prober:
         self.replay = replay
         self.python = python
         self.workspace = workspace
-        self.journal = Journal(workspace.root / "journal.jsonl")
+        self.journal = Journal(workspace.root / "journal.jsonl", replay=replay)
+        self._anew = self.journal.outdated is not None
+        if self._anew:
+            workspace.renew_child()
         self.asked = 0
         self.seconds = 0.0
         self.environment = dict(os.environ if env is None else env)
@@ -105,6 +109,10 @@ class Prober:
         if self._stop.is_set():
             raise Interrupted("interrupted")
         self.workspace.expect_room()
+        with self._lock:
+            anew, self._anew = self._anew, False
+        if anew:
+            self._listener("anew", probe, None)
         self._listener("start", probe, None)
         self.journal.started(probe.key, probe.label)
         outcome = self._run(probe)
@@ -329,10 +337,8 @@ class Prober:
             )
         server = self._start_server() if warm else None
         if server is not None:
-            job = self._job(probe, place)
-            job["env"] = {k: v for k, v in env.items() if self.environment.get(k) != v} | {
-                "ACCEL_LAB_PROBE": marker
-            }
+            changed = {k: v for k, v in env.items() if self.environment.get(k) != v}
+            job = {**self._job(probe, place), "env": {**changed, "ACCEL_LAB_PROBE": marker}}
             write_job(place, job)
             try:
                 ended = server.run(
@@ -386,8 +392,9 @@ class Prober:
             written=place.written,
         )
 
-    def _job(self, probe: Probe, place: Place) -> dict[str, Any]:
+    def _job(self, probe: Probe, place: Place) -> Job:
         return {
+            "protocol": PROTOCOL,
             "id": f"{probe.key}-{time.monotonic_ns()}",
             "program": place.view.inside(probe.program.to_json()),
             "rung": probe.rung.value,

@@ -84,7 +84,7 @@ def head_comment(
     lines = [_title(culprit)]
     lines.append(f"Fails on torch {build}: {value or target.signature.line}")
     if target.good is not None:
-        lines.append(f"It passes with {target.without or _WITHOUT[target.good]}.")
+        lines.append(f"It passes with {target.without or target.good.record.passes_with}.")
     how = shlex.join(["python", SCRIPT_NAME, *args]) + (f" < {shlex.quote(stdin)}" if stdin else "")
     if target.signature.kind in JUDGED_FROM_OUTSIDE:
         lines.append(f"Run: {how}. Its exit code does not show the bug: {_OUTSIDE[target.signature.kind]}.")
@@ -107,19 +107,6 @@ _OUTSIDE = {
     "check": "the command given with --check judges it",
     "regex": "the expression given with --fail-regex judges it",
     "values": "the numbers of the compiled function are silently wrong",
-}
-
-_WITHOUT = {
-    Rung.UNCOMPILED: "torch.compile left out",
-    Rung.DYNAMO: "backend='eager'",
-    Rung.AOT: "AOTAutograd alone (no min-cut partitioner, no decompositions)",
-    Rung.META: "AOTAutograd alone",
-    Rung.PARTITION: "backend='aot_eager'",
-    Rung.DECOMP: "backend='aot_eager_decomp_partition'",
-    Rung.FX: "Inductor's final FX graph run by an interpreter",
-    Rung.LOOPS: "Inductor's loop IR, before scheduling, run by an interpreter",
-    Rung.SCHEDULED: "Inductor's loop IR, as scheduled, run by an interpreter",
-    Rung.KERNEL: "Inductor",
 }
 
 

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from accel_lab.core.findings import Findings
+from accel_lab.core.stages import Rung
 from accel_lab.core.text import encodable
 
 
@@ -15,6 +16,7 @@ def load_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of ``Findings.to_json()``."""
     text = resources.files(__package__).joinpath("findings.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
+    schema["$defs"]["rung"]["enum"] = [rung.value for rung in Rung]
     return schema
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
+from accel_lab.core.stages import BLAMES, BY_BACKEND, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
 from . import cross_check, environment_hints
@@ -282,7 +282,7 @@ def rungs_below(top: Outcome) -> list[Rung]:
     """The rungs worth asking: a backend of the script's own has no decompositions or passes of ours."""
     backends = {str(region.get("backend")) for region in top.facts.get("regions") or []}
     if backends and not backends & _KNOWN:
-        return [Rung.UNCOMPILED, Rung.DYNAMO, Rung.AOT]
+        return [rung for rung in LADDER if rung.record.own_backends]
     return [rung for rung in LADDER if rung is not Rung.KERNEL]
 
 
@@ -305,4 +305,4 @@ def _eager_component(outcome: Outcome) -> Component | None:
 
 
 #: The backends whose parts the ladder knows.
-_KNOWN = frozenset({"inductor", "aot_eager_decomp_partition", "aot_eager", "eager"})
+_KNOWN = frozenset(BY_BACKEND)

@@ -9,7 +9,6 @@ from accel_lab.core.outcome import Outcome
 from .lab import Difference, Lab
 
 RANDOM = "random_numbers"
-FALLBACK_RANDOM = "torch._inductor.config.fallback_random = True"
 RANDOM_WORDS = "compiled and uncompiled code draw other random numbers from the same seed"
 #: How many other seeds a script is tried with, uncompiled.
 SEEDS = (1, 2, 3)

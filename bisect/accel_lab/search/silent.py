@@ -8,10 +8,11 @@ from accel_lab.core.findings import ByDesign
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
+from accel_lab.core.torch_settings import FALLBACK_RANDOM
 from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
-from .other_numbers import FALLBACK_RANDOM, RANDOM, RANDOM_WORDS, SEEDS, explained
+from .other_numbers import RANDOM, RANDOM_WORDS, SEEDS, explained
 from .premise import Baseline, values_signature
 from .repeats import Tally
 
@@ -38,7 +39,7 @@ def compare_silent(lab: Lab, probe: Probe, found: Baseline, cold: Outcome) -> No
     if cold.facts.get("random", True) and only_random(lab, probe, cold, uncompiled, found.reference):
         found.by_design = ByDesign(
             kind=RANDOM,
-            setting=FALLBACK_RANDOM,
+            setting=FALLBACK_RANDOM.code,
             words=RANDOM_WORDS,
             evidence=(
                 "the script ends well, and its recorded values agree with that setting alone",
@@ -62,7 +63,7 @@ def only_random(
 
     The setting alone proves nothing: it also takes away the lowering of a random operator that is wrong.
     """
-    switches = (("inductor", {"fallback_random": True}),)
+    switches = (("inductor", {FALLBACK_RANDOM.key: FALLBACK_RANDOM.value}),)
     aligned = lab.submit(replace(probe, switches=(*probe.switches, *switches))).result()
     if aligned.status is not Status.OK or lab.differences(aligned, uncompiled, reference):
         return False

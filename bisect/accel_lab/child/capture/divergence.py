@@ -18,6 +18,7 @@ import re
 import types
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+from ..torch_internals.inductor import lowering_class
 from . import divergence_values as values
 
 #: The calls of one graph that are compared, and the elements of a value beyond which it is not.
@@ -40,13 +41,10 @@ class Divergence:
 
     def install(self) -> bool:
         """False where this torch has not the place."""
-        try:
-            from torch._inductor.graph import GraphLowering
-        except ImportError:
+        lowering = lowering_class()
+        if lowering is None:
             return False
-        original = getattr(GraphLowering, "compile_to_module", None)
-        if original is None:
-            return False
+        original = lowering.compile_to_module
 
         def compile_to_module(graph: Any, *args: Any, **kwargs: Any) -> Any:
             module = original(graph, *args, **kwargs)
@@ -57,9 +55,9 @@ class Divergence:
                 self._problems.append("%s: %s" % (type(error).__name__, str(error)[:200]))
             return module
 
-        GraphLowering.compile_to_module = compile_to_module
+        lowering.compile_to_module = compile_to_module
         if self._realize:
-            _keep_every_value(GraphLowering)
+            _keep_every_value(lowering)
         return True
 
     def to_json(self) -> Dict[str, Any]:

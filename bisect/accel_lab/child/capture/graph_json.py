@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
+from ..torch_internals.dispatch import NN_FUNCTIONS
 from .values import describe_value
 
 #: Operator namespaces that ``import torch`` itself provides.
@@ -39,7 +40,7 @@ _MODULES = (
     "torch.nested",
     "torch.random",
     "torch.autograd",
-    "torch._C._nn",
+    NN_FUNCTIONS,
     "torch.ops.aten",
     "torch.ops.higher_order",
     "operator",

@@ -12,7 +12,7 @@ import re
 from types import CodeType
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import compile_tables as tables
+from ..torch_internals import compile_tables as tables
 
 MAX_FRAMES = 400
 MAX_GUARDS = 60
@@ -54,7 +54,7 @@ class CompileLog:
         ``recompiles``: one row a recompilation. ``limit``: how often one function may be compiled.
         ``at_limit``: functions that reached it and run uncompiled since.
         """
-        limit = tables.recompile_limit()
+        limit = tables.most_compilations()
         rows, kept = self._frames()
         return {
             "frames": rows,

@@ -11,13 +11,12 @@ place where its trace ends: the rest of it runs as it is).
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-from .. import torch_internals
 from ..exceptions import NotApplicable, code_key
 from ..record.python_state import changes, state_of
 from ..rungs.graph_split import Outside, units_of
+from ..torch_internals import dynamo, metrics, settings
 from .dynamo_lines import Lines
 
 MAX_CALLS = 40
@@ -49,94 +48,42 @@ class Front:
     # -- installing ----------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Hook into Dynamo; the places are those of torch 2.6 to 2.15."""
-        from torch._dynamo import convert_frame, symbolic_convert
-
-        self._hook_frames(convert_frame)
-        self._hook_inlining(symbolic_convert)
-        self._hook_guards()
+        """Hook into Dynamo, where this release has the places."""
+        if not dynamo.hook_frames(self._runs_as_it_is, self._compiling) and self.eager:
+            raise NotApplicable("this torch has no place to leave single frames uncompiled")
+        if not dynamo.hook_inlining(self._inlining) and self.eager:
+            raise NotApplicable("this torch has no place to keep single functions from being inlined")
+        dynamo.hook_guards(self._guarded)
         if self.lines is not None:
             self.lines.install()
-        for name, value in self.settings.items():
-            import torch._dynamo.config as config
-
-            if not torch_internals.has_config(config, name):
-                raise NotApplicable("this torch has no setting torch._dynamo.config.%s" % name)
-            setattr(config, name, _value(config, name, value))
+        settings.change("dynamo", self.settings)
         if self.functorch:
-            import torch._functorch.config as functorch_config
+            settings.require("functorch", self.functorch)
 
-            for name in self.functorch:
-                if not torch_internals.has_config(functorch_config, name):
-                    raise NotApplicable("this torch has no setting torch._functorch.config.%s" % name)
+    def _runs_as_it_is(self, code: Any) -> bool:
+        return code_key(code) in self.eager
 
-    def _hook_frames(self, convert_frame: Any) -> None:
-        wrapper = getattr(convert_frame, "CatchErrorsWrapper", None)
-        compiler = getattr(convert_frame, "_compile", None)
-        if wrapper is None or compiler is None:
-            if self.eager:
-                raise NotApplicable("this torch has no place to leave single frames uncompiled")
-            return
-        ask = wrapper.__call__
+    def _compiling(self, code: Any) -> None:
+        self._note_names(code)
+        if len(self.frames) < MAX_CODES:
+            self.frames.append({"key": code_key(code), "call": len(self.calls) - 1})
 
-        def asked(wrapper_self: Any, frame: Any, *rest: Any, **more: Any) -> Any:
-            if code_key(frame.f_code) in self.eager:
-                return _left_alone()
-            return ask(wrapper_self, frame, *rest, **more)
-
-        def compiled(code: Any, *rest: Any, **more: Any) -> Any:
-            self._note_names(code)
-            if len(self.frames) < MAX_CODES:
-                self.frames.append({"key": code_key(code), "call": len(self.calls) - 1})
-            return compiler(code, *rest, **more)
-
-        wrapper.__call__ = asked
-        convert_frame._compile = functools.wraps(compiler)(compiled)
-
-    def _hook_inlining(self, symbolic_convert: Any) -> None:
-        translator: Any = getattr(symbolic_convert, "InliningInstructionTranslator", None)
-        inline = getattr(translator, "__dict__", {}).get("inline_call")
-        if inline is None:
-            if self.eager:
-                raise NotApplicable("this torch has no place to keep single functions from being inlined")
-            return
-        original = inline.__func__
-
-        def inline_call(cls: Any, parent: Any, func: Any, *rest: Any, **more: Any) -> Any:
-            try:
-                self._note_names(func.get_code())
-                key = code_key(func.get_code())
-                caller = code_key(parent.f_code)
-            except Exception:
-                return original(cls, parent, func, *rest, **more)
-            if key in self.eager:
-                raise torch_internals.unsupported("accel-lab keeps %s out of the graph" % key)
-            if len(self.inlined) < MAX_CODES and not any(row["key"] == key for row in self.inlined):
-                self.inlined.append({"key": key, "caller": caller})
-            return original(cls, parent, func, *rest, **more)
-
-        translator.inline_call = classmethod(inline_call)
+    def _inlining(self, code: Any, calling: Any) -> str:
+        """Note what is inlined; words keep it out of the graph."""
+        self._note_names(code)
+        key, caller = code_key(code), code_key(calling)
+        if key in self.eager:
+            return "accel-lab keeps %s out of the graph" % key
+        if len(self.inlined) < MAX_CODES and not any(row["key"] == key for row in self.inlined):
+            self.inlined.append({"key": key, "caller": caller})
+        return ""
 
     def _note_names(self, code: Any) -> None:
         self.names.update(code.co_names, code.co_freevars, code.co_varnames[: code.co_argcount])
 
-    def _hook_guards(self) -> None:
-        try:
-            from torch._dynamo.guards import CheckFunctionManager as Manager
-        except ImportError:
-            return
-        original = Manager.__init__
-
-        def init(manager: Any, *args: Any, **kwargs: Any) -> None:
-            original(manager, *args, **kwargs)
-            checks = getattr(manager, "guard_manager", None) or getattr(manager, "check_fn", None)
-            parts = list(getattr(checks, "code_parts", None) or [])
-            with contextlib.suppress(Exception):
-                parts.append(str(checks))
-            if len(self.guards) < MAX_CODES:
-                self.guards.append("\n".join(map(str, parts))[:20000])
-
-        Manager.__init__ = functools.wraps(original)(init)
+    def _guarded(self, parts: List[Any]) -> None:
+        if len(self.guards) < MAX_CODES:
+            self.guards.append("\n".join(map(str, parts))[:20000])
 
     # -- graphs --------------------------------------------------------------------------------
 
@@ -193,7 +140,7 @@ class Front:
         }
         last = self._last.get(region["id"])
         if self.guard_on and last is not None and self.guard_on & set(changes(last, before)):
-            torch_internals.reset_dynamo()
+            dynamo.reset()
         self._last[region["id"]] = before
         self.calls.append(row)
         results: List[Any] = []
@@ -224,41 +171,21 @@ class Front:
         }
 
 
-def _left_alone() -> Any:
-    """What a frame's compiler returns for a frame that is to run as it is."""
-    try:
-        from torch._dynamo.types import ConvertFrameReturn
-    except ImportError:
-        return None
-    return ConvertFrameReturn()
-
-
-def _value(config: Any, name: str, value: Any) -> Any:
-    """``flip`` means the other truth value than the one that holds."""
-    return not getattr(config, name) if value == "flip" else value
-
-
-def _under(builder: Any, settings: Dict[str, Any]) -> Any:
-    if not settings:
+def _under(builder: Any, values: Dict[str, Any]) -> Any:
+    if not values:
         return builder
 
     def build(gm: Any, example_inputs: Any) -> Any:
-        import torch._functorch.config as functorch_config
-
-        values = {name: _value(functorch_config, name, value) for name, value in settings.items()}
-        with functorch_config.patch(values):
+        with settings.under("functorch", values):
             return builder(gm, example_inputs)
 
     return build
 
 
 def _recompiles() -> List[str]:
-    """Why Dynamo compiled a frame again, as it says itself (``torch/_dynamo/utils.py: guard_failures``)."""
-    import sys
-
-    utils = sys.modules.get("torch._dynamo.utils")
+    """Why Dynamo compiled a frame again, as it says itself."""
     found = []
-    for code, reasons in dict(getattr(utils, "guard_failures", None) or {}).items():
+    for code, reasons in metrics.guard_failures().items():
         name = code_key(code) if hasattr(code, "co_name") else str(code)
         found += ["%s: %s" % (name, str(reason).split("  #")[0][:200]) for reason in list(reasons)[:40]]
     return list(dict.fromkeys(found))[:24]

@@ -11,7 +11,7 @@ import linecache
 from typing import Any, Dict, List, Optional, Sequence
 
 from ..exceptions import NotApplicable, code_key
-from ..torch_internals import unsupported
+from ..torch_internals.dynamo import hook_steps, unsupported
 
 MAX_SEGMENTS = 1000
 
@@ -29,20 +29,8 @@ class Lines:
 
     def install(self) -> None:
         """Hook into the translator of frames; what is inlined into them belongs to the line that calls it."""
-        from torch._dynamo import symbolic_convert
-
-        translator: Any = getattr(symbolic_convert, "InstructionTranslator", None)
-        step = getattr(translator, "step", None)
-        if step is None or not hasattr(translator, "dispatch_table"):
-            if self.stop is not None:
-                raise NotApplicable("this torch has no place to end the trace of a frame")
-            return
-
-        def stepped(trace: Any) -> Any:
-            self._at(trace)
-            return step(trace)
-
-        translator.step = stepped
+        if not hook_steps(self._at) and self.stop is not None:
+            raise NotApplicable("this torch has no place to end the trace of a frame")
 
     def _at(self, trace: Any) -> None:
         place = trace.instruction_pointer

@@ -14,6 +14,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+from ..torch_internals import loop_ir
 from .scheduler import quietly, wrap
 
 _ORIGIN = "accel_lab_origin"
@@ -35,12 +36,10 @@ class Annotator:
 
     def install(self) -> bool:
         """False where this torch has not the places."""
-        try:
-            from torch._inductor import ir, loop_body, utils
-        except ImportError:
+        places = loop_ir.written_lines()
+        if places is None:
             return False
-        if not (hasattr(ir.IRNode, "__post_init__") and hasattr(loop_body, "LightTracer")):
-            return False
+        ir, tracer, lines = places
         ask = self._subsystems._ask
 
         def noting(subsystem: str, debug_info: Any) -> Any:
@@ -58,8 +57,8 @@ class Annotator:
                 for name in ("store_output", "store_reduction"):
                     if name in vars(kind):
                         wrap(kind, name, self._storing)
-        wrap(loop_body.LightTracer, "create_node", self._traced)
-        wrap(utils.IndentedBuffer, "writeline", self._written)
+        wrap(tracer, "create_node", self._traced)
+        wrap(lines, "writeline", self._written)
         return True
 
     def _made(self, original: Any, ir_node: Any) -> None:
@@ -147,25 +146,20 @@ class Annotator:
 def _current_node() -> Any:
     """The node of the graph that is being lowered."""
     import torch
-    from torch._inductor.virtualized import V
 
-    node = quietly(lambda: V.current_node)
+    node = quietly(lambda: loop_ir.virtualized().current_node)
     return node if isinstance(node, torch.fx.Node) else None
 
 
 def _mark_of_operation() -> Optional[int]:
     """The mark of the loop IR's operation that is being run or written."""
-    from torch._inductor.virtualized import V
-
-    node = getattr(quietly(lambda: V.interpreter), "current_node", None)
+    node = getattr(quietly(lambda: loop_ir.virtualized().interpreter), "current_node", None)
     return getattr(node, "meta", {}).get(_ORIGIN)
 
 
 def _comment() -> Optional[str]:
     """How a comment is written in the language of the kernel at hand, if it is one that we know."""
-    from torch._inductor.virtualized import V
-
-    names = {kind.__name__ for kind in type(quietly(lambda: V.kernel)).__mro__}
+    names = {kind.__name__ for kind in type(quietly(lambda: loop_ir.virtualized().kernel)).__mro__}
     if "CppKernel" in names:
         return " /*@%d*/"
     return "  # @%d" if "TritonKernel" in names else None

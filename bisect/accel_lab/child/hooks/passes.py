@@ -11,17 +11,11 @@ import types
 from typing import Any, Set
 
 from ..capture.graph_text import about
+from ..torch_internals import passes
 from .applications import Applications, module_or_none
 
 FUNCTIONS = "pass_functions"
 
-#: The functions that run Inductor's passes, the word for their graph; what they call by name is a pass.
-_DRIVERS = (
-    ("torch._inductor.fx_passes.pre_grad", "pre_grad_passes", "pre-grad"),
-    ("torch._inductor.fx_passes.joint_graph", "joint_graph_passes", "joint"),
-    ("torch._inductor.fx_passes.post_grad", "post_grad_passes", "post-grad"),
-    ("torch._inductor.freezing", "_freeze", "frozen"),
-)
 _NOT_PASSES = ("lazy_init", "is_same_dict", "is_gpu", "enter_freezing")
 #: What a function's first parameter is called when it takes a graph to work on.
 _GRAPH_PARAMETERS = ("gm", "graph", "g", "graph_module", "mod", "module")
@@ -46,8 +40,8 @@ class Passes:
 
     def _wrap_drivers(self) -> None:
         """Know which phase of the passes is running; the names were imported into ``compile_fx``."""
-        users = [module_or_none("torch._inductor.compile_fx")]
-        for module_name, name, phase in _DRIVERS:
+        users = [passes.user()]
+        for module_name, name, phase in passes.DRIVERS:
             module = module_or_none(module_name)
             original = getattr(module, name, None)
             if not callable(original):
@@ -101,12 +95,12 @@ class Passes:
         one; one that cannot be left out makes the run fail in another way, which is then no cure.
         """
         wrapped: Set[Any] = set()
-        for module_name, name, _ in _DRIVERS:
+        for module_name, name, _ in passes.DRIVERS:
             module = module_or_none(module_name)
             driver = _plain(getattr(module, name, None))
             if isinstance(driver, types.FunctionType):
                 self._wrap_called(module, driver, 2, wrapped)
-        user = module_or_none("torch._inductor.compile_fx")
+        user = passes.user()
         for name in ("view_to_reshape",):
             function = getattr(user, name, None)
             if isinstance(function, types.FunctionType):

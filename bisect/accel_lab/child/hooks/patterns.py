@@ -7,6 +7,7 @@ import functools
 from typing import Any, List
 
 from ..capture.graph_text import about, lines_of, short_name, trimmed
+from ..torch_internals import passes
 from .applications import Applications
 
 #: Subsystems of single applications that torch does not ask its own bisector about.
@@ -29,9 +30,7 @@ class Patterns:
                 continue
 
     def _wrap_patterns(self) -> None:
-        from torch._inductor import pattern_matcher
-
-        entry = pattern_matcher.PatternEntry
+        entry = passes.pattern_matcher().PatternEntry
         entry.extra_check = _Check(self)
         for kind in [entry, *_subclasses(entry)]:
             if "apply" in kind.__dict__:
@@ -66,8 +65,7 @@ class Patterns:
         return apply
 
     def _wrap_reinplacing(self) -> None:
-        from torch._inductor.fx_passes import reinplace
-
+        reinplace = passes.reinplacing()
         original = reinplace.reinplace_inplaceable_ops_core
 
         @functools.wraps(original)

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from .. import torch_internals
 from ..exceptions import NotApplicable
+from ..torch_internals import dispatch
 
 #: Calls of one operator that are compared.
 MAX_CALLS = 12
@@ -43,7 +43,7 @@ class PythonKernels:
 
     def install(self) -> None:
         """Take hold of all kernels that are there by now; called before each graph is compiled."""
-        for op, kernels in torch_internals.python_kernels():
+        for op, kernels in dispatch.python_kernels():
             name = str(op)
             for key, kernel in kernels.items():
                 if name in self._wanted:
@@ -63,7 +63,7 @@ class PythonKernels:
             return compiled
 
         def run(*args: Any) -> Any:
-            with torch_internals.python_dispatcher(True):
+            with dispatch.python_dispatcher(True):
                 return compiled(*args)
 
         return run
@@ -87,7 +87,7 @@ class PythonKernels:
                 row["not_compared"] = "%s: %s" % (type(error).__name__, str(error)[:160])
             finally:
                 self._inside = False
-            with torch_internals.python_dispatcher(False):
+            with dispatch.python_dispatcher(False):
                 return op(*args, **kwargs)
 
         return call
@@ -116,7 +116,7 @@ class PythonKernels:
         row["compared"] += 1
         native, python = _Run(args, kwargs), _Run(args, kwargs)
         try:
-            with torch_internals.python_dispatcher(False):
+            with dispatch.python_dispatcher(False):
                 native.go(op)
             random = not torch.equal(state, torch.random.get_rng_state())
             torch.random.set_rng_state(state)

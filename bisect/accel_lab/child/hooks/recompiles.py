@@ -1,16 +1,15 @@
 """How often Dynamo compiled the same code again and why, and what broke its graphs, as it noted itself.
 
-Read at the end of a run from ``torch/_dynamo/utils.py`` (``guard_failures``, ``graph_break_reasons``), which
-every release from 2.0 on has; nothing is hooked.
+Read at the end of a run from what every release from 2.0 on keeps; nothing is hooked.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any, Dict, List
 
 from ..exceptions import code_key
+from ..torch_internals import metrics
 
 MAX_ROWS = 24
 #: A reason begins with the compilation whose guard failed (``0/7: ``) on releases that number them.
@@ -19,22 +18,12 @@ _TURN = re.compile(r"^(\d+/\d+): ")
 
 def facts() -> Dict[str, Any]:
     """``again``: code that was compiled again; ``breaks``: where graphs ended; ``limit``: of recompiling."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    limit = _limit()
+    limit = metrics.compilation_limit()
     return {
-        "again": _again(getattr(utils, "guard_failures", None) or {}, limit),
-        "breaks": _breaks(getattr(utils, "graph_break_reasons", None) or []),
+        "again": _again(metrics.guard_failures(), limit),
+        "breaks": _breaks(metrics.graph_break_reasons()),
         "limit": limit,
     }
-
-
-def _limit() -> int:
-    config = sys.modules.get("torch._dynamo.config")
-    for name in ("recompile_limit", "cache_size_limit"):
-        value = getattr(config, name, None)
-        if isinstance(value, int):
-            return value
-    return 0
 
 
 def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:

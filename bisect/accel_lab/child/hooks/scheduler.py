@@ -11,6 +11,8 @@ import functools
 import re
 from typing import Any, Callable, List, Set
 
+from ..torch_internals import inductor, loop_ir
+
 FUSIONS = "fusions"
 REUSES = "reuses"
 
@@ -21,9 +23,8 @@ MAX_NOTED = 1500
 
 def install_choices(subsystems: Any) -> None:
     """Note, and refuse where asked, what the scheduler fuses and whose memory is used again."""
-    try:
-        from torch._inductor import scheduler
-    except ImportError:
+    scheduler = loop_ir.scheduler()
+    if scheduler is None:
         return
     choices = _Choices(subsystems)
     for owner, name, wrapper in (
@@ -31,13 +32,8 @@ def install_choices(subsystems: Any) -> None:
         (getattr(scheduler, "SchedulerNode", None), "can_inplace", choices.can_inplace),
     ):
         wrap(owner, name, wrapper)
-    try:
-        from torch._inductor.codegen import common
-        from torch._inductor.codegen import wrapper as wrapper_code
-    except ImportError:
-        return
-    wrap(getattr(common, "KernelArgs", None), "make_inplace", choices.make_inplace)
-    wrap(getattr(wrapper_code, "AllocateLine", None), "plan", choices.plan)
+    wrap(loop_ir.kernel_arguments(), "make_inplace", choices.make_inplace)
+    wrap(loop_ir.allocation_line(), "plan", choices.plan)
 
 
 def wrap(owner: Any, name: str, wrapper: Any) -> None:
@@ -82,20 +78,15 @@ class _Choices:
         return result
 
     def make_inplace(self, original: Any, args: Any, source: str, target: str) -> Any:
-        from torch._inductor.virtualized import V
-
-        key = quietly(lambda: self._inplace_key(V.graph.scheduler, source, target))
+        key = quietly(lambda: self._inplace_key(loop_ir.virtualized().graph.scheduler, source, target))
         if key:
             self._note(REUSES, key)
         return original(args, source, target)
 
     def plan(self, original: Any, line: Any, state: Any) -> Any:
-        from torch._inductor import config
-        from torch._inductor.virtualized import V
-
-        key = quietly(lambda: self._allocation_key(V.graph.scheduler, line.node))
+        key = quietly(lambda: self._allocation_key(loop_ir.virtualized().graph.scheduler, line.node))
         if key and self._is_off(REUSES, key):
-            with config.patch({"allow_buffer_reuse": False}):
+            with inductor.without_buffer_reuse():
                 return original(line, state)
         result = original(line, state)
         if key and type(result).__name__ == "ReuseLine":

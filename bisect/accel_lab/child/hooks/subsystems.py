@@ -10,6 +10,8 @@ import contextlib
 import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
+from ..torch_internals.bisector import answer_bisector
+
 MAX_NAMES = 4000
 
 
@@ -29,18 +31,11 @@ class Subsystems:
 
     def install(self) -> bool:
         """Take the place of torch's own bisector; False where this torch has none."""
-        try:
-            from torch._inductor.compiler_bisector import CompilerBisector
-        except ImportError:
-            return False
-        if not hasattr(CompilerBisector, "disable_subsystem"):
-            return False
 
-        def disable_subsystem(cls: Any, backend: Any, subsystem: str, debug_info: Any = None) -> Any:
-            return self._ask(subsystem, debug_info)
+        def ask(subsystem: str, debug_info: Any) -> Any:
+            return self._ask(subsystem, debug_info)  # looked up each time: it can be replaced
 
-        CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
-        return True
+        return answer_bisector(ask)
 
     def _ask(self, subsystem: str, debug_info: Any) -> Any:
         known = getattr(self._local, "known", None)

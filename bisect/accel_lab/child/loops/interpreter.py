@@ -8,7 +8,7 @@ interpreter of the loop. So wrong numbers here were already wrong in the loop IR
 kernels are replaced: what passes above and fails here is the scheduler's, what passes both is the code
 generator's.
 
-Relies on `torch/_inductor/{compile_fx,graph,scheduler}.py`; checked on 2.13.0 and 2.14.1.
+Checked on 2.13.0 and 2.14.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unittest import mock
 
 import torch
 
-from .. import torch_internals
+from ..torch_internals import inductor, loop_ir
 from .nest_trace import NotInterpretable
 from .schedule import InOrder, OnGraph, interpreting_backend, tell_post_grad
 
@@ -46,12 +46,8 @@ def compile_loops(
     when the backward graph is compiled later. `together`, with `scheduled`, interprets what was fused as
     fused loops.
     """
-    from torch._inductor.compile_fx import compile_fx
-
     inner = functools.partial(_inner_compile, scheduled=scheduled, together=together, on_graph=on_graph)
-    patches = dict(config_patches or {}, cpp_wrapper=False)
-    with torch_internals.no_caches():
-        return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)  # type: ignore[no-any-return]
+    return inductor.compile_with(inner, gm, example_inputs, patches=config_patches or {})  # type: ignore[no-any-return]
 
 
 def not_interpretable(error: Optional[BaseException]) -> Optional[str]:
@@ -79,47 +75,21 @@ def _inner_compile(
     **kwargs: Any,
 ) -> Any:
     """Stands where `compile_fx_inner` would; the result is its result, with interpreted kernels inside."""
-    import torch._inductor.config as config
-    from torch._inductor import compile_fx
-
     reached: List[Any] = []
-    has_work = torch_internals.has_calls(gm)
-    settings = dict.fromkeys(
-        ("graph_partition", "memory_planning", "triton__cudagraphs", "cpp_wrapper"), False
-    )
-    if not scheduled:
-        settings["allow_buffer_reuse"] = False
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_LOCK)
-        stack.enter_context(torch_internals.no_caches())
-        stack.enter_context(torch_internals.patched(config, **settings))
-        stack.enter_context(_in_process(compile_fx))
-        stack.enter_context(_replaced_scheduler(scheduled, together, on_graph, reached))
-        compiled = compile_fx.compile_fx_inner(gm, example_inputs, **kwargs)
+    has_work = inductor.has_calls(gm)
+    replaced = _replaced_scheduler(scheduled, together, on_graph, reached)
+    with _LOCK, inductor.for_interpreted_kernels(scheduled), replaced:
+        compiled = inductor.compile_inner(gm, example_inputs, **kwargs)
     if has_work and not reached:
         raise RuntimeError("Inductor never came to its lowering, so the loop interpreter saw nothing")
     return compiled
 
 
 @contextlib.contextmanager
-def _in_process(compile_fx: Any) -> Iterator[None]:
-    """Inductor can compile in another process or later; a patched scheduler works in this process only."""
-    with contextlib.ExitStack() as stack:
-        normal = getattr(getattr(compile_fx, "FxCompileMode", None), "NORMAL", None)
-        if normal is not None and hasattr(compile_fx, "fx_compile_mode"):
-            stack.enter_context(mock.patch.object(compile_fx, "fx_compile_mode", normal))
-        for name in ("fx_compile_async", "fx_compile_progressive"):
-            if hasattr(compile_fx, name):
-                stack.enter_context(mock.patch.object(compile_fx, name, False))
-        yield
-
-
-@contextlib.contextmanager
 def _replaced_scheduler(
     scheduled: bool, together: bool, on_graph: Optional[OnGraph], reached: List[Any]
 ) -> Iterator[None]:
-    from torch._inductor import scheduler
-
+    scheduler = loop_ir.scheduler()
     if not scheduled:
 
         def in_order(*_: Any) -> InOrder:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
+from ..torch_internals.loop_ir import ir as inductor_ir
 from . import run
 from .index_expressions import evaluate
 from .nest_trace import NotInterpretable, Program
@@ -89,12 +90,11 @@ def call_of(kernel: Kernel) -> str:
 
 def _real_name(graph: Any, name: str) -> str:
     """The buffer that is really written when `name` stands for a mutation of another one."""
-    from torch._inductor import ir
-
+    mutation = inductor_ir().MutationLayoutSHOULDREMOVE
     for _ in range(1000):
         buffer: Any = getattr(graph, "name_to_buffer", {}).get(name)
         layout = getattr(buffer, "layout", None)
-        if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+        if isinstance(layout, mutation):
             name = layout.get_buffer().get_name()
         elif type(buffer).__name__ == "MutationOutput":
             name = buffer.get_mutation_names()[0]

@@ -11,6 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import sympy
 
+from ..torch_internals.loop_ir import virtualized
+
 
 class NotInterpretable(Exception):
     """The loop interpreter does not know what this part of the IR means, so it gives no verdict on it."""
@@ -136,10 +138,8 @@ def trace(
     known: Callable[[str], bool],
 ) -> Program:
     """Run the loop body `function` once with a recording handler and return what it did."""
-    from torch._inductor.virtualized import V
-
     recorder = _Recorder(known)
-    with V.set_ops_handler(recorder):
+    with virtualized().set_ops_handler(recorder):
         function()
     return Program(loops, iteration_loops, recorder.instructions)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 import torch
 
+from ..torch_internals.loop_ir import ops_value, virtualized
 from .index_expressions import evaluate
 from .nest_trace import NotInterpretable
 
@@ -156,10 +157,8 @@ def _combined(
     space: Space, combine: Callable[..., Any], left: Tuple[Any, ...], right: Tuple[Any, ...]
 ) -> Tuple[Any, ...]:
     """Call the combining closure of the IR, which speaks `V.ops`, on tensors."""
-    from torch._inductor.virtualized import OpsValue, V
-
-    wrap = tuple(OpsValue(v) for v in left), tuple(OpsValue(v) for v in right)
-    with V.set_ops_handler(_Direct(space)):
+    wrap = tuple(ops_value(v) for v in left), tuple(ops_value(v) for v in right)
+    with virtualized().set_ops_handler(_Direct(space)):
         result = combine(*wrap)
     result = result if isinstance(result, tuple) else (result,)
     return tuple(getattr(v, "value", v) for v in result)

@@ -1,7 +1,4 @@
-"""Stands below the loop IR in Inductor's place: a scheduler that schedules nothing, and interpreted kernels.
-
-Relies on `torch/_inductor/{scheduler,ir,loop_body}.py` and `codegen/{common,wrapper}.py`.
-"""
+"""Stands below the loop IR in Inductor's place: a scheduler that schedules nothing, interpreted kernels."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import functools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from unittest import mock
 
+from ..torch_internals.loop_ir import index_symbol, silent_kernel, virtualized
+from ..torch_internals.loop_ir import ir as inductor_ir
 from . import operations as loop_ops
 from .kernel import Kernel, call_of
 from .nest_trace import NotInterpretable, Program, same_positions, trace
@@ -35,8 +34,7 @@ class InOrder:
     """Stands in for Inductor's Scheduler: every operation by itself, in the order that lowering made."""
 
     def __init__(self, on_graph: Optional[OnGraph]) -> None:
-        from torch._inductor.virtualized import V
-
+        V = virtualized()
         operations = getattr(V.graph, "operations", None)
         self.nodes = [_Step(op) for op in (V.graph.buffers if operations is None else operations)]
         self.current_node: Optional[_Step] = None
@@ -50,9 +48,7 @@ class InOrder:
 
     def codegen(self) -> None:
         """Write the body of Inductor's Python wrapper."""
-        from torch._inductor import ir
-        from torch._inductor.virtualized import V
-
+        V, ir = virtualized(), inductor_ir()
         tell_post_grad(self._on_graph)
         wrapper = V.graph.wrapper_code
         for step in self.nodes:
@@ -100,8 +96,6 @@ def _program(buffer: Any) -> Program:
     Where the build has it, the canonical loop body is used. Making it runs Inductor's index propagation,
     whose faults are lowering's.
     """
-    from torch._inductor import ir
-
     data = buffer.data
     if hasattr(buffer, "get_default_sizes_body"):
         (outer, inner), body, _ = buffer.get_default_sizes_body()
@@ -117,14 +111,13 @@ def _program(buffer: Any) -> Program:
         if reducing
         else functools.partial(store, outer_index)
     )
-    with mock.patch.object(ir.ConstantBuffer, "override_device", buffer.get_device()):
+    with mock.patch.object(inductor_ir().ConstantBuffer, "override_device", buffer.get_device()):
         return trace(run, outer_loops + inner_loops, len(outer_loops), loop_ops.known)
 
 
 def _loop_variables(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[Tuple[Any, Any]]]:
     """Index expressions for a loop nest (0 for a loop of one round, as Inductor does) and its real loops."""
     import sympy
-    from torch._inductor.utils import sympy_index_symbol
 
     index: List[Any] = []
     loops = []
@@ -132,7 +125,7 @@ def _loop_variables(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[
         if size == 1:
             index.append(sympy.Integer(0))
             continue
-        symbol = sympy_index_symbol("%s%d" % (prefix, position))
+        symbol = index_symbol("%s%d" % (prefix, position))
         index.append(symbol)
         loops.append((symbol, size))
     return index, loops
@@ -148,11 +141,9 @@ def interpreting_backend(backend: Any, on_graph: Optional[OnGraph], together: bo
     """
 
     def codegen_node(node: Any) -> None:
-        from torch._inductor.codegen.common import Kernel as InductorKernel
-        from torch._inductor.virtualized import V
-
+        V = virtualized()
         groups: List[List[Tuple[Program, Any]]] = []
-        inductor_kernel = InductorKernel(increase_kernel_count=False)
+        inductor_kernel = silent_kernel()
         with V.set_kernel_handler(inductor_kernel):
             for nest in _same_loops(node):
                 groups.append([])
@@ -193,9 +184,7 @@ def _same_loops(node: Any) -> List[Any]:
 
 def _labelled(program: Program, operation: Any) -> Program:
     """The program with the name of its operation and of the operators that it was made for."""
-    from torch._inductor import ir
-    from torch._inductor.virtualized import V
-
+    V, ir = virtualized(), inductor_ir()
     program.name = operation.get_name()
     program.scatters = isinstance(operation.data, ir.Scatter)
     nodes = set(getattr(operation, "origins", ())).union(getattr(operation.data, "origins", ()))
@@ -223,9 +212,7 @@ def _body_program(body: Callable[..., Any], outer: List[Any], inner: List[Any]) 
 
 
 def _numbered(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[Tuple[Any, Any]]]:
-    from torch._inductor.utils import sympy_index_symbol
-
-    symbols = [sympy_index_symbol("%s%d" % (prefix, n)) for n in range(len(sizes))]
+    symbols = [index_symbol("%s%d" % (prefix, n)) for n in range(len(sizes))]
     return list(symbols), list(zip(symbols, sizes))
 
 
@@ -239,8 +226,7 @@ def _inplace_names(kernel: Any) -> Dict[str, str]:
 
 
 def tell_post_grad(on_graph: Optional[OnGraph]) -> None:
-    from torch._inductor.virtualized import V
-
+    V = virtualized()
     if on_graph is not None:
         module = getattr(V.graph, "orig_gm", None) or V.graph.module
         on_graph("post_grad", module.print_readable(print_output=False))

@@ -18,6 +18,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from ..torch_internals import dispatch
+
 MAX_DEPTH = 16
 MAX_LEAVES = 20_000
 MAX_TEXT = 4096
@@ -38,16 +40,13 @@ def name_of(kind: type) -> str:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the tensor's values lie in memory that can be read as they are."""
-    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+    if dispatch.takes_operators_apart(type(tensor)):
         return False
     if tensor.layout is not torch.strided or tensor.device.type in ("meta", "lazy", "vulkan"):
         return False
     if tensor.is_quantized or tensor.is_nested:
         return False
-    functorch = getattr(torch._C, "_functorch", None)
-    if functorch is not None and functorch.is_functorch_wrapped_tensor(tensor):
-        return False
-    return not (hasattr(torch, "_is_functional_tensor") and torch._is_functional_tensor(tensor))
+    return not dispatch.is_wrapped(tensor)
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
@@ -180,28 +179,10 @@ class Empty:
         self.name = name
 
 
-def disable_modes() -> Any:
-    """A context in which no dispatch mode sees an operator (torch/utils/_python_dispatch.py)."""
-    try:
-        stack = torch._C._len_torch_dispatch_stack()
-    except AttributeError:
-        stack = 1
-    if stack == 0:
-        return contextlib.nullcontext()
-    from torch.utils import _python_dispatch
-
-    disable = getattr(_python_dispatch, "_disable_current_modes", None)
-    if disable is not None:
-        return disable()
-    from torch.utils._mode_utils import no_dispatch  # torch 2.0
-
-    return no_dispatch()
-
-
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """No graph is built and no mode sees an operator."""
-    with torch._C.DisableTorchFunction(), torch.no_grad(), disable_modes():
+    with dispatch.disable_functions(), torch.no_grad(), dispatch.disable_modes():
         yield
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from .. import torch_internals
+from ..torch_internals.caches import no_caches
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARY = os.path.dirname(_PACKAGE)
@@ -39,7 +39,7 @@ class Accelerated:
         """The region on the accelerator."""
         if self._backend is None:
             self._backend = self._prepared()
-        with torch_internals.no_caches():
+        with no_caches():
             return self._backend(gm, example_inputs)
 
     def _prepared(self) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Dict
 
 from ..exceptions import NotApplicable
 from .accelerated import Accelerated, library
+from .builder import RungBuilder
 from .regions import boxed
 
 
@@ -56,3 +57,11 @@ class AdapterRung(Accelerated):
             if way.name == self._way:
                 return adapter.backend_at(way)
         raise NotApplicable("the adapter %s has no way called %s" % (self._name, self._way))
+
+
+class Builder(RungBuilder):
+    """The accelerator of this run."""
+
+    def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
+        self.ladder.reached.add("accelerator")
+        return self.ladder.adapter.compile(gm, example_inputs)

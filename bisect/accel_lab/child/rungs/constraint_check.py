@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any, Dict, List
 
-from .. import torch_internals
+from ..torch_internals.aot import aot_autograd
 from .accelerated import library
 from .regions import boxed
 
@@ -48,8 +48,6 @@ class Checker:
 
     def compile(self, gm: Any, example_inputs: Any, _: Any) -> Any:
         """The region as AOTAutograd's graphs, each checked and then run as it is."""
-        from torch._dynamo.backends.common import aot_autograd
-
         from accel_lab.mock.constraints.watch import Watch
 
         watch = Watch(
@@ -77,13 +75,14 @@ class Checker:
         keywords: Dict[str, Any] = {}
         if self._table is not None:
             keywords["decompositions"] = dict(self._table)
-        with torch_internals.no_caches():
-            return aot_autograd(
-                fw_compiler=phase("forward"),
-                bw_compiler=phase("backward"),
-                inference_compiler=phase("inference"),
-                **keywords,
-            )(gm, example_inputs)
+        return aot_autograd(
+            gm,
+            example_inputs,
+            fw_compiler=phase("forward"),
+            bw_compiler=phase("backward"),
+            inference_compiler=phase("inference"),
+            **keywords,
+        )
 
     def _lower(self, watch: Any, graph: Any, inputs: Any, direction: str) -> None:
         """See what the mock's front end refuses; a graph that it cannot take at all is said to be so."""

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Tuple
 import torch
 
 from ..exceptions import NotApplicable
+from ..torch_internals.dispatch import is_operator, is_overload_packet
 
 _OPS = ("call_function", "call_method", "call_module")
 #: Functions that change a mode of torch until they are called again.
@@ -42,7 +43,7 @@ def target_name(gm: Any, node: Any) -> str:
         return type(gm.get_submodule(node.target)).__name__
     if node.op == "call_method":
         return "Tensor." + str(node.target)
-    if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if is_operator(node.target) or is_overload_packet(node.target):
         return str(node.target)
     name = getattr(node.target, "__name__", None) or str(node.target)
     module = getattr(node.target, "__module__", None) or ""

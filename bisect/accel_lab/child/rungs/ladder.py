@@ -1,9 +1,9 @@
 """Forces a rung of the ladder onto an unmodified script.
 
-``torch._dynamo.optimize`` is what ``torch.compile`` (as function, decorator, with any arguments),
-``nn.Module.compile()`` and old code all end in, so that one function is replaced; ``torch.compile``
-itself stays as it is. The replacement picks the backend for the rung and wraps what comes back, so
-that every outermost call of a compiled region is recorded.
+What ``torch.compile`` (as function, decorator, with any arguments), ``nn.Module.compile()`` and old code all
+end in is one function of Dynamo, which is replaced; ``torch.compile`` itself stays as it is. The replacement
+takes the backend from the rung's builder and wraps what comes back, so that every outermost call of a
+compiled region is recorded.
 """
 
 from __future__ import annotations
@@ -11,47 +11,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import re
 import threading
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from .. import torch_internals
 from ..exceptions import NotApplicable, describe, lacking
 from ..hooks.applications import Applications
-from ..hooks.decompositions import install_decompositions
 from ..hooks.dynamo import Front
-from ..hooks.passes import Passes
-from ..hooks.patterns import Patterns
 from ..hooks.python_kernels import PythonKernels
 from ..hooks.subsystems import Subsystems
+from ..protocol import rungs
 from ..record.other_numbers import other_random, round_otherwise
-from .meta_check import MismatchLog, checking_interpreter, checking_mode, correct_meta_kernels
-from .regions import Context, Identity, KernelBackend, RungBackend, boxed, identity, interpreted, tracing
+from ..torch_internals import compilers, dynamo
+from ..torch_internals.backends import describe_backend
+from ..torch_internals.bisector import start_bisector
+from .builder import RungBuilder, builder_of
+from .meta_check import MismatchLog, checking_mode, correct_meta_kernels
+from .regions import Context, Identity, identity
 
-ORDER = (
-    "uncompiled",
-    "dynamo",
-    "aot",
-    "meta",
-    "partition",
-    "decomp",
-    "fx",
-    "loops",
-    "scheduled",
-    "kernel",
-    "mock",
-    "accelerator",
-)
-#: Rungs that are another accelerator's: whatever backend was asked for, it takes its place.
-ACCELERATORS = ("mock", "accelerator")
-
-#: How far down the ladder the backends of torch go by themselves.
-DEPTHS = {
-    "eager": "dynamo",
-    "aot_eager": "partition",
-    "aot_eager_decomp_partition": "decomp",
-    "inductor": "kernel",
-}
+#: The rungs that take the place of any backend, also of one that the lab knows nothing of.
+_OWN_BACKENDS = frozenset(rung for rung in rungs.Rung if rung.record.own_backends)
+_ORDER = list(rungs.Rung)
 
 
 #: Operators that draw random numbers, as they are called in a captured graph.
@@ -59,29 +40,7 @@ _RANDOM = re.compile(r"rand|dropout|bernoulli|normal|multinomial|exponential|poi
 
 
 class Ladder:
-    """The rung in force, the settings on top of it, and what was noticed on the way.
-
-    ``switches`` may hold: ``inductor`` (its settings), ``hold`` (region number to the rung it is kept
-    on), ``fresh`` (forget all compiled code before each call), ``off`` (applications of a subsystem to
-    leave out, by name or all), ``strict_math`` (C++ without relaxed floating-point rules),
-    ``sanitize`` (C++ with the address sanitizer, which the process was started with), ``meta_eager``
-    (check meta kernels while the regions run uncompiled), ``meta_fix`` (operators whose meta kernel is
-    corrected), ``show_pass`` (the application of a pass or decomposition whose graphs are kept),
-    ``bisector`` (drive torch's own compiler bisector), ``shadow`` (a float64 run alongside),
-    ``front`` (look into Dynamo and AOTAutograd, see ``front``), ``python_kernels`` (``list`` or ``compare``
-    the kernels of the Python dispatcher, see ``python_kernels``), ``native_kernels`` (operators whose
-    Python kernel is removed), ``other_random`` and ``other_rounding`` (a number: regions draw other random
-    numbers, or return other roundings, see ``other_numbers``),
-    ``identity`` (uncompiled without a wrapper: torch.compile returns its argument),
-    ``mock`` (how the mock accelerator is set up, see ``mock_rung``),
-    ``adapter`` (which other accelerator, by which way, see ``adapter_rung``),
-    ``measure`` (time and memory of each call, and no records, see ``measures``),
-    ``check`` (hold the graphs to an accelerator's constraints, see ``checking``),
-    ``capture`` (write the graphs and their calls down; true or limits, see ``capture``), ``annotate``
-    (tell the node that each line of a kernel was written for), ``together`` (interpret what the scheduler
-    fused as fused loops), ``divergence`` (compare the buffers between kernels with the nodes that they
-    hold, see ``divergence``).
-    """
+    """The rung in force, its switches (see ``protocol.switches``), and what was noticed on the way."""
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
         self.rung = rung
@@ -107,6 +66,7 @@ class Ladder:
         self._depth = threading.local()
         self._lock = threading.RLock()
         self._original: Any = None
+        self._builders: Dict[str, RungBuilder] = {}
         self._capture: Any = None
         self.annotator: Any = None
         self.divergence: Any = None
@@ -117,41 +77,24 @@ class Ladder:
 
     # -- installing ----------------------------------------------------------------------------
 
-    def install(self, dynamo: Any) -> None:
-        """Replace ``optimize`` in ``torch._dynamo`` (a module object), once."""
-        from torch._dynamo import eval_frame
-
-        if self._original is not None:
-            return
-        self._original = eval_frame.optimize
-
-        @functools.wraps(self._original)
-        def replacement(backend: Any = "inductor", **kwargs: Any) -> Any:
-            return self._optimize(backend, **kwargs)
-
-        dynamo.optimize = replacement
-        eval_frame.optimize = replacement
-        self._apply_global_switches()
+    def install(self) -> None:
+        """Replace what every form of torch.compile ends in, once."""
+        if self._original is None:
+            self._original = dynamo.replace_optimize(self._optimize)
+            self._apply_global_switches()
 
     def _apply_global_switches(self) -> None:
         bisector = self.switches.get("bisector")
         if bisector:
-            if not torch_internals.start_bisector(
-                bisector["backend"], bisector["subsystem"], bisector["max"]
-            ):
+            if not start_bisector(bisector["backend"], bisector["subsystem"], bisector["max"]):
                 raise NotApplicable("this torch has no compiler bisector to ask")
         elif not self.subsystems.install() and self.switches.get("off"):
             raise NotApplicable("this torch has no places to switch single applications off")
-        if self.rung == "fx" and not bisector:
-            Passes(self.applications).install()
-            Patterns(self.applications).install()
-        if self.rung == "decomp" and not bisector:
-            install_decompositions(self.applications)
-        if self.rung in ("scheduled", "kernel") and not bisector:
-            self._open_kernels()
-        if self.switches.get("strict_math") and not torch_internals.strict_math():
+        if rungs.Rung(self.rung).record.builder and not bisector:
+            self._builder(self.rung).prepare()
+        if self.switches.get("strict_math") and not compilers.strict_math():
             raise NotApplicable("the compiler flags of this torch are not known")
-        if self.switches.get("sanitize") and not torch_internals.sanitize_kernels():
+        if self.switches.get("sanitize") and not compilers.sanitize_kernels():
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.front is not None:
             self.front.install()
@@ -170,52 +113,29 @@ class Ladder:
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
 
-    def _open_kernels(self) -> None:
-        from ..hooks.scheduler import install_choices
-
-        install_choices(self.subsystems)
-        wanted = self.switches.get("before_compiler")
-        if wanted and not torch_internals.stop_before_compiler(self.on_compiler):
-            raise NotApplicable("where this torch starts the native compiler is not known")
-        if self.switches.get("annotate"):
-            from ..hooks.kernel_lines import Annotator
-
-            self.annotator = Annotator(self.subsystems)
-            if not self.annotator.install():
-                raise NotApplicable("where the lines of a kernel come from cannot be told with this torch")
-        if self.switches.get("divergence"):
-            from ..capture.divergence import Divergence
-
-            self.divergence = Divergence(self.switches["divergence"])
-            if not self.divergence.install():
-                raise NotApplicable("the buffers between kernels cannot be had from this torch")
+    def _builder(self, rung: str) -> RungBuilder:
+        if rung not in self._builders:
+            self._builders[rung] = builder_of(self, rung)
+        return self._builders[rung]
 
     def _optimize(self, backend: Any, **kwargs: Any) -> Any:
-        import os
-
         if kwargs.get("disable") or os.environ.get("TORCHDYNAMO_DISABLE", "") == "1":
             return self._original(backend, **kwargs)
-        region = self._new_region(backend, kwargs)
+        name, options, _ = describe_backend(backend)
+        region = self._new_region(name, options, kwargs)
         if self.front is not None and not self.front.fullgraph:
             kwargs["nopython"] = False
         if region["rung"] == "uncompiled":
             context = Identity()
         else:
-            context = self._original(self._backend_for(region, backend), **kwargs)
+            built = self._builder(region["rung"]).backend(region, backend, options)
+            context = self._original(built, **kwargs)
         return Context(context, self, region)
 
-    def _new_region(self, backend: Any, kwargs: Any) -> Any:
-        name, options, _ = torch_internals.describe_backend(backend)
+    def _new_region(self, name: str, options: Any, kwargs: Any) -> Any:
         with self._lock:
             index = len(self.regions)
-            depth = DEPTHS.get(name, "kernel")
-            rung = self._rung_of(index)
-            if rung in ACCELERATORS:
-                depth = rung
-            if ORDER.index(rung) > ORDER.index(depth):
-                rung = "kernel"  # the user's own backend ends above this rung: it is run as it is
-            if name not in DEPTHS and rung not in ("uncompiled", "dynamo", "aot", *ACCELERATORS):
-                rung = "kernel"  # a backend that we know nothing of can only be run as it is
+            region_rung = self._rung_on(index, name)
             region = {
                 "id": index,
                 "name": "",
@@ -223,7 +143,7 @@ class Ladder:
                 "options": {str(k): repr(v) for k, v in (options or {}).items()},
                 "fullgraph": bool(kwargs.get("nopython", False)),
                 "dynamic": kwargs.get("dynamic"),
-                "rung": rung,
+                "rung": region_rung,
                 "calls": 0,
             }
             self.regions.append(region)
@@ -234,169 +154,18 @@ class Ladder:
         if self.on_region is not None:
             self.on_region()
 
-    def _rung_of(self, index: Any) -> Any:
-        return (self.switches.get("hold") or {}).get(str(index), self.rung)
-
-    # -- backends ------------------------------------------------------------------------------
-
-    def _backend_for(self, region: Any, requested: Any) -> Any:
-        rung = region["rung"]
-        if rung == "kernel":
-            return requested if self.switches.get("bisector") else self._kernel(region, requested)
-        _, options, _ = torch_internals.describe_backend(requested)
-        patches = dict(options or {})
-        patches.update(self.switches.get("inductor") or {})
-        builder = getattr(self, "_" + rung) if self.checker is None else self.checker.compile
-        if self.front is not None:
-            builder = self.front.around(builder)
-
-        def build(gm: Any, example_inputs: Any) -> Any:
-            self._save_graph("dynamo_graph", gm)
-            capturing = self._capturing(gm, region)
-            region["graphs"] = region.get("graphs", 0) + 1
-            try:
-                if self.python_kernels is not None:
-                    self.python_kernels.install()
-                with self.applications.at(region=region["id"], graph=region["graphs"] - 1):
-                    return capturing(builder(gm, example_inputs, patches))
-            except Exception as error:
-                self._note_not_applicable(error)
-                raise
-
-        name = "inductor" if region["backend"] == "inductor" else "accel_lab_" + rung
-        return RungBackend(requested, rung, name, build)
-
-    def _kernel(self, region: Any, requested: Any) -> Any:
-        name, _, _ = torch_internals.describe_backend(requested)
-        if name != "inductor":
-            return requested
-        patches = self._checked_inductor_patches()
-        inner = torch_internals.with_inductor_config(requested, patches) if patches else requested
-        if isinstance(inner, str):
-            inner = torch_internals.with_inductor_config("inductor", {"fx_graph_cache": False})
-        return KernelBackend(requested, inner, self, region)
-
-    def _checked_inductor_patches(self) -> Any:
-        patches = dict(self.switches.get("inductor") or {})
-        if patches:
-            import torch._inductor.config as config
-
-            for key in patches:
-                if not torch_internals.has_config(config, key):
-                    raise NotApplicable("this torch has no setting torch._inductor.config.%s" % key)
-        return patches
-
-    def _dynamo(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        compiled = torch_internals.lookup_backend("eager")(gm, example_inputs)
-        return compiled if self.python_kernels is None else self.python_kernels.around(compiled)
-
-    def _aot(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        default, _ = torch_internals.partitioners()
-        return self._aot_autograd(gm, example_inputs, default, None, self._nop)
-
-    def _meta(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        default, _ = torch_internals.partitioners()
-        return self._aot_autograd(gm, example_inputs, default, None, self._checked)
-
-    def _partition(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        _, min_cut = torch_internals.partitioners()
-        return self._aot_autograd(gm, example_inputs, min_cut, None, self._nop)
-
-    def _decomp(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        import torch._inductor.config as config
-
-        _, min_cut = torch_internals.partitioners()
-        with config.patch(patches):
-            table = torch_internals.decomposition_table()
-            return self._aot_autograd(gm, example_inputs, min_cut, table, self._nop)
-
-    def _fx(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        from torch._inductor import compile_fx
-
-        place = self.applications.place()
-
-        def inner(gm_: Any, inputs_: Any, **kwargs: Any) -> Any:
-            direction = "backward" if kwargs.get("is_backward") else "forward"
-            with self.applications.at(**place, direction=direction), torch_internals.stop_before_lowering():
-                last = None if torch_internals.has_calls(gm_) else gm_
-                try:
-                    compile_fx.compile_fx_inner(gm_, inputs_, **kwargs)
-                except torch_internals.LoweringReached as reached:
-                    last = reached.gm
-            if last is None:
-                raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
-            self.reached.add("fx")
-            self._save_graph("post_grad", last)
-            return interpreted(last, contiguous=bool(self.switches.get("contiguous")))
-
-        return self._inductor(gm, example_inputs, inner, patches)
-
-    def _loops(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        return self._by_loops(gm, example_inputs, patches, scheduled=False)
-
-    def _scheduled(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        return self._by_loops(gm, example_inputs, patches, scheduled=True)
-
-    def _by_loops(self, gm: Any, example_inputs: Any, patches: Any, scheduled: Any) -> Any:
-        from ..loops.interpreter import compile_loops
-
-        self.reached.add("loops")
-        return compile_loops(
-            gm,
-            example_inputs,
-            scheduled=scheduled,
-            together=bool(self.switches.get("together")),
-            on_graph=self._save_text,
-            config_patches=patches,
-        )
-
-    def order_conflicts(self) -> List[Dict[str, Any]]:
-        """What the loop interpreter found of loops whose result depends on the order of their iterations."""
-        if "loops" not in self.reached:
-            return []
-        from ..loops.conflicts import FOUND
-
-        return FOUND
-
-    def _mock(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        self.reached.add("mock")
-        return self.mock.compile(gm, example_inputs)
-
-    def _accelerator(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        self.reached.add("accelerator")
-        return self.adapter.compile(gm, example_inputs)
-
-    def _inductor(self, gm: Any, example_inputs: Any, inner: Any, patches: Any) -> Any:
-        from torch._inductor import compile_fx
-
-        with torch_internals.no_caches():
-            return compile_fx.compile_fx(
-                gm, example_inputs, inner_compile=inner, config_patches=dict(patches, cpp_wrapper=False)
-            )
-
-    def _aot_autograd(self, gm: Any, example_inputs: Any, partition: Any, table: Any, compiler: Any) -> Any:
-        from torch._dynamo.backends.common import aot_autograd
-
-        keywords = {
-            "fw_compiler": functools.partial(compiler, "aot_forward"),
-            "bw_compiler": functools.partial(compiler, "aot_backward"),
-            "partition_fn": partition,
-            "keep_inference_input_mutations": True,
-        }
-        if table is not None:
-            keywords["decompositions"] = table
-        with torch_internals.no_caches():
-            return aot_autograd(**keywords)(gm, example_inputs)
-
-    def _nop(self, kind: str, gm: Any, example_inputs: Any) -> Any:
-        self.reached.add("aot")
-        self._save_graph(kind, gm)
-        return interpreted(gm, contiguous=True) if self.switches.get("contiguous") else boxed(gm)
-
-    def _checked(self, kind: str, gm: Any, example_inputs: Any) -> Any:
-        self.reached.add("aot")
-        self._save_graph(kind, gm)
-        return checking_interpreter(gm, self.meta_log)
+    def _rung_on(self, index: int, backend: str) -> str:
+        """The rung of a region: one that ends above its backend is asked for as it is."""
+        asked = (self.switches.get("hold") or {}).get(str(index), self.rung)
+        rung = rungs.Rung(asked)
+        known = rungs.BY_BACKEND.get(backend)
+        if rung.record.place is rungs.Place.ACCELERATOR:
+            return asked
+        if _ORDER.index(rung) > _ORDER.index(known or rungs.Rung.KERNEL):
+            return rungs.Rung.KERNEL.value  # the user's own backend ends above this rung
+        if known is None and rung not in _OWN_BACKENDS:
+            return rungs.Rung.KERNEL.value  # a backend that we know nothing of can only be run as it is
+        return asked
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -427,10 +196,10 @@ class Ladder:
 
         @functools.wraps(compiled)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if getattr(ladder._depth, "value", 0) or tracing():
+            if getattr(ladder._depth, "value", 0) or dynamo.is_tracing():
                 return compiled(*args, **kwargs)
             if ladder.switches.get("fresh"):
-                torch_internals.reset_dynamo()
+                dynamo.reset()
             ladder._depth.value = 1
             region["calls"] += 1
             handle = (
@@ -475,7 +244,15 @@ class Ladder:
             round_otherwise(result, self.switches["other_rounding"], [*args, *kwargs.values(), *state])
         return result
 
-    def _note_not_applicable(self, error: Any) -> None:
+    def order_conflicts(self) -> List[Dict[str, Any]]:
+        """What the loop interpreter found of loops whose result depends on the order of their iterations."""
+        if "loops" not in self.reached:
+            return []
+        from ..loops.conflicts import FOUND
+
+        return FOUND
+
+    def note_not_applicable(self, error: Any) -> None:
         seen = set()
         while error is not None and id(error) not in seen:
             seen.add(id(error))
@@ -485,13 +262,13 @@ class Ladder:
             error = error.__cause__ or error.__context__
 
     def _note_raised(self, region: Any, error: Any) -> None:
-        self._note_not_applicable(error)
+        self.note_not_applicable(error)
         if len(self.caught) < 20:
             self.caught.append(dict(describe(error), region=region["id"], call=region["calls"]))
 
     # -- artifacts -----------------------------------------------------------------------------
 
-    def _capturing(self, gm: Any, region: Any) -> Any:
+    def capturing(self, gm: Any, region: Any) -> Any:
         """What turns the compiled graph into one whose calls are written down; called before compiling."""
         if not self.switches.get("capture") or self.artifacts is None:
             return identity
@@ -501,11 +278,11 @@ class Ladder:
             self._capture = Capture(self.artifacts.home, self.switches["capture"])
         return self._capture.graph(gm, region)
 
-    def _save_text(self, kind: str, text: str) -> None:
+    def save_text(self, kind: str, text: str) -> None:
         if self.artifacts is not None:
             self.artifacts.text(kind, text, "txt" if kind.endswith("_ir") else "py")
 
-    def _save_graph(self, kind: str, gm: Any) -> None:
+    def save_graph(self, kind: str, gm: Any) -> None:
         self.graphs += 1
         if kind == "dynamo_graph" and len(self.graph_texts) < 200:
             self.graph_texts.append(hashlib.sha256(gm.code.encode()).hexdigest()[:16])

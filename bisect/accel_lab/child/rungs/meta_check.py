@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Dict, List
 
+from ..torch_internals.dispatch import fake_tensors, is_operator, without_modes
+
 
 class MismatchLog:
     """Mismatches in the order they were seen, each once."""
@@ -42,10 +44,10 @@ def checking_interpreter(gm: Any, log: Any) -> Any:
 def checking_mode(log: MismatchLog) -> Any:
     """The check as a dispatch mode, to be entered around eager code or a graph that is interpreted."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils import _pytree as pytree
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    _, fake_mode_type = fake_tensors()
     skip_tags = tuple(
         getattr(torch.Tag, name)
         for name in ("data_dependent_output", "dynamic_output_shape", "inplace_view")
@@ -76,7 +78,7 @@ def checking_mode(log: MismatchLog) -> Any:
 
         @staticmethod
         def _applies(func: Any, args: Any, kwargs: Any) -> Any:
-            if not isinstance(func, torch._ops.OpOverload) or any(t in func.tags for t in skip_tags):
+            if not is_operator(func) or any(t in func.tags for t in skip_tags):
                 return False
             # A custom operator without a fake kernel has nothing to be compared with.
             leaves = (
@@ -93,7 +95,7 @@ def checking_mode(log: MismatchLog) -> Any:
 
         @staticmethod
         def _on_fakes(func: Any, args: Any, kwargs: Any) -> Any:
-            fake_mode = FakeTensorMode(allow_fallback_kernels=False)
+            fake_mode = fake_mode_type(allow_fallback_kernels=False)
 
             def fake(value: Any) -> Any:
                 return (
@@ -198,13 +200,12 @@ def correct_meta_kernels(names: Any) -> None:
     """From now on the fake results of the operators ``names`` take their metadata from the real kernel.
 
     The real kernel is run on zeros of the same shapes and strides, and where it refuses those, on ones.
-    Relies on ``torch/_subclasses/fake_tensor.py: FakeTensorMode.dispatch``; shapes must be static.
+    Relies on ``FakeTensorMode.dispatch``; shapes must be static.
     """
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.utils import _pytree as pytree
-    from torch.utils._python_dispatch import _disable_current_modes
 
+    FakeTensor, FakeTensorMode = fake_tensors()
     wanted = set(names)
     original = FakeTensorMode.dispatch
 
@@ -226,7 +227,7 @@ def correct_meta_kernels(names: Any) -> None:
         if str(func) not in wanted:
             return original(self, func, types, args, kwargs)
         try:
-            with _disable_current_modes():
+            with without_modes():
                 # What the real kernel refuses, the fake one now refuses too.
                 real = _on_fillings(func, args, kwargs, real_of)
         except Symbolic:
@@ -235,7 +236,7 @@ def correct_meta_kernels(names: Any) -> None:
         def fake_of(tensor: Any) -> Any:
             if not isinstance(tensor, torch.Tensor):
                 return tensor
-            with _disable_current_modes():
+            with without_modes():
                 meta = torch.empty_strided(
                     tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
                 )

@@ -7,12 +7,13 @@ back end.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import Any, Dict
 
 from ..exceptions import NotApplicable
+from ..torch_internals.backends import register_backend
 from .accelerated import Accelerated, library
+from .builder import RungBuilder
 from .mock_steps import Steps
 
 #: Settings of the backend that a switch of the same name sets.
@@ -90,11 +91,16 @@ class MockRung(Accelerated):
 
 def _register() -> None:
     """Let a script ask for the backend "mock" by name where accel-lab is not installed; the rung runs it."""
-    from torch._dynamo.backends import registry
 
     def mock(gm: Any, example_inputs: Any, **_: Any) -> Any:
         raise NotApplicable("the backend mock is run by the rung mock alone")
 
-    # Asking for the list of backends would import them all, and in a cold run torch is half imported here.
-    with contextlib.suppress(AssertionError):
-        registry.register_backend(compiler_fn=mock, name="mock")
+    register_backend("mock", mock)
+
+
+class Builder(RungBuilder):
+    """The mock accelerator of this run."""
+
+    def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
+        self.ladder.reached.add("mock")
+        return self.ladder.mock.compile(gm, example_inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .. import torch_internals
+from ..torch_internals.dynamo import module_shell
 
 
 class Backend:
@@ -43,39 +43,6 @@ class RungBackend(Backend):
         return self._build(gm, example_inputs)
 
 
-class KernelBackend(Backend):
-    """The user's own Inductor request, with the switches that cannot be settings."""
-
-    compiler_name = "inductor"
-
-    def __init__(self, requested: Any, inner: Any, ladder: Any, region: Any) -> None:
-        super().__init__(requested, "kernel")
-        self._inner = inner
-        self._ladder = ladder
-        self._region = region
-
-    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
-        ladder = self._ladder
-        ladder._save_graph("dynamo_graph", gm)
-        capturing = ladder._capturing(gm, self._region)
-        if ladder.python_kernels is not None:
-            ladder.python_kernels.install()
-        with torch_internals.no_caches(but=ladder.switches.get("caches") or ()):
-            compiled = self._inner(gm, example_inputs, **kwargs)
-        if ladder.annotator is not None and ladder.artifacts is not None:
-            ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
-        return capturing(compiled)
-
-    def get_compiler_config(self) -> Any:
-        getter = getattr(self._inner, "get_compiler_config", None)
-        return getter() if getter else {}
-
-    def reset(self) -> None:
-        reset = getattr(self._inner, "reset", None)
-        if reset is not None:
-            reset()
-
-
 class Identity:
     """Stands where Dynamo's context would: the function runs as it is, a module behind a thin shell."""
 
@@ -83,9 +50,7 @@ class Identity:
         import torch
 
         if isinstance(fn, torch.nn.Module):
-            from torch._dynamo.eval_frame import OptimizedModule
-
-            return OptimizedModule(fn, identity)
+            return module_shell(fn, identity)
         return fn
 
     def __enter__(self) -> Any:
@@ -131,14 +96,6 @@ def _shell(fn: Any) -> Any:
         return fn(*args, **kwargs)
 
     return run
-
-
-def tracing() -> Any:
-    import torch
-
-    compiler = getattr(torch, "compiler", None)
-    probe = getattr(compiler, "is_compiling", None) or torch._dynamo.is_compiling
-    return probe()
 
 
 def boxed(gm: Any) -> Any:

@@ -15,23 +15,8 @@ import types
 from typing import Any, Callable, Dict, List, Tuple
 
 from ..exceptions import type_name
+from ..torch_internals.entries import ENTRIES, LATER
 
-ENTRIES: Dict[str, Tuple[str, ...]] = {
-    "torch.export": ("export", "export_for_training", "draft_export", "load"),
-    "torch._export": ("aot_compile", "aot_load", "capture_pre_autograd_graph"),
-    "torch._dynamo": ("export",),
-    "torch._inductor": (
-        "aoti_compile_and_package",
-        "aoti_load_package",
-        "aot_compile",
-        "compile",
-        "standalone_compile",
-    ),
-    "torch.jit": ("script", "trace", "trace_module", "freeze", "optimize_for_inference", "load"),
-    "torch.onnx": ("export", "dynamo_export"),
-}
-#: Those that return the function which does the work.
-_LATER = frozenset({"torch._dynamo.export"})
 MAX_WRITES = 50
 #: ``(how deep in a torch.compile region, exceptions that came out of regions, calls of regions)``.
 State = Callable[[], Tuple[int, int, int]]
@@ -87,7 +72,7 @@ class Entries:
                 result = self._run(row, caught, original, args, kwargs)
             finally:
                 row["running"] -= 1
-            if name in _LATER and isinstance(result, types.FunctionType):
+            if name in LATER and isinstance(result, types.FunctionType):
                 return self._later(row, result)
             return result
 

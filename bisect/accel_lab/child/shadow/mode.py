@@ -31,7 +31,7 @@ from typing import Any, Callable, Counter, Dict, Iterator, NamedTuple, Optional,
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..record.values import disable_modes
+from ..torch_internals import dispatch
 from .follower import Follower, Operation, made_of
 from .operators import Plan, kernel_key
 from .shake import Shake, unit
@@ -126,9 +126,9 @@ class ShadowMode(TorchDispatchMode):
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
-        if any(kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for kind in types):
+        if any(map(dispatch.takes_operators_apart, types)):
             return NotImplemented  # the subclass takes the operator apart; its parts come back here
-        if not isinstance(func, torch._ops.OpOverload):
+        if not dispatch.is_operator(func):
             return self._higher_order(func, args, kwargs)
         plan = self._plans.get(func)
         if plan is None:
@@ -207,7 +207,7 @@ class ShadowMode(TorchDispatchMode):
 @contextlib.contextmanager
 def _aside() -> Iterator[None]:
     """Shadows live under inference mode: no graph and no version counter, whatever the script does."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(), disable_modes():
+    with dispatch.disable_functions(), torch.inference_mode(), dispatch.disable_modes():
         yield
 
 
@@ -215,7 +215,7 @@ def _teach_higher_order_operators() -> None:
     """Before torch had ``supports_higher_order_operators`` each such operator had to know each mode."""
     if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
         return
-    for operator in getattr(torch._ops, "_higher_order_ops", {}).values():
+    for operator in dispatch.higher_order_operators():
         table = getattr(operator, "python_key_table", None)
         if table is not None and ShadowMode not in table:
             operator.py_impl(ShadowMode)(_rule(operator))

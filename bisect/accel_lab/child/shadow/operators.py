@@ -7,6 +7,8 @@ from typing import Any, Dict, FrozenSet, List, Tuple
 
 import torch
 
+from ..torch_internals import dispatch
+
 _TAG_RANDOM = getattr(torch.Tag, "nondeterministic_seeded", None)
 _TAG_INPLACE_VIEW = getattr(torch.Tag, "inplace_view", None)
 
@@ -122,11 +124,10 @@ class Plan:
 
 def _composite(func: Any) -> bool:
     """Whether the operator only calls others: under inference mode such ones arrive whole."""
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
     name = func.name()
-    if not has(name, "CompositeImplicitAutograd"):
+    if not dispatch.has_kernel(name, "CompositeImplicitAutograd"):
         return False
-    return not any(has(name, key) for key in ("CPU", "CUDA"))
+    return not any(dispatch.has_kernel(name, key) for key in ("CPU", "CUDA"))
 
 
 def kernel_key(func: Any, inputs: List[torch.Tensor]) -> Any:
@@ -135,6 +136,6 @@ def kernel_key(func: Any, inputs: List[torch.Tensor]) -> Any:
         return None
     device = next((t.device.type for t in inputs if t.device.type != "cpu"), "cpu")
     for name in (device.upper(), "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name):
-            return getattr(torch._C.DispatchKey, name, None)
+        if dispatch.has_kernel(func.name(), name):
+            return dispatch.dispatch_key(name)
     return None

@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict, Iterator, Set, Tuple
 
 import torch
 
+from ..torch_internals import dispatch
+
 #: The types that shadows are kept for, with the type and the bytes of their real and imaginary parts.
 PARTS: Dict[torch.dtype, Tuple[torch.dtype, int]] = {
     torch.float16: (torch.float16, 2),
@@ -55,7 +57,7 @@ def exact(tensor: torch.Tensor) -> torch.Tensor:
 def _bare(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as its storage has it: without the conjugate and negative bits."""
     tensor = tensor.conj() if tensor.is_conj() else tensor
-    return torch._neg_view(tensor) if tensor.is_neg() else tensor
+    return dispatch.negated_view(tensor) if tensor.is_neg() else tensor
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
@@ -72,7 +74,7 @@ def view_of(values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
         values = torch.view_as_complex(values[: values.numel() // 2 * 2].view(-1, 2))
     view = values.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
     view = view.conj() if tensor.is_conj() else view
-    return torch._neg_view(view) if tensor.is_neg() else view
+    return dispatch.negated_view(view) if tensor.is_neg() else view
 
 
 def covers(tensor: torch.Tensor) -> bool:

@@ -1,6 +1,7 @@
 """The shapes of what a child writes in ``result.json``: what is read of it without another look.
 
-A key that is not here is not read by the lab; it may hold anything.
+The keys are those of ``protocol/facts.py``. A key that is not there is not read by the lab; it may hold
+anything.
 """
 
 from __future__ import annotations

@@ -76,19 +76,27 @@ class Workspace:
         self.library = self._copy_child()
         self.surroundings = Surroundings(root=root, user_cwd=user_cwd, library=self.library, kind=views)
 
+    def renew_child(self) -> None:
+        """Copy the child again, where an earlier lab's copy lies."""
+        remove(self.root / "lib")
+        self._copy_child()
+
     def _copy_child(self) -> Path:
         """A copy of the child package that any interpreter can import, apart from the lab itself."""
-        source = Path(accel_lab.__file__).parent / "child"
+        source = Path(accel_lab.__file__).parent
         target = self.root / "lib" / "accel_lab_child"
         if not target.exists():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-            self._copy_mock(source.parent, target.parent / "accel_lab")
+            # What lab and child agree on lies inside the copy, in the place of the module that stands for it.
+            _copy(source / "child", target, "__pycache__", "protocol.py")
+            _copy(source / "protocol", target / "protocol", "__pycache__")
+            self._copy_mock(source, target.parent / "accel_lab")
         return target
 
     @staticmethod
     def _copy_mock(source: Path, target: Path) -> None:
         """The mock accelerator beside it, under its own name, without the rest of the lab."""
-        shutil.copytree(source / "mock", target / "mock", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("mock", "protocol"):
+            _copy(source / name, target / name, "__pycache__")
         shutil.copy2(source / "__init__.py", target)
 
     def place(self, probe: Probe) -> Place:
@@ -150,6 +158,10 @@ class Workspace:
         if "-p no:cacheprovider" not in env.get("PYTEST_ADDOPTS", ""):
             env["PYTEST_ADDOPTS"] = (env.get("PYTEST_ADDOPTS", "") + " -p no:cacheprovider").strip()
         return env
+
+
+def _copy(source: Path, target: Path, *without: str) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*without))
 
 
 def write_job(place: Place, job: Mapping[str, Any], name: str = "job.json") -> Path:

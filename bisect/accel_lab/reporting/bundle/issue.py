@@ -26,16 +26,6 @@ LIMIT = 65_536
 #: A longer exhibit is left to the report.
 EXHIBIT_LINES, EXHIBIT_ROOM, EXHIBIT_ROWS = 60, 5_000, 25
 
-_COLUMNS = {
-    Rung.AOT: "AOTAutograd, default partitioner (no backend of torch's)",
-    Rung.META: "aot_eager with every operator checked against its meta kernel",
-    Rung.FX: "inductor up to its last FX graph, run in eager mode",
-    Rung.LOOPS: "inductor up to its loop IR, interpreted",
-    Rung.SCHEDULED: "inductor up to its scheduled loops, interpreted",
-    Rung.MOCK: "the mock accelerator",
-    Rung.ACCELERATOR: "the accelerator",
-}
-
 
 def length(text: str) -> int:
     """Characters as a browser counts them: those beyond the basic plane twice."""
@@ -136,7 +126,7 @@ class _Parts:
         rows = ["| backend | result | how it failed |", "| --- | --- | --- |"]
         for step in self.findings.ladder:
             name = words.TORCH_BACKENDS.get(step.rung)
-            shown = code(name) if name else _COLUMNS.get(step.rung, words.torch_backend(step.rung))
+            shown = code(name) if name else step.rung.record.issue or words.torch_backend(step.rung)
             shown = self._cell(step.label) if step.label else shown
             rows.append(f"| {shown} | {self._said(step)} | {self._failure(step)} |")
         return "\n".join(rows) if self.findings.ladder else "No backend was tried."

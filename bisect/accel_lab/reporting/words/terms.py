@@ -34,28 +34,12 @@ _MARKS = {
 }
 
 #: What each rung runs, in half a sentence.
-RUNS: dict[Rung, str] = {
-    Rung.UNCOMPILED: "the script without torch.compile",
-    Rung.DYNAMO: "graph captured by Dynamo, run as captured",
-    Rung.AOT: "AOTAutograd, default partition, no decompositions",
-    Rung.META: "each operator checked against its meta kernel",
-    Rung.PARTITION: "the min-cut partitioner",
-    Rung.DECOMP: "Inductor's decompositions",
-    Rung.FX: "all FX passes of Inductor, final graph run in eager mode",
-    Rung.LOOPS: "the lowered loops, run by an interpreter",
-    Rung.SCHEDULED: "the scheduled and fused loops, run by an interpreter",
-    Rung.KERNEL: "lowering, scheduling, generated kernels",
-    Rung.MOCK: "every region on the mock accelerator",
-    Rung.ACCELERATOR: "every region on the accelerator",
-}
+RUNS: dict[Rung, str] = {rung: rung.record.runs for rung in Rung}
 
 #: The backend of torch that stops at the same place, as its issue template asks for. Rungs that no
 #: backend of torch's own offers are missing here.
 TORCH_BACKENDS: dict[Rung, str] = {
-    Rung.DYNAMO: "eager",
-    Rung.PARTITION: "aot_eager",
-    Rung.DECOMP: "aot_eager_decomp_partition",
-    Rung.KERNEL: "inductor",
+    rung: rung.record.torch_backend for rung in Rung if rung.record.torch_backend
 }
 
 STAGES: dict[Stage, str] = {

@@ -12,13 +12,13 @@ from __future__ import annotations
 from accel_lab.core.findings import ByDesign, Considered, Step
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.torch_settings import EMULATE_CASTS, FALLBACK_RANDOM
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.other_numbers import FALLBACK_RANDOM, RANDOM, RANDOM_WORDS, SEEDS, explained
+from accel_lab.search.other_numbers import RANDOM, RANDOM_WORDS, SEEDS, explained
 
 from .case import NOTHING, Alternative, Case, Moment, Ruling
 
 ROUNDING = "rounding"
-EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts = True"
 ROUNDINGS = (1, 2)
 #: Kinds of signature under which a script tells that a check of its own failed.
 _OF_THE_SCRIPT = frozenset({"exception", "exit", "check"})
@@ -35,19 +35,23 @@ def ask_random(case: Case) -> Ruling:
     if not refused:
         words = "uncompiled the script passes with other random numbers, so they alone do not explain it"
         return Ruling(considered=Considered(name=RANDOM, open=False, words=words))
-    aligned = runner.one(Rung.KERNEL, (("inductor", {"fallback_random": True}),), "by design")
+    aligned = runner.one(
+        Rung.KERNEL, (("inductor", {FALLBACK_RANDOM.key: FALLBACK_RANDOM.value}),), "by design"
+    )
     if aligned.verdict is not Verdict.GOOD:
-        words = f"it fails as well with {FALLBACK_RANDOM}"
+        words = f"it fails as well with {FALLBACK_RANDOM.code}"
         return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, words=words))
     told = (
         f"uncompiled, with other random numbers in the regions, it fails in the same way with "
         f"{len(refused)} of {len(others)} seeds",
-        f"compiled with {FALLBACK_RANDOM}, and nothing else changed, it passes",
+        f"compiled with {FALLBACK_RANDOM.code}, and nothing else changed, it passes",
     )
     if len(refused) < len(others) or not _explained(case, refused[0]):
         words = f"other random numbers may explain it: {told[0]}; {told[1]}"
         return Ruling(considered=Considered(name=RANDOM, open=True, words=words), warnings=(words,))
-    return Ruling(by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM, words=RANDOM_WORDS, evidence=told))
+    return Ruling(
+        by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM.code, words=RANDOM_WORDS, evidence=told)
+    )
 
 
 def _explained(case: Case, other: Step) -> bool:
@@ -68,11 +72,13 @@ def ask_rounding(case: Case) -> Ruling:
         return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
     low = sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
     near = "the compiled values are not further from a float64 run than eager's"
-    emulated = (("inductor", {"emulate_precision_casts": True}),)
+    emulated = (("inductor", {EMULATE_CASTS.key: EMULATE_CASTS.value}),)
     if low and runner.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
-        told = (near, f"compiled with {EMULATE_CASTS}, and nothing else changed, it passes")
+        told = (near, f"compiled with {EMULATE_CASTS.code}, and nothing else changed, it passes")
         words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
-        return Ruling(by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS, words=words, evidence=told))
+        return Ruling(
+            by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS.code, words=words, evidence=told)
+        )
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
     others = runner.ask(nudged, "by design")
     if all(_alike(step, top) for step in others):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.torch_settings import AUTOGRAD_CACHE, GRAPH_CACHE
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.bisection import Pair
 from accel_lab.search.ladder_runner import LadderRunner
@@ -19,8 +20,8 @@ from accel_lab.search.proof import prove_again
 
 #: The caches that may answer, the narrowest first, and what torch calls the setting (pytorch#184405).
 _CACHES = (
-    (("fx",), "torch._inductor.config.fx_graph_cache", "Inductor's cache of compiled graphs"),
-    (("autograd", "fx"), "torch._functorch.config.enable_autograd_cache", "AOTAutograd's cache"),
+    (("fx",), GRAPH_CACHE, "Inductor's cache of compiled graphs"),
+    (("autograd", "fx"), AUTOGRAD_CACHE, "AOTAutograd's cache"),
 )
 
 

@@ -8,29 +8,13 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Stage
 from accel_lab.core.text import shorten
+from accel_lab.core.torch_settings import FUNCTORCH, OF_AOT, OF_PARTITIONER, Setting
 from accel_lab.core.verdict import Verdict
 
 from .localization import Candidate, Localization
-from .question_budget import Questions, front_of, setting_code, setting_words
+from .question_budget import Questions, front_of
 
 #: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
-_AOT_SETTINGS: tuple[tuple[str, Any], ...] = (
-    ("backward_pass_autocast", "off"),
-    ("view_replay_for_aliased_outputs", "flip"),
-    ("donated_buffer", "flip"),
-    ("guess_tangent_strides_as_outputs", "flip"),
-    ("cse", False),
-    ("functionalize_rng_ops", "flip"),
-)
-_PARTITION_SETTINGS: tuple[tuple[str, Any], ...] = (
-    ("activation_memory_budget", 1.0),
-    ("treat_parameters_as_free_to_save", False),
-    ("recompute_views", "flip"),
-    ("aggressive_recomputation", "flip"),
-    ("ban_recompute_not_in_allowlist", "flip"),
-    ("ban_recompute_reductions", "flip"),
-    ("ban_recompute_materialized_backward", "flip"),
-)
 
 
 def name(questions: Questions, stage: Stage, at: Step, told: Component | None) -> Localization:
@@ -54,7 +38,7 @@ def _of_partitioner(setting: Candidate | None) -> bool:
     return (
         setting is not None
         and setting.cure is not None
-        and setting.component.name.split("=", 1)[0] in dict(_PARTITION_SETTINGS)
+        and setting.component.name.split("=", 1)[0] in {one.key for one in OF_PARTITIONER}
     )
 
 
@@ -109,26 +93,26 @@ def _settings(
     questions: Questions, stage: Stage, operator: Candidate | None, named: Localization
 ) -> Candidate | None:
     """A single setting that cures it; where one operator does only the first of each kind are asked."""
-    tried: tuple[tuple[str, Any], ...]
+    tried: tuple[Setting, ...]
     if stage is Stage.PARTITIONER:
-        tried = _PARTITION_SETTINGS
+        tried = OF_PARTITIONER
     elif operator is not None and operator.cure is not None:
-        tried = (_PARTITION_SETTINGS[0], _AOT_SETTINGS[0])
+        tried = (OF_PARTITIONER[0], OF_AOT[0])
     else:
-        tried = (_PARTITION_SETTINGS[0], *_AOT_SETTINGS)
-    steps = questions.ask([{"functorch": {key: value}} for key, value in tried])
+        tried = (OF_PARTITIONER[0], *OF_AOT)
+    steps = questions.ask([{"functorch": {one.key: one.value}} for one in tried])
     cured = [
         (setting, step) for setting, step in zip(tried, steps, strict=False) if step.verdict is Verdict.GOOD
     ]
     if not cured:
         return None
-    names = [setting_words(*setting) for setting, _ in cured]
-    named.evidence.append(f"with only torch._functorch.config.{' or '.join(names)} it passes")
+    names = [setting.words for setting, _ in cured]
+    named.evidence.append(f"with only {FUNCTORCH}.{' or '.join(names)} it passes")
     component = Component(
         kind="setting",
         name=shorten(", ".join(names), 120),
-        detail="torch._functorch.config",
-        cure=setting_code("torch._functorch.config", *cured[0][0]),
+        detail=FUNCTORCH,
+        cure=cured[0][0].code,
     )
     return Candidate(component=component, cure=cured[0][1] if len(cured) == 1 else None)
 

@@ -16,26 +16,18 @@ from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
+from accel_lab.core.torch_settings import KERNEL
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner, Switches
 
 _STAGES = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTIME, Stage.KERNEL})
 
-#: Every intermediate value in memory of its own.
+#: The single switches that keep every intermediate value in memory of its own.
+_KEEPING_APART = ("fusion", "inplace_buffers", "buffer_reuse")
 _KEPT: Switches = (
     ("divergence", {"realize": True}),
-    (
-        "inductor",
-        {
-            "max_fusion_size": 1,
-            "epilogue_fusion": False,
-            "inplace_buffers": False,
-            "allow_buffer_reuse": False,
-        },
-    ),
+    ("inductor", {key: value for name in _KEEPING_APART for key, value in KERNEL[name].items()}),
 )
-#: The single switches that those settings contain.
-_KEEPING_APART = frozenset({"fusion", "inplace_buffers", "buffer_reuse"})
 _AS_IS: Switches = (("divergence", {"realize": False}),)
 
 _COLUMNS = ("node", "operator", "shape", "dtype", "error, compiled", "error, eager", "")

@@ -10,37 +10,13 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
+from accel_lab.core.torch_settings import DYNAMO, GENERALISING, OF_DYNAMO
 from accel_lab.core.verdict import Verdict
 
 from .dynamo_guards import name_guard
 from .dynamo_lines import name_line
 from .localization import Candidate, Localization
-from .question_budget import Questions, front_of, graph_breaks, setting_code, setting_words, user_line
-
-#: Settings of Dynamo that change what it generalises and replays; tried where no code was named.
-_SETTINGS: tuple[tuple[str, Any], ...] = (
-    ("recompile_limit", 10_000),
-    ("allow_unspec_int_on_nn_module", True),
-    ("specialize_float", False),
-    ("automatic_dynamic_shapes", False),
-    ("assume_static_by_default", False),
-    ("inline_inbuilt_nn_modules", False),
-    ("guard_nn_modules", True),
-    ("enable_faithful_generator_behavior", "flip"),
-    ("fake_tensor_cache_enabled", False),
-)
-#: Those that only say how much one graph is generalised: where none was used again or made anew, such a
-#: setting at best avoids what fails.
-_GENERALISING = frozenset(
-    {
-        "recompile_limit",
-        "allow_unspec_int_on_nn_module",
-        "specialize_float",
-        "automatic_dynamic_shapes",
-        "assume_static_by_default",
-        "guard_nn_modules",
-    }
-)
+from .question_budget import Questions, front_of, graph_breaks, user_line
 
 
 def name(questions: Questions, at: Step, told: Component | None) -> Localization:
@@ -322,11 +298,11 @@ def _root(path: str) -> str:
 
 def _setting(questions: Questions, look: Step) -> Localization | None:
     """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
-    steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
-    asked = zip(_SETTINGS, steps, strict=False)
+    steps = questions.ask([{"dynamo": {one.key: one.value}} for one in OF_DYNAMO])
+    asked = zip(OF_DYNAMO, steps, strict=False)
     cured = [setting for setting, step in asked if step.verdict is Verdict.GOOD]
     passing = [step for step in steps if step.verdict is Verdict.GOOD]
-    cures = [setting_words(key, value) for key, value in cured]
+    cures = [setting.words for setting in cured]
     recompiles = front_of(look).get("recompiles") or []
     rows = [tuple(str(line).partition(": ")[::2]) for line in recompiles]
     exhibits = (
@@ -340,10 +316,10 @@ def _setting(questions: Questions, look: Step) -> Localization | None:
     )
     if not cures:
         return Localization(exhibits=exhibits) if exhibits else None
-    if not rows and not _used_again(look) and _GENERALISING.issuperset(dict(cured)):
+    if not rows and not _used_again(look) and GENERALISING.issuperset(setting.key for setting in cured):
         return Localization(
             evidence=[
-                f"with torch._dynamo.config.{cures[0]} it passes: a way around it, and not shown to be the "
+                f"with {DYNAMO}.{cures[0]} it passes: a way around it, and not shown to be the "
                 "cause, as nothing was compiled or used a second time"
             ]
         )
@@ -352,10 +328,10 @@ def _setting(questions: Questions, look: Step) -> Localization | None:
             kind="setting",
             name=shorten(", ".join(cures), 120),
             detail=user_line(look.outcome),
-            cure=setting_code("torch._dynamo.config", *cured[0]),
+            cure=cured[0].code,
         ),
         cure=passing[0] if len(cures) == 1 else None,
-        evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
+        evidence=[f"with only {DYNAMO}.{cures[0]} it passes"],
         exhibits=exhibits,
     )
 

@@ -84,7 +84,7 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
 def ask_switches(runner: LadderRunner, *, full: bool) -> list[Step]:
     """The ablation table: each switch alone, on top of the failing run."""
     switches = kernel_switches(full)
-    steps = runner.ask([(s.rung, s.settings) for s in switches], "ablation")
+    steps = runner.ask([(Rung.KERNEL, s.settings) for s in switches], "ablation")
     return [replace(step, switch=s.name, label=s.label) for step, s in zip(steps, switches, strict=True)]
 
 

@@ -93,7 +93,7 @@ def _by_frames(case: Case) -> tuple[Stage, list[str]]:
     """The stage, which the frames of an exception may correct, and the evidence of the two rungs."""
     stage, below, at = case.stage, row(case.ladder, case.reading.last_good), case.at
     how = "in the same way" if at.verdict is Verdict.BAD else "in another way"
-    evidence = [f"passes at {below.rung} and fails {how} at {at.rung}, which adds {ADDS[at.rung]}"]
+    evidence = [f"passes at {below.rung} and fails {how} at {at.rung}, which adds {at.rung.record.adds}"]
     hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
     if hint is not None and hint[0] is not stage:
         # Frames are evidence only if the signature matches: another failure's tell where that one ends.
@@ -103,18 +103,3 @@ def _by_frames(case: Case) -> tuple[Stage, list[str]]:
             # Code that both partitioners share fails with either, so only its frames tell.
             stage = Stage.PARTITIONER
     return stage, evidence
-
-
-#: What each rung adds to the one below it, in words.
-ADDS: dict[Rung, str] = {
-    Rung.UNCOMPILED: "the script itself",
-    Rung.DYNAMO: "Dynamo's capture and guards",
-    Rung.AOT: "AOTAutograd (functionalization and the joint graph)",
-    Rung.PARTITION: "the min-cut partitioner",
-    Rung.DECOMP: "Inductor's decomposition table",
-    Rung.FX: "Inductor's FX passes",
-    Rung.LOOPS: "Inductor's lowering to loop IR",
-    Rung.SCHEDULED: "Inductor's scheduler",
-    Rung.KERNEL: "lowering, scheduling, code generation and the kernels",
-    Rung.META: "a check of every meta kernel",
-}

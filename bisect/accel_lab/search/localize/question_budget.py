@@ -115,13 +115,3 @@ def graph_breaks(step: Step) -> Exhibit | None:
     if not rows:
         return None
     return Exhibit(kind="graph_breaks", title="Graph breaks", rows=(("times", "reason"), *rows[:30]))
-
-
-def setting_words(key: str, value: object) -> str:
-    """A setting as it was tried; ``flip`` is the other truth value than the one that holds."""
-    return f"{key} switched over" if value == "flip" else f"{key}={value}"
-
-
-def setting_code(module: str, key: str, value: object) -> str:
-    """The line that makes the setting so in a script; empty where the value depends on the release."""
-    return "" if value == "flip" else f"{module}.{key} = {value!r}"

@@ -68,7 +68,7 @@ def graph_breaks() -> List[Any]:
     return list(getattr(_module("utils"), "graph_break_reasons", None) or [])
 
 
-def recompile_limit() -> int:
+def most_compilations() -> int:
     """How often one code object may be compiled; 0 if that is not known."""
     config = _module("config")
     for name in ("recompile_limit", "cache_size_limit"):

@@ -1,0 +1,81 @@
+"""The rung ``kernel``: Inductor as the user asked for it, with generated kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..exceptions import NotApplicable
+from ..hooks.scheduler import install_choices
+from ..torch_internals import compilers, settings
+from ..torch_internals.backends import inductor_with
+from ..torch_internals.caches import no_caches
+from .builder import RungBuilder
+from .regions import Backend
+
+
+class Builder(RungBuilder):
+    """The script's own backend; Inductor with the switches that are asked for."""
+
+    def prepare(self) -> None:
+        open_kernels(self.ladder)
+
+    def backend(self, region: Any, requested: Any, options: Any) -> Any:
+        switches = self.ladder.switches
+        if switches.get("bisector") or region["backend"] != "inductor":
+            return requested
+        patches = dict(switches.get("inductor") or {})
+        settings.require("inductor", patches)
+        return KernelBackend(requested, inductor_with(requested, patches), self.ladder, region)
+
+
+def open_kernels(ladder: Any) -> None:
+    """Note the scheduler's choices, and look into the kernels as far as the switches ask for it."""
+    switches = ladder.switches
+    install_choices(ladder.subsystems)
+    if switches.get("before_compiler") and not compilers.stop_before_compiler(ladder.on_compiler):
+        raise NotApplicable("where this torch starts the native compiler is not known")
+    if switches.get("annotate"):
+        from ..hooks.kernel_lines import Annotator
+
+        ladder.annotator = Annotator(ladder.subsystems)
+        if not ladder.annotator.install():
+            raise NotApplicable("where the lines of a kernel come from cannot be told with this torch")
+    if switches.get("divergence"):
+        from ..capture.divergence import Divergence
+
+        ladder.divergence = Divergence(switches["divergence"])
+        if not ladder.divergence.install():
+            raise NotApplicable("the buffers between kernels cannot be had from this torch")
+
+
+class KernelBackend(Backend):
+    """The user's own Inductor request, with the switches that cannot be settings."""
+
+    compiler_name = "inductor"
+
+    def __init__(self, requested: Any, inner: Any, ladder: Any, region: Any) -> None:
+        super().__init__(requested, "kernel")
+        self._inner = inner
+        self._ladder = ladder
+        self._region = region
+
+    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+        ladder = self._ladder
+        ladder.save_graph("dynamo_graph", gm)
+        capturing = ladder.capturing(gm, self._region)
+        if ladder.python_kernels is not None:
+            ladder.python_kernels.install()
+        with no_caches(but=ladder.switches.get("caches") or ()):
+            compiled = self._inner(gm, example_inputs, **kwargs)
+        if ladder.annotator is not None and ladder.artifacts is not None:
+            ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
+        return capturing(compiled)
+
+    def get_compiler_config(self) -> Any:
+        getter = getattr(self._inner, "get_compiler_config", None)
+        return getter() if getter else {}
+
+    def reset(self) -> None:
+        reset = getattr(self._inner, "reset", None)
+        if reset is not None:
+            reset()

@@ -1,0 +1,98 @@
+"""Settings of Dynamo, AOTAutograd (functorch) and Inductor: looked up, changed, and told."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import warnings
+from typing import Any, Dict, Iterator, Mapping
+
+from ..exceptions import NotApplicable
+
+_MODULES = {
+    "dynamo": "torch._dynamo.config",
+    "functorch": "torch._functorch.config",
+    "inductor": "torch._inductor.config",
+}
+
+
+def of(owner: str) -> Any:
+    """The module of settings of ``dynamo``, ``functorch`` or ``inductor``."""
+    return importlib.import_module(_MODULES[owner])
+
+
+def require(owner: str, names: Any) -> None:
+    """Raise :class:`NotApplicable` for a setting that this release has not."""
+    for name in names:
+        if not has_config(of(owner), name):
+            raise NotApplicable("this torch has no setting %s.%s" % (_MODULES[owner], name))
+
+
+def change(owner: str, values: Mapping[str, Any]) -> None:
+    """Change settings for the rest of the process; ``flip`` is the truth value that does not hold."""
+    require(owner, values)
+    module = of(owner)
+    for name, value in values.items():
+        setattr(module, name, _value(module, name, value))
+
+
+def under(owner: str, values: Mapping[str, Any]) -> Any:
+    """A context with other settings; ``flip`` is the other truth value than the one that holds."""
+    module = of(owner)
+    return module.patch({name: _value(module, name, value) for name, value in values.items()})
+
+
+def _value(module: Any, name: str, value: Any) -> Any:
+    return not getattr(module, name) if value == "flip" else value
+
+
+@contextlib.contextmanager
+def patched(module: Any, **values: Any) -> Iterator[Any]:
+    """Set config entries for a while; entries that this release lacks are left out.
+
+    Yields the names that could be set.
+    """
+    have = {}
+    for name, value in values.items():
+        dotted = name.replace("__", ".")
+        if has_config(module, dotted):
+            have[dotted] = value
+    with contextlib.ExitStack() as stack:
+        if have:
+            stack.enter_context(module.patch(have))
+        yield tuple(have)
+
+
+def has_config(module: Any, name: str) -> bool:
+    """Whether a torch config module has the (dotted) entry ``name``."""
+    target = module
+    try:
+        for part in name.split("."):
+            target = getattr(target, part)
+    except AttributeError:
+        return False
+    return True
+
+
+def changed_config() -> Any:
+    """Settings of Dynamo, functorch and Inductor that differ from their defaults, as text."""
+    changed: Dict[str, str] = {}
+    for name in _MODULES.values():
+        module = sys.modules.get(name)
+        entries = getattr(module, "_config", None)
+        if not isinstance(entries, dict):
+            continue
+        for key, entry in entries.items():
+            if getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False):
+                continue
+            default = getattr(entry, "default", entry)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    value = getattr(module, key)
+                if value != default and type(value) in (bool, int, float, str, type(None)):
+                    changed[name + "." + key] = repr(value)
+            except Exception:
+                continue
+    return changed

@@ -1,0 +1,126 @@
+"""The switches: single changes on top of a rung, with their values' shapes and the rungs that know them.
+
+A child refuses what is not here, what has another shape, and what its rung would not look at: a switch that
+is ignored would make the answer to one question look like the answer to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Dict, Mapping, Tuple
+
+from .rungs import Rung
+
+
+class Shape(Enum):
+    """What a switch's value may be, as JSON has it."""
+
+    FLAG = "true or false"
+    NUMBER = "a whole number"
+    TEXT = "text"
+    NAMES = "a list of names"
+    TABLE = "an object"
+
+
+@dataclass(frozen=True)
+class SwitchRecord:
+    """One switch: ``rungs`` are those that know it (empty: all), ``keys`` those of an object (empty: any)."""
+
+    name: str
+    shapes: Tuple[Shape, ...]
+    words: str
+    rungs: Tuple[Rung, ...] = ()
+    keys: Tuple[str, ...] = ()
+
+
+_FLAG, _NUMBER, _TEXT, _NAMES, _TABLE = (
+    (shape,) for shape in (Shape.FLAG, Shape.NUMBER, Shape.TEXT, Shape.NAMES, Shape.TABLE)
+)
+_GRAPHS = (Rung.AOT, Rung.PARTITION, Rung.DECOMP, Rung.FX)
+_KERNELS = (Rung.SCHEDULED, Rung.KERNEL)
+#: Where nothing is compiled that a cache of torch's could hold, and where the caches are asked about.
+_CACHED = (Rung.UNCOMPILED, Rung.DYNAMO, Rung.KERNEL)
+
+_RECORDS = (
+    # Which parts of the compiler run.
+    SwitchRecord("inductor", _TABLE, "Inductor's settings"),
+    SwitchRecord("off", _TABLE, "left out"),
+    SwitchRecord("hold", _TABLE, "regions kept on a rung"),
+    SwitchRecord("fresh", _FLAG, "all compiled code forgotten before each call"),
+    SwitchRecord("caches", _NAMES, "torch's caches on", rungs=_CACHED),
+    SwitchRecord("bisector", _TABLE, "torch's own bisector", keys=("backend", "subsystem", "max")),
+    SwitchRecord(
+        "front",
+        _TABLE,
+        "Dynamo and AOTAutograd",
+        keys=("look", "eager", "guard_on", "outside", "functorch", "dynamo", "fullgraph", "stop"),
+    ),
+    SwitchRecord("mixed_sources", _TABLE, "pieces of another release's sources", keys=("served", "watched")),
+    SwitchRecord("native_kernels", _NAMES, "without the Python kernels of"),
+    SwitchRecord("meta_fix", _NAMES, "corrected meta kernels of"),
+    # How kernels are made and run.
+    SwitchRecord("strict_math", _FLAG, "C++ without relaxed floating-point rules"),
+    SwitchRecord("sanitize", _FLAG, "C++ with the address sanitizer"),
+    SwitchRecord("contiguous", _FLAG, "contiguous copies for every operator", rungs=_GRAPHS),
+    SwitchRecord("together", _FLAG, "fused loops interpreted as one", rungs=(Rung.SCHEDULED,)),
+    SwitchRecord("before_compiler", _FLAG, "stopped where the native compiler would start", rungs=_KERNELS),
+    # What is looked at.
+    SwitchRecord("shadow", _FLAG, "a float64 run alongside"),
+    SwitchRecord("measure", _FLAG, "time and memory measured, nothing recorded"),
+    SwitchRecord("compile_log", _FLAG, "compilations, guards and graph breaks noted, nothing recorded"),
+    SwitchRecord("meta_eager", _FLAG, "meta kernels checked"),
+    SwitchRecord("python_kernels", _TEXT, "kernels of the Python dispatcher"),
+    SwitchRecord("show_pass", _TEXT, "graphs before and after", rungs=(Rung.DECOMP, Rung.FX)),
+    SwitchRecord("annotate", _FLAG, "kernels annotated with their operators", rungs=_KERNELS),
+    SwitchRecord(
+        "divergence",
+        (Shape.FLAG, Shape.TABLE),
+        "buffers compared between kernels",
+        rungs=_KERNELS,
+        keys=("realize",),
+    ),
+    SwitchRecord("capture", (Shape.FLAG, Shape.TABLE), "graphs and their calls captured"),
+    # What regions return instead.
+    SwitchRecord("identity", _FLAG, "torch.compile returns its argument", rungs=(Rung.UNCOMPILED,)),
+    SwitchRecord("other_random", _NUMBER, "other random numbers"),
+    SwitchRecord("other_rounding", _NUMBER, "other roundings"),
+    # Accelerators.
+    SwitchRecord("mock", _TABLE, "the mock accelerator"),
+    SwitchRecord("adapter", _TABLE, "the accelerator"),
+    SwitchRecord(
+        "check",
+        _TABLE,
+        "constraints checked",
+        keys=("table", "settings", "choice", "adapter", "repros"),
+    ),
+)
+
+SWITCHES: Dict[str, SwitchRecord] = {record.name: record for record in _RECORDS}
+
+
+def refusal(rung: str, switches: Mapping[str, Any]) -> str:
+    """Why a child does not run a question with these switches on this rung; empty if it does."""
+    for name, value in switches.items():
+        record = SWITCHES.get(name)
+        if record is None:
+            return "the switch %s is not known" % name
+        if not any(_fits(value, shape) for shape in record.shapes):
+            return "the switch %s takes %s" % (name, " or ".join(shape.value for shape in record.shapes))
+        if isinstance(value, dict) and record.keys:
+            strange = sorted(set(value) - set(record.keys))
+            if strange:
+                return "the switch %s does not know %s" % (name, ", ".join(strange))
+        if record.rungs and rung not in record.rungs:
+            return "the rung %s does not know the switch %s" % (rung, name)
+    return ""
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    if shape is Shape.FLAG:
+        return isinstance(value, bool)
+    if shape is Shape.NUMBER:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if shape is Shape.NAMES:
+        return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    return isinstance(value, str if shape is Shape.TEXT else dict)
