@@ -30,8 +30,7 @@ from accel_lab.lab import LocalLab
 from accel_lab.minimize.minimizer import Elsewhere, Minimizer, interrupted
 from accel_lab.minimize.on_backend import NAME as BACKEND_NAME
 from accel_lab.request import Request, opened
-from accel_lab.search.accelerator.adapter_search import AdapterDiagnosis
-from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
+from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.alternatives.outside_ladder import about_entries
 from accel_lab.search.bisection import Bisection
 from accel_lab.search.diagnosis import Diagnosis
@@ -60,7 +59,7 @@ def search_for(request: Request, ground: DiagnosisTarget) -> Bisection:
             f"there is no accelerator {name!r} in {ground.build.python}: there is {', '.join(known)} "
             "(a package adds its own by the entry-point group accel_lab.adapters)"
         )
-    return AdapterDiagnosis(lab, probe, options, adapter=name)
+    return AcceleratorDiagnosis(lab, probe, options, adapter=name)
 
 
 def backend_of(accelerator: str) -> str:
@@ -69,10 +68,7 @@ def backend_of(accelerator: str) -> str:
         return f"from accel_lab import mock_backend as {BACKEND_NAME}"
     if not accelerator:
         return ""
-    return (
-        "from accel_lab.mock.adapters import load_adapter\n"
-        f"\n{BACKEND_NAME} = load_adapter({accelerator!r}).backend"
-    )
+    return f"from accel_lab import load_adapter\n\n{BACKEND_NAME} = load_adapter({accelerator!r}).backend"
 
 
 class Session:

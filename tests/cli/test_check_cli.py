@@ -89,7 +89,7 @@ def outcome(folder: Path, status: Status = Status.OK, **facts: Any) -> Outcome:
 
 
 def test_an_error_of_the_child_is_usage_or_the_labs(tmp_path: Path) -> None:
-    wrong = {"type": "accel_lab.mock.settings.SettingError", "message": "alignment is a whole number"}
+    wrong = {"type": "accel_lab.accelerators.settings.SettingError", "message": "alignment is a whole number"}
     with pytest.raises(UsageError, match="alignment is a whole number"):
         check_command._found(outcome(tmp_path, Status.REFUSED, lab_error=wrong))
     with pytest.raises(LabError, match="boom") as raised:
@@ -157,7 +157,7 @@ def torch_free(tmp_path: Path) -> Any:
     from accel_lab.execution.run_folder.workspace import Workspace
 
     workspace = Workspace(tmp_path / "run", tmp_path)
-    assert (workspace.library.parent / "accel_lab" / "mock" / "constraints.py").exists()
+    assert (workspace.library.parent / "accel_lab" / "accelerators" / "constraints" / "repro.py").exists()
     return lambda said: check_command._again("dtype", said, sys.executable, workspace)
 
 

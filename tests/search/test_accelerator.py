@@ -13,8 +13,8 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.minimize.target import ask, target_of
+from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.accelerator.kernel import TracedKernel, first_diverging
-from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
 from accel_lab.search.accelerator.replacements import (
     ABLATIONS,
     COMBINATIONS,

@@ -12,7 +12,9 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.accelerator.adapter_search import GRAPHS, AdapterDiagnosis, first_fault, stage_of
+from accel_lab.search.accelerator.accelerator import Accelerator
+from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
+from accel_lab.search.accelerator.way_search import GRAPHS, first_fault, stage_of
 from fakes_lab import FakeLab, failing, passing
 
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP
@@ -46,7 +48,7 @@ class ChipLab(FakeLab):
 
 
 def search(lab: ChipLab) -> Findings:
-    return AdapterDiagnosis(lab, Probe(program=Program(path="/x.py", sha256="0")), adapter="chip").run()
+    return AcceleratorDiagnosis(lab, Probe(program=Program(path="/x.py", sha256="0")), adapter="chip").run()
 
 
 def test_a_chip_without_ways_of_its_own_is_one_box() -> None:
@@ -170,4 +172,4 @@ def test_first_fault(verdicts: list[Verdict], place: int | None) -> None:
     ],
 )
 def test_an_adapters_words_become_stages(blames: str, stage: Stage) -> None:
-    assert stage_of(blames) is stage
+    assert stage_of(blames, Accelerator(name="chip")) is stage

@@ -82,13 +82,14 @@ class Workspace:
         target = self.root / "lib" / "accel_lab_child"
         if not target.exists():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-            self._copy_mock(source.parent, target.parent / "accel_lab")
+            self._copy_accelerators(source.parent, target.parent / "accel_lab")
         return target
 
     @staticmethod
-    def _copy_mock(source: Path, target: Path) -> None:
-        """The mock accelerator beside it, under its own name, without the rest of the lab."""
-        shutil.copytree(source / "mock", target / "mock", ignore=shutil.ignore_patterns("__pycache__"))
+    def _copy_accelerators(source: Path, target: Path) -> None:
+        """Adapters and the mock accelerator beside it, under their own name, without the rest of the lab."""
+        for name in ("accelerators", "mock"):
+            shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(source / "__init__.py", target)
 
     def place(self, probe: Probe) -> Place:

@@ -15,6 +15,15 @@ from accel_lab.mock.ir import shapes
 from accel_lab.mock.ir.loop_ir import HostNest, LoopProgram, Place, Result, View, whole
 from accel_lab.mock.ir.program import Ref
 
+from . import (  # noqa: F401 - the families register themselves
+    convolution,
+    creation,
+    gather,
+    matmul,
+    movement,
+    pointwise,
+    reduction,
+)
 from .builder import Builder, Unsupported, handler_of
 from .formats import FORMATS_BY_DTYPE
 

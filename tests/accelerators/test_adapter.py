@@ -17,18 +17,18 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import accel_lab  # noqa: E402
-from accel_lab.mock import discovery  # noqa: E402
-from accel_lab.mock.adapters import (  # noqa: E402
-    AcceleratorAdapter,
-    AcceleratorCapabilities,
-    AdapterError,
-    MockAdapter,
-    adapter_from,
-    adapters,
-    load_adapter,
+from accel_lab.accelerators import discovery  # noqa: E402
+from accel_lab.accelerators.adapter import AcceleratorAdapter  # noqa: E402
+from accel_lab.accelerators.capabilities import AcceleratorCapabilities  # noqa: E402
+from accel_lab.accelerators.constraints.catalogue import (  # noqa: E402
+    ConstraintError,
+    GraphView,
+    check_graph,
 )
-from accel_lab.mock.constraints.catalogue import ConstraintError, GraphView, check_graph  # noqa: E402
-from accel_lab.mock.settings import SettingError  # noqa: E402
+from accel_lab.accelerators.discovery import AdapterError, adapters  # noqa: E402
+from accel_lab.accelerators.loading import adapter_from, load_adapter  # noqa: E402
+from accel_lab.accelerators.settings import SettingError  # noqa: E402
+from accel_lab.mock.adapter import MockAdapter  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -135,7 +135,7 @@ def test_the_example_is_found_compiles_and_differentiates(tinychip: Path) -> Non
     result = torch.compile(region, backend=adapter.backend)(x)
     torch.testing.assert_close(result, region(x))
     torch.testing.assert_close(torch.autograd.grad(result.sum(), x)[0], wanted)
-    constraints = {violation["constraint"] for violation in adapter.statistics().violations}  # type: ignore[union-attr]
+    constraints = {violation["constraint"] for violation in adapter.statistics().violations}
     assert constraints == {"alignment"}  # the column of size 1
 
 
