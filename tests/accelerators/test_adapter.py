@@ -27,8 +27,10 @@ from accel_lab.accelerators.constraints.catalogue import (  # noqa: E402
 )
 from accel_lab.accelerators.discovery import AdapterError, adapters  # noqa: E402
 from accel_lab.accelerators.loading import adapter_from, load_adapter  # noqa: E402
+from accel_lab.accelerators.provenance import environment_of  # noqa: E402
 from accel_lab.accelerators.settings import SettingError  # noqa: E402
 from accel_lab.mock.adapter import MockAdapter  # noqa: E402
+from accel_lab.search.accelerator.replacements import SETTINGS, Ask  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -230,3 +232,59 @@ def test_what_an_adapter_does_not_deny_is_taken_to_be_there() -> None:
     assert said(AcceleratorCapabilities()) == set()
     assert said(AcceleratorCapabilities(denied=frozenset({"aten.mm"}))) == {"mm"}
     assert said(AcceleratorCapabilities(supported=frozenset({"mm"}))) == {"rand_like", "special_bessel_j0"}
+
+
+def test_the_mocks_parts_are_those_that_the_search_knows() -> None:
+    parts = {part.name: dict(part.options) for part in MockAdapter().parts()}
+    assert parts == {ask.value: options for ask, options in SETTINGS.items() if ask is not Ask.MAIN}
+
+
+def test_options_that_an_adapter_does_not_have_are_refused() -> None:
+    with pytest.raises(SettingError, match="the adapter plain has no options: speed"):
+        Plain().configured({"speed": 3})
+    with pytest.raises(SettingError, match=r"no setting 'back_ends'.*did you mean back_end"):
+        MockAdapter().configured({"back_ends": "reference"})
+    assert MockAdapter({"cores": 3}).configured({"cache": False}).capabilities.max_memory == 16 * 1024**3
+
+
+# ---- what a run depended on
+
+
+def test_the_variables_of_the_mock_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_FAULTS", "tail_stick_dropped")
+    monkeypatch.delenv("MOCK_CORES", raising=False)
+    found = environment_of(MockAdapter(), adapters()["mock"])
+    assert found.variables["MOCK_FAULTS"] == "tail_stick_dropped"
+    assert found.variables["MOCK_CORES"] is None
+    assert found.package == "accel_lab"
+    assert found.version == accel_lab.__version__
+
+
+def test_the_package_of_an_adapter_is_recorded(tinychip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYCHIP_BUG", "back")
+    found = environment_of(load_adapter("tinychip"), adapters()["tinychip"])
+    assert found.to_json() == {
+        "variables": {"TINYCHIP_BUG": "back"},
+        "package": "tinychip",
+        "version": "1.0",
+        "commit": "",
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_commit_is_that_of_the_checkout_or_what_pip_wrote(tmp_path: Path, packed: bool) -> None:
+    checkout, installed = tmp_path / "chip", tmp_path / "chip-1.dist-info"
+    for folder in (checkout / ".git" / "refs" / "heads", installed):
+        folder.mkdir(parents=True)
+    (checkout / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    if packed:
+        (checkout / ".git" / "packed-refs").write_text("# pack-refs\n12ab refs/heads/main\n")
+    else:
+        (checkout / ".git" / "refs" / "heads" / "main").write_text("12ab\n")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: chip\nVersion: 1\n")
+    (installed / "direct_url.json").write_text(f'{{"url": "{checkout.as_uri()}", "dir_info": {{}}}}')
+    chip: Any = entry(Plain)
+    chip.dist = metadata.PathDistribution(installed)
+    assert environment_of(Plain(), chip).commit == "12ab"
+    (installed / "direct_url.json").write_text('{"url": "x", "vcs_info": {"commit_id": "34cd"}}')
+    assert environment_of(Plain(), chip).commit == "34cd"

@@ -101,25 +101,6 @@ def test_an_error_of_the_child_is_usage_or_the_labs(tmp_path: Path) -> None:
         check_command._found(outcome(tmp_path, Status.EXIT))
 
 
-def test_the_projects_table_is_read(tmp_path: Path) -> None:
-    pytest.importorskip("tomllib")
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    (tmp_path / "a" / ".git").mkdir()  # the search ends at a repository's root
-    path = tmp_path / "a" / "pyproject.toml"
-    assert check_command.mock_table(tmp_path) == {}
-    path.write_text("[project]\nname = 'x'\n")
-    assert check_command.mock_table(inner) == {}
-    path.write_text("[tool.accel-lab.mock]\nalignment = 8\n")
-    assert check_command.mock_table(inner) == {"alignment": 8}
-    path.write_text("[tool.accel-lab]\nmock = 3\n")
-    with pytest.raises(UsageError, match="is a table, not 3"):
-        check_command.mock_table(inner)
-    path.write_text("[tool.accel-lab.mock\n")
-    with pytest.raises(UsageError, match="is not valid TOML"):
-        check_command.mock_table(inner)
-
-
 def test_wrong_usage_is_said_before_anything_runs(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

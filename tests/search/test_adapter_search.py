@@ -145,6 +145,34 @@ def test_a_flaky_chip_is_never_given_to_another_part(seed: int) -> None:
     assert proven in ([], [Stage.ACCELERATOR_BACK_END])
 
 
+def test_a_chip_that_offers_parts_is_searched_by_its_parts() -> None:
+    lab = ChipLab(lambda place: True)
+
+    def answer(probe: Probe) -> Outcome:
+        given = dict(probe.switches).get("adapter", {})
+        part = given.get("part", "")
+        facts = {
+            "regions": [{"id": 0, "name": "f", "backend": "chip"}],
+            "accelerator": {
+                "parts": ["reference_back_end", "one_core", "its_own"],
+                "faults": ["cold_solder"],
+            },
+        }
+        common: dict[str, Any] = {"facts": facts, "warm": lab.warm and not probe.cold}
+        if probe.rung is Rung.ACCELERATOR and part != "reference_back_end":
+            return failing(**common)
+        return passing(**common)
+
+    lab.answer = answer
+    found = search(lab)
+    assert {step.switch for step in found.ablation} == {"reference_back_end", "one_core"}
+    assert found.culprit is not None
+    assert found.culprit.stage is Stage.ACCELERATOR_BACK_END
+    # The other rows of the table were not offered, which leaves a doubt.
+    assert found.culprit.confidence is Confidence.LIKELY
+    assert any("cold_solder" in line for line in found.warnings)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "place"),
     [

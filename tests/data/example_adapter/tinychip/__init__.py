@@ -31,6 +31,10 @@ class TinyChip(AcceleratorAdapter):
         """The chip's compiler, and the chip."""
         return Chip(lowered(graph_module)).run
 
+    def environment(self):
+        """The chip's bugs are switched on by this variable."""
+        return ["TINYCHIP_BUG"]
+
     def rungs(self):
         """The same program without the chip: if that fails, it is the compiler."""
 
