@@ -19,6 +19,7 @@ _PUBLIC = {
     "AdapterRung": "accel_lab.accelerators.adapter",
     "KernelDiffHarness": "accel_lab.workloads.harness",
     "aot_mock_backend": "accel_lab.mock.backend",
+    "install_mock_device": "accel_lab.mock.runtime.torch_device",
     "load_adapter": "accel_lab.accelerators.loading",
     "mock_backend": "accel_lab.mock.backend",
 }
@@ -34,6 +35,7 @@ __all__ = [
     "aot_mock_backend",
     "bisect_script",
     "compare_tensors",
+    "install_mock_device",
     "load_adapter",
     "mock_backend",
 ]

@@ -26,6 +26,7 @@ from accel_lab.accelerators.constraints.repro import ReproTarget
 from . import faults
 from .constraints import choose, repro_target
 from .ir.concrete import is_symbolic
+from .runtime.device_tensors import NAME as DEVICE_NAME
 from .runtime.run_statistics import Statistics, collected
 from .settings import CONSTRAINT_VARIABLES, VARIABLES, Settings, read_settings
 
@@ -168,10 +169,10 @@ class MockAdapter(AcceleratorAdapter):
         if self._instruments is not None:
             self._instruments.install()
         for value in example_inputs:
-            if isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta"):
+            if isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta", DEVICE_NAME):
                 raise UnsupportedOnDevice(
-                    f"the mock accelerator takes tensors of the CPU and brings them to the device itself; "
-                    f"an input is on {value.device}"
+                    f"the mock accelerator takes tensors of the CPU, which it brings to the device itself, "
+                    f"and those of the device {DEVICE_NAME!r}; an input is on {value.device}"
                 )
 
     def graph_name(self) -> str:

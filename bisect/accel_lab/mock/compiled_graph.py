@@ -16,6 +16,7 @@ from accel_lab.accelerators.constraints.catalogue import UnsupportedOnDevice
 from .artifacts import write_program, write_statistics
 from .ir.concrete import DataDependent, host_program, is_symbolic, make_concrete
 from .ir.program import STATIC_INPUTS, Program
+from .runtime.device_tensors import device_results, host_copies, is_on_device, without_device
 from .runtime.output_aliases import alias_groups, share
 from .runtime.run_statistics import collected
 from .runtime.runner import Loaded, shared_runtime
@@ -48,16 +49,24 @@ class CompiledGraph:
         self.settings = settings
         self.runtime = shared_runtime(settings.device, settings.back_end)
         self.symbolic = is_symbolic(graph_module)
+        self._on_device = without_device(graph_module)
         self._programs: OrderedDict[Any, _Ready] = OrderedDict()
         if not self.symbolic:
             self._programs[None] = self._make(graph_module, example_inputs, name)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        inputs = list(args)
+        given = list(args)
         if isinstance(args, list):
             args.clear()
+        if not any(self._on_device) and not any(map(is_on_device, given)):
+            return self.on_host(given)
+        inputs = host_copies(given)
+        return device_results(self.on_host(inputs), self._on_device, given, inputs)
+
+    def on_host(self, inputs: list[Any]) -> list[Any]:
+        """The results for host tensors, those that stand for tensors of the device among them."""
         ready = self._ready(inputs)
-        values = ready.loaded.run(inputs)
+        values = ready.loaded.run(inputs, self._on_device)
         share(values, ready.traced, ready.groups)
         if self.settings.artifacts:
             write_statistics(self.settings.artifacts, collected())

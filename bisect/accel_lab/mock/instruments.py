@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 #: ``by_reference`` names kernels that run on the reference back end; ``folder`` is where a traced run writes.
 INSTRUMENTS = ("transfer", "host", "steps", "trace", "by_reference", "folder")
 
+#: Whether tensors of the device in torch are moved by the memory's definition instead of by transfers.
+_by_definition: list[bool] = []
+
+
+def move_by_definition() -> None:
+    """From now on ``x.to("mock")`` and operators called one by one go without the device's transfers."""
+    _by_definition.append(True)
+
+
+def moves_by_definition() -> bool:
+    """Whether tensors of the device in torch are moved by definition."""
+    return bool(_by_definition)
+
 
 class Instruments:
     """The instruments of one process; they are installed when the first region is compiled."""

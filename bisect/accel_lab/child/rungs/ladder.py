@@ -162,7 +162,8 @@ class Ladder:
         if self.rung == "mock" or self.switches.get("mock"):
             from .mock import MockRung
 
-            self.mock = MockRung(self.switches.get("mock") or {}, self.artifacts.home)
+            reference = self.rung == "uncompiled"
+            self.mock = MockRung(self.switches.get("mock") or {}, self.artifacts.home, reference=reference)
         if self.rung == "accelerator" or self.switches.get("adapter"):
             from .adapter import AdapterRung
 

@@ -49,7 +49,7 @@ class KernelTrace:
         if not self.compare:
             return
         load = runner.Runtime.load
-        call = CompiledGraph.__call__
+        call = CompiledGraph.on_host
 
         def loading(own: runner.Runtime, program: Program) -> runner.Loaded:
             loaded = load(own, program)
@@ -64,7 +64,7 @@ class KernelTrace:
                 self._nodes = {}
 
         runner.Runtime.load = loading  # type: ignore[method-assign,assignment]
-        CompiledGraph.__call__ = calling  # type: ignore[method-assign,assignment]
+        CompiledGraph.on_host = calling  # type: ignore[method-assign,assignment]
 
     def to_json(self) -> list[dict[str, Any]]:
         """The kernels, as the parent reads them."""

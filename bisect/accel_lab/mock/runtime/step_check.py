@@ -47,9 +47,9 @@ class StepCheck:
         loaded = runtime.Loaded
         send, fetch, run = loaded._send, loaded._fetch, loaded._run
 
-        def running(own: Any, inputs: Any) -> Any:
+        def running(own: Any, inputs: Any, on_device: Any = ()) -> Any:
             self._program = own.program.name
-            return run(own, inputs)
+            return run(own, inputs, on_device)
 
         def sending(own: Any, tensor: Any, buffer: Any) -> Any:
             self._buffer = buffer
