@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -288,3 +290,27 @@ def test_the_commit_is_that_of_the_checkout_or_what_pip_wrote(tmp_path: Path, pa
     assert environment_of(Plain(), chip).commit == "12ab"
     (installed / "direct_url.json").write_text('{"url": "x", "vcs_info": {"commit_id": "34cd"}}')
     assert environment_of(Plain(), chip).commit == "34cd"
+
+
+def test_a_traced_clone_shows_its_transfers(tmp_path: Path) -> None:
+    program = """
+import json, sys, torch
+from accel_lab.accelerators.loading import load_adapter
+
+adapter = load_adapter("mock").configured({"trace": True, "folder": sys.argv[1]})
+torch.compile(lambda x: x.clone(), backend=adapter.backend)(torch.ones(4, 65))
+print(json.dumps(adapter.observations()["statistics"]["kernels"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(accel_lab.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["0"]), done.stderr
+    log = [json.loads(line) for line in (tmp_path / "transfers.jsonl").read_text("utf-8").splitlines()]
+    assert [(entry["transfer"], entry["shape"]) for entry in log] == [
+        ("to_device", [4, 65]),
+        ("to_host", [4, 65]),
+    ]

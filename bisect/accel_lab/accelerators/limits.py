@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-#: Short names that vendors' documents use beside torch's.
+#: Short names that vendors' documents use, besides torch's.
 SHORT_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 #: The dtypes that a device is taken to hold unless it says otherwise.
 COMMON_DTYPES = frozenset(

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .adapter import AcceleratorAdapter
+from .discovery import BUILT_IN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,8 @@ def environment_of(adapter: AcceleratorAdapter, entry: Any = None) -> Accelerato
     """The surroundings of an adapter in this process; ``entry`` is the entry point that it came from."""
     variables = {str(name): os.environ.get(str(name)) for name in adapter.environment()}
     module = type(adapter).__module__.partition(".")[0]
-    found = _distribution(entry, module)
+    # The lab's own adapters are those of the copy that runs, whichever version of it may be installed.
+    found = _distribution(entry, module) if adapter.name not in BUILT_IN else None
     if found is None:
         version = str(getattr(sys.modules.get(module), "__version__", ""))
         return AcceleratorEnvironment(variables=variables, package=module, version=version)
@@ -72,9 +74,9 @@ def _distribution(entry: Any, module: str) -> Any:
 def _commit(distribution: Any) -> str:
     """The revision that was installed: ``direct_url.json`` (PEP 610), or the checkout that it points at."""
     try:
-        told = json.loads(distribution.read_text("direct_url.json") or "{}")
-        revision = told.get("vcs_info", {}).get("commit_id", "")
-        url = urlsplit(str(told.get("url", "")))
+        url_file = json.loads(distribution.read_text("direct_url.json") or "{}")
+        revision = url_file.get("vcs_info", {}).get("commit_id", "")
+        url = urlsplit(str(url_file.get("url", "")))
         if not revision and url.scheme == "file":
             revision = _head_of(Path(unquote(url.path)))
     except (ValueError, AttributeError, OSError):

@@ -21,6 +21,7 @@ import threading
 import types
 from typing import Any, Callable, Dict, List, Optional
 
+from . import accelerator_library
 from .artifacts import Artifacts
 from .exceptions import NotApplicable, describe
 from .opened_files import Opened
@@ -102,6 +103,7 @@ class _Session:
 
     def prepare(self) -> None:
         """Install the rung now if torch is there, else at the moment the script imports it."""
+        accelerator_library.prepare(self.job.get("rung"), self.job.get("switches") or {})
         waiting: Dict[str, Callable[[], None]] = {
             name: functools.partial(self._arrived, name)
             for name in ("numpy", "torch._dynamo", "torch.nn", *ENTRIES)

@@ -1,7 +1,7 @@
 """The catalogue of seeded faults: bugs that real accelerators had, each bound to the layer that it sits in.
 
 A fault is off unless it is asked for by name; :func:`active` is the one question that the layers ask. Each
-layer keeps its own faulty code path beside the right one, under ``if faults.active("name"):``.
+layer keeps its own faulty code path next to the right one, under ``if faults.active("name"):``.
 """
 
 from __future__ import annotations

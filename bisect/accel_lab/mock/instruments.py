@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,14 @@ if TYPE_CHECKING:
 #: ``by_reference`` names kernels that run on the reference back end; ``folder`` is where a traced run writes.
 INSTRUMENTS = ("transfer", "host", "steps", "trace", "by_reference", "folder")
 
-#: Whether tensors of the device in torch are moved by the memory's definition instead of by transfers.
-_by_definition: list[bool] = []
-
-
-def move_by_definition() -> None:
-    """From now on ``x.to("mock")`` and operators called one by one go without the device's transfers."""
-    _by_definition.append(True)
+#: With 1 in this variable ``x.to("mock")`` and operators called one by one go without the device's transfers.
+#: (A variable, because it is set before the script imports torch or anything of the lab.)
+BY_DEFINITION_VARIABLE = "ACCEL_LAB_MOCK_BY_DEFINITION"
 
 
 def moves_by_definition() -> bool:
-    """Whether tensors of the device in torch are moved by definition."""
-    return bool(_by_definition)
+    """Whether tensors of the device in torch are moved by the memory's definition instead of by transfers."""
+    return os.environ.get(BY_DEFINITION_VARIABLE) == "1"
 
 
 class Instruments:
@@ -60,7 +57,10 @@ class Instruments:
             self._steps.install()
         if options.get("trace") or options.get("by_reference"):
             from .runtime.kernel_trace import KernelTrace
+            from .runtime.transfer import log_transfers
 
+            if options.get("trace"):
+                log_transfers(options.get("folder", ""))
             self._trace = KernelTrace(
                 compare=bool(options.get("trace")),
                 by_reference=options.get("by_reference") or (),

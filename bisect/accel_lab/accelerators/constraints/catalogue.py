@@ -1,7 +1,7 @@
 """Constraints: what a device asks of a graph, Dynamo's or AOTAutograd's, each with a name.
 
 A constraint sees one graph at a time through a :class:`GraphView` and yields :class:`Violation` s; nothing is
-kept between graphs. The constraints that the lab has itself are in the modules beside this one.
+kept between graphs. The constraints that the lab has itself are in the other modules of this package.
 """
 
 from __future__ import annotations

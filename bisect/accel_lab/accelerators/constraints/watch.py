@@ -1,6 +1,6 @@
 """Holds one compilation to the constraints: Dynamo's graph first, then each graph of AOTAutograd.
 
-Strict: the errors of a graph end the compilation, all of them told at once. Else they are logged, and the
+Strict: the errors of a graph end the compilation, in one message. Else they are logged, and the
 device does what it can.
 """
 

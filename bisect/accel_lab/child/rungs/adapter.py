@@ -1,38 +1,16 @@
-"""The rung ``accelerator``: every compiled region on the accelerator of an adapter, by one of its ways.
-
-The copy of the lab's adapters and of the mock lies beside the child's; it is found while it is imported.
-"""
+"""The rung ``accelerator``: every compiled region on the accelerator of an adapter, by one of its ways."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any, Dict
 
 from .. import torch_internals
+from ..accelerator_library import library, show_library
 from ..exceptions import NotApplicable
 from .regions import boxed
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_LIBRARY = os.path.dirname(_PACKAGE)
 #: The way that needs nothing of the accelerator: its graphs, decomposed as it asks, run by torch on the host.
 GRAPHS = "graphs"
-
-
-class library:
-    """Where the copy of the lab's mock and adapters is found while it is imported; scripts never see it."""
-
-    def __enter__(self) -> None:
-        sys.path.insert(0, _LIBRARY)
-
-    def __exit__(self, *exc: Any) -> None:
-        sys.path.remove(_LIBRARY)
-
-
-def show_library() -> None:
-    """A script that asks for its accelerator by itself finds the lab's, unless it has its own."""
-    if _LIBRARY not in sys.path:
-        sys.path.append(_LIBRARY)
 
 
 class AdapterRung:

@@ -10,7 +10,7 @@ import os
 from typing import Any, Dict, List
 
 from .. import torch_internals
-from .adapter import library
+from ..accelerator_library import library
 from .regions import boxed
 
 

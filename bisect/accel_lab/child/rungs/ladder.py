@@ -162,8 +162,7 @@ class Ladder:
         if self.rung == "mock" or self.switches.get("mock"):
             from .mock import MockRung
 
-            reference = self.rung == "uncompiled"
-            self.mock = MockRung(self.switches.get("mock") or {}, self.artifacts.home, reference=reference)
+            self.mock = MockRung(self.switches.get("mock") or {}, self.artifacts.home)
         if self.rung == "accelerator" or self.switches.get("adapter"):
             from .adapter import AdapterRung
 

@@ -11,30 +11,19 @@ import os
 from typing import Any, Dict
 
 from ..exceptions import NotApplicable
-from .adapter import AdapterRung, library
+from .adapter import AdapterRung
 
 #: What the search reads of a run on the mock.
 FACTS = ("faults", "statistics", "kernels", "steps", "environment")
 
 
 class MockRung(AdapterRung):
-    """The mock in one run.
+    """The mock in one run. ``given``: options of ``MockAdapter.configured``."""
 
-    ``given``: options of ``MockAdapter.configured``. ``reference``: nothing is compiled in this run, and
-    others are held against what it computes, so that a script's own tensors on the device go there and back
-    without the device's transfers.
-    """
-
-    def __init__(self, given: Any, folder: str, reference: bool = False) -> None:
+    def __init__(self, given: Any, folder: str) -> None:
         options = dict(given, folder=os.path.join(folder, "mock"))
         super().__init__({"name": "mock", "options": options}, folder)
         _register()
-        if reference or given.get("transfer") == "definition":
-            # It imports no torch: the script has not come to its own import of it.
-            with library(), contextlib.suppress(ImportError):
-                from accel_lab.mock.instruments import move_by_definition
-
-                move_by_definition()
 
     def facts(self) -> Dict[str, Any]:
         """Seeded faults, counters, the kernels of a traced run, the steps of a compared one."""

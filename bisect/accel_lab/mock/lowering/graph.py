@@ -269,7 +269,7 @@ class GraphLowering:
         """The arguments of an ``as_strided`` over the tensor that owns the memory that it walks.
 
         The host gets tensors one by one: of a part of another tensor it would get the elements without what
-        lies between them. Raises LoweringError where the owner cannot be told.
+        lies between them. Raises LoweringError where the owner is not known.
         """
         source = node.args[0]
         size, stride = node.args[1:3]

@@ -224,10 +224,10 @@ def _put(memory: Memory, spec: KernelSpec, base: int, held: dict[str, torch.Tens
 
 
 def _worst(found: Sequence[float | None]) -> float | None:
-    told = [entry for entry in found if entry is not None]
-    if not told:
+    sizes = [entry for entry in found if entry is not None]
+    if not sizes:
         return None
-    return NO_SIZE if NO_SIZE in told else max(told)
+    return NO_SIZE if NO_SIZE in sizes else max(sizes)
 
 
 def _loops(program: Program | None, spec: KernelSpec) -> str:

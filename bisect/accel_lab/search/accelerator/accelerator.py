@@ -18,8 +18,7 @@ FRONT_ENDS = frozenset({Stage.MOCK_FRONT_END, Stage.ACCELERATOR_FRONT_END})
 class Accelerator:
     """One accelerator, by the name of its adapter.
 
-    ``runtime`` is what calls the host; ``whole`` the stage where its parts are not told apart. ``parts`` are
-    the replacements that it is known to offer; a run on any other accelerator tells them.
+    ``runtime`` is what calls the host; ``whole`` the stage where its parts are not distinguished.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Accelerator:
         return (("adapter", given),)
 
     def facts(self, outcome: Outcome) -> dict[str, Any]:
-        """What a run on it told of it."""
+        """What a run on it recorded of it."""
         found: dict[str, Any] = outcome.facts.get("mock" if self.is_mock else "accelerator", {}) or {}
         return found
 

@@ -29,7 +29,7 @@ class TracedKernel:
     """One kernel of a traced run (``mock.runtime.kernel_trace``), as the child wrote it down.
 
     ``graph`` is how far its values are from those of the ATen nodes that it computes, run by torch on the
-    host (None: they cannot be told apart); ``back_end`` how far from the reference back end's on the same
+    host (None: they cannot be compared); ``back_end`` how far from the reference back end's on the same
     bytes; a negative number stands for a difference that has no size (NaN against a number).
     """
 
