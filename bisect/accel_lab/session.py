@@ -292,6 +292,7 @@ class Session:
             return
         if ground is not None:
             found.environment = {
+                **found.environment,  # what the search recorded of an accelerator
                 "provider": ground.provider,
                 **ground.build.facts,
                 "warm": not ground.cold and ground.prober.is_warm,

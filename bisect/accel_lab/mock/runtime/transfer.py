@@ -2,7 +2,8 @@
 
 The log (``ACCEL_LAB_DEBUG=1``, or a traced run) has one JSON line a transfer, in the logger
 ``accel_lab.mock.transfer`` and in the file ``transfers.jsonl`` of the folder that the variable
-``ACCEL_LAB_MOCK_ARTIFACTS`` names, and of the traced run's. So a graph that needs no kernel, such as a clone, still shows what it moves.
+``ACCEL_LAB_MOCK_ARTIFACTS`` names, and of the traced run's. So a graph that needs no kernel, such as a clone,
+still shows what it moves.
 """
 
 from __future__ import annotations

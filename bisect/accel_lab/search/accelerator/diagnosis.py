@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from accel_lab.core.accelerator_record import KEY, AcceleratorRecord
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.probe import Probe
 from accel_lab.core.verdict import Verdict
@@ -38,6 +39,7 @@ class AcceleratorDiagnosis(Bisection):
         base = self.baseline = Premise(self._lab, on_it).run()
         self._take_baseline(base, len(base.steps) + 1)
         self._seeded(base)
+        self._record(base)
         if base.target is None:
             found.verdict = "inconclusive" if base.doubtful else "passes"
             return found
@@ -65,6 +67,14 @@ class AcceleratorDiagnosis(Bisection):
         if faults:
             where = " (MOCK_FAULTS)" if self._accelerator.is_mock else ""
             self.findings.warnings.append(f"seeded faults are on{where}: " + ", ".join(faults))
+
+    def _record(self, base: Baseline) -> None:
+        """Keep what the runs depended on of the accelerator."""
+        name, facts = self._accelerator.name, self._accelerator.facts
+        records = (AcceleratorRecord.of_facts(name, facts(step.outcome)) for step in base.steps)
+        found = next((record for record in records if record is not None), None)
+        if found is not None:
+            self.findings.environment[KEY] = found.to_json()
 
 
 def _top(base: Baseline) -> Step:
