@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from accel_lab.mock.backend import mock_backend
+from accel_lab.mock.backend import aot_mock_backend, mock_backend
 from accel_lab.mock.device import Device
 from accel_lab.mock.runtime import torch_device
 from accel_lab.mock.runtime.run_statistics import collected
@@ -63,10 +63,19 @@ def compiled() -> dict[str, bool]:
         "compiled_backward": weight_there.grad.device.type == "mock"
         and close(weight_there.grad, weight.grad),
         "compiled_on_kernels": collected().kernels > 0,
+        "compiled_by_the_reference": by_the_reference(there, x),
         "compiled_without_transfers": skipped,
         "compiled_to_host": close(torch.compile(lambda t: (t + 1).cpu(), backend=mock_backend)(there), x + 1),
         "compiled_training": trained(),
     }
+
+
+def by_the_reference(there: Any, x: Any) -> bool:
+    """Whether the reference front end makes kernels for tensors of the device, and these are right."""
+    before = collected().kernels
+    backend = aot_mock_backend(front_end="reference", back_end="reference")
+    got = torch.compile(lambda t: t.relu() + 1, backend=backend)(there)
+    return collected().kernels > before and bool(torch.allclose(got.cpu(), x.relu() + 1))
 
 
 def trained() -> bool:

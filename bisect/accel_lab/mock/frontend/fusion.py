@@ -53,7 +53,7 @@ def _can_join(program: LoopProgram, target: Nest, nest: Nest, readers: dict[str,
     if len(target.body) + len(nest.body) > MOST_STATEMENTS:
         return False
     inside = target.produced
-    if any(view.place in inside and not view.plain for view in nest.read_views):
+    if any(view.place in inside and not view.is_identity for view in nest.read_views):
         return False
     if nest.unit == "reduction" and any(
         readers.get(name, set()) - {nest.name, *_members(target)} for name in inside

@@ -51,7 +51,7 @@ class PlaceKeeper:
     def resolve(self, view: View) -> Place:
         """A place whose own axes are those of the view; a movement kernel where the bytes cannot stay."""
         place = self.places[view.place]
-        if view.plain and view.size == place.size:
+        if view.is_identity and view.size == place.size:
             return place
         if view not in self._views:
             self._views[view] = self._resolve(place, view).name

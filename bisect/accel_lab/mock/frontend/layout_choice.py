@@ -77,7 +77,7 @@ class Chooser(PlaceKeeper):
                 if nest.unit == "matmul" and view.dims and view.dims[-1] is not None:
                     stick = view.dims[-1]
                     order = (*(dim for dim in range(rank) if dim != stick), stick)
-                elif nest.unit == "convolution" and view.plain:
+                elif nest.unit == "convolution" and view.is_identity:
                     order = _window_order(place.size)
                 else:
                     continue

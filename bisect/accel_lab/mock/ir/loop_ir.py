@@ -78,7 +78,7 @@ class View:
         return any(dim is None and extent != 1 for dim, extent in zip(self.dims, self.size, strict=True))
 
     @property
-    def plain(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether axes and dimensions are the same."""
         return self.dims == tuple(range(len(self.dims)))
 

@@ -41,7 +41,7 @@ def _view_text(view: View, places: dict[str, Place], local: bool) -> str:
 
 def _by_layout_text(view: View) -> str:
     axes = ", ".join("*" if dim is None else f"d{dim}" for dim in view.dims)
-    return view.place if view.plain else f"{view.place}({axes})"
+    return view.place if view.is_identity else f"{view.place}({axes})"
 
 
 def _nest_text(nest: Nest, places: dict[str, Place]) -> list[str]:

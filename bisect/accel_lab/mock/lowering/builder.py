@@ -174,7 +174,7 @@ class Builder:
         if fits_one_kernel(have, dtype):
             result = self.place(view.size, dtype)
             line = Line(op="cast", inputs=(view,), output=result.name, attributes={"to": result.format})
-            if view.plain:
+            if view.is_identity:
                 self.cast_from[result.name] = view.place
             if not result.empty:
                 self._nest(
@@ -324,7 +324,7 @@ class Builder:
             return easy
         if view.place in self.constant:
             return self.full(size, self.constant[view.place], self.dtype(view))
-        if view.plain and view.place in self.reshaped:
+        if view.is_identity and view.place in self.reshaped:
             return self.reshape(self.reshaped[view.place], size)
         view = self.dense(view)
         result = self.unit("movement", "view", {"input": view}, size, self.dtype(view), {"size": list(size)})
