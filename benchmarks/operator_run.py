@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from accel_lab.mock.backend import CompiledGraph
-from accel_lab.mock.constraints.catalogue import UnsupportedOnDevice
+from accel_lab.accelerators.constraints.catalogue import UnsupportedOnDevice
+from accel_lab.mock.compiled_graph import CompiledGraph
 from accel_lab.mock.frontend import decompositions
 from accel_lab.mock.ir.program import Kernel
 from accel_lab.mock.lowering.graph import LoweringError

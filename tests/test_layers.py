@@ -27,11 +27,12 @@ ARROWS: dict[str, frozenset[str]] = {
     "execution": frozenset({"core"}),
     "environments": frozenset({"core"}),
     "reporting": frozenset({"core", "numerics", "inspection"}),
-    # The workloads run in the probed interpreter, where what adapters it has registered is asked of the mock.
-    "workloads": frozenset({"core", "numerics", "mock"}),
-    # The child runs the `mock` rung; the mock knows nothing of its caller.
-    "child": frozenset({"mock", "protocol"}),
-    "mock": frozenset({"protocol"}),
+    # The workloads run in the probed interpreter, where what adapters are registered there is asked.
+    "workloads": frozenset({"core", "numerics", "accelerators"}),
+    # The child runs adapters, the mock among them; neither knows anything of its caller.
+    "child": frozenset({"accelerators", "mock", "protocol"}),
+    "accelerators": frozenset({"protocol"}),  # not the mock: it is one adapter among others
+    "mock": frozenset({"accelerators", "protocol"}),
     "config": frozenset({"core"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
     # questions with real probes, `minimize` joins the reducer to them, `versions` asks them of many builds of
@@ -62,13 +63,11 @@ ARROWS: dict[str, frozenset[str]] = {
 }
 # torch, what is built on it, and sympy, which torch itself requires and whose expressions its shapes are.
 TORCH = frozenset({"torch", "torchvision", "transformers", "triton", "functorch", "sympy"})
-TORCH_LAYERS = frozenset({"child", "mock", "workloads", "inspection"})
+TORCH_LAYERS = frozenset({"child", "accelerators", "mock", "workloads", "inspection"})
 # What these layers may import from outside; the others may import what pyproject.toml declares.
 OUTSIDE: dict[str, frozenset[str]] = {
-    "protocol": frozenset(),
-    "core": frozenset(),
-    "child": TORCH,
-    "mock": TORCH,
+    **dict.fromkeys(("protocol", "core"), frozenset()),
+    **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
 }
 PROCESS_MODULE = Path("execution", "processes", "process.py")
 PROCESS_IMPORTS = frozenset({"subprocess", "multiprocessing", "pty"})

@@ -13,18 +13,22 @@ _PUBLIC = {
     "ComparisonConfig": "accel_lab.numerics.tolerances",
     "compare_tensors": "accel_lab.numerics.comparison",
     # These need torch, which is imported when one of them is asked for.
-    "AcceleratorAdapter": "accel_lab.mock.adapters",
-    "AcceleratorCapabilities": "accel_lab.mock.adapters",
-    "AdapterRung": "accel_lab.mock.adapters",
+    "AcceleratorAdapter": "accel_lab.accelerators.adapter",
+    "AcceleratorCapabilities": "accel_lab.accelerators.capabilities",
+    "AdapterPart": "accel_lab.accelerators.adapter",
+    "AdapterRung": "accel_lab.accelerators.adapter",
     "GuardInspector": "accel_lab.inspection.guard_inspector",
     "KernelDiffHarness": "accel_lab.workloads.harness",
     "aot_mock_backend": "accel_lab.mock.backend",
+    "install_mock_device": "accel_lab.mock.runtime.torch_device",
+    "load_adapter": "accel_lab.accelerators.loading",
     "mock_backend": "accel_lab.mock.backend",
 }
 
 __all__ = [
     "AcceleratorAdapter",
     "AcceleratorCapabilities",
+    "AdapterPart",
     "AdapterRung",
     "ComparisonConfig",
     "GuardInspector",
@@ -33,6 +37,8 @@ __all__ = [
     "aot_mock_backend",
     "bisect_script",
     "compare_tensors",
+    "install_mock_device",
+    "load_adapter",
     "mock_backend",
 ]
 

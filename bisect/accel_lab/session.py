@@ -30,8 +30,7 @@ from accel_lab.lab import LocalLab
 from accel_lab.minimize.asked_accelerator import MOCK, binding_of, variables_of
 from accel_lab.minimize.minimizer import Elsewhere, Minimizer, interrupted
 from accel_lab.request import Request, opened
-from accel_lab.search.accelerator.adapter_search import AdapterDiagnosis
-from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
+from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.alternatives.outside_ladder import about_entries
 from accel_lab.search.bisection import Bisection
 from accel_lab.search.diagnosis import Diagnosis
@@ -58,7 +57,7 @@ def search_for(request: Request, ground: DiagnosisTarget) -> Bisection:
             f"there is no accelerator {name!r} in {ground.build.python}: there is {', '.join(known)} "
             "(a package adds its own by the entry-point group accel_lab.adapters)"
         )
-    return AdapterDiagnosis(lab, probe, options, adapter=name)
+    return AcceleratorDiagnosis(lab, probe, options, adapter=name)
 
 
 class Session:
@@ -282,6 +281,7 @@ class Session:
             return
         if ground is not None:
             found.environment = {
+                **found.environment,  # what the search recorded of an accelerator
                 "provider": ground.provider,
                 **ground.build.facts,
                 "warm": not ground.cold and ground.prober.is_warm,

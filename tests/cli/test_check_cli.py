@@ -89,7 +89,7 @@ def outcome(folder: Path, status: Status = Status.OK, **facts: Any) -> Outcome:
 
 
 def test_an_error_of_the_child_is_usage_or_the_labs(tmp_path: Path) -> None:
-    wrong = {"type": "accel_lab.mock.settings.SettingError", "message": "alignment is a whole number"}
+    wrong = {"type": "accel_lab.accelerators.settings.SettingError", "message": "alignment is a whole number"}
     with pytest.raises(UsageError, match="alignment is a whole number"):
         check_command._found(outcome(tmp_path, Status.REFUSED, lab_error=wrong))
     with pytest.raises(LabError, match="boom") as raised:
@@ -99,25 +99,6 @@ def test_an_error_of_the_child_is_usage_or_the_labs(tmp_path: Path) -> None:
         check_command._found(outcome(tmp_path))
     with pytest.raises(LabError, match="before it compiled anything"):
         check_command._found(outcome(tmp_path, Status.EXIT))
-
-
-def test_the_projects_table_is_read(tmp_path: Path) -> None:
-    pytest.importorskip("tomllib")
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    (tmp_path / "a" / ".git").mkdir()  # the search ends at a repository's root
-    path = tmp_path / "a" / "pyproject.toml"
-    assert check_command.mock_table(tmp_path) == {}
-    path.write_text("[project]\nname = 'x'\n")
-    assert check_command.mock_table(inner) == {}
-    path.write_text("[tool.accel-lab.mock]\nalignment = 8\n")
-    assert check_command.mock_table(inner) == {"alignment": 8}
-    path.write_text("[tool.accel-lab]\nmock = 3\n")
-    with pytest.raises(UsageError, match="is a table, not 3"):
-        check_command.mock_table(inner)
-    path.write_text("[tool.accel-lab.mock\n")
-    with pytest.raises(UsageError, match="is not valid TOML"):
-        check_command.mock_table(inner)
 
 
 def test_wrong_usage_is_said_before_anything_runs(tmp_path: Path) -> None:
@@ -157,7 +138,7 @@ def torch_free(tmp_path: Path) -> Any:
     from accel_lab.execution.run_folder.workspace import Workspace
 
     workspace = Workspace(tmp_path / "run", tmp_path)
-    assert (workspace.library.parent / "accel_lab" / "mock" / "constraints.py").exists()
+    assert (workspace.library.parent / "accel_lab" / "accelerators" / "constraints" / "repro.py").exists()
     return lambda said: check_command._again("dtype", said, sys.executable, workspace)
 
 

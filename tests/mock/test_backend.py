@@ -14,11 +14,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import accel_lab  # noqa: E402
-from accel_lab.mock import backend  # noqa: E402
-from accel_lab.mock.backend import UnsupportedOnDevice, aot_mock_backend, mock_backend  # noqa: E402
+from accel_lab.accelerators.constraints.catalogue import UnsupportedOnDevice  # noqa: E402
+from accel_lab.accelerators.settings import SettingError  # noqa: E402
+from accel_lab.mock import adapter, backend  # noqa: E402
+from accel_lab.mock.backend import aot_mock_backend, mock_backend  # noqa: E402
 from accel_lab.mock.device import Device  # noqa: E402
 from accel_lab.mock.runtime import run_statistics  # noqa: E402
-from accel_lab.mock.settings import SettingError  # noqa: E402
 
 SIDES = [(front, back) for front in ("main", "reference") for back in ("main", "reference")]
 
@@ -196,7 +197,7 @@ def test_artifacts_hold_every_layer(tmp_path: Path) -> None:
 
 def test_faults_are_announced(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("MOCK_FAULTS", "fallback_zeros:3")
-    backend._noticed.clear()
+    adapter._noticed.clear()
     with caplog.at_level(logging.WARNING, logger="accel_lab.mock"):
         torch.compile(lambda x: x + 1, backend=aot_mock_backend(front_end="reference"))(torch.ones(3))
     assert "MOCK FAULTS ARE ON" in caplog.text

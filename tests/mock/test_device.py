@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = ROOT / "tests" / "torch_mock_device_cases.py"
+CASES = ROOT / "tests" / "fakes" / "torch_mock_device_cases.py"
 
 
 @pytest.mark.torch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock.frontend.access import Space, same_bytes, strides  # noqa: E402
 from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
-from accel_lab.mock.ir.loop_ir import Place, View, whole  # noqa: E402
+from accel_lab.mock.ir.loop_ir import LoopBuffer, View, whole  # noqa: E402
 from mock_front_end_cases import lowered  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -30,7 +30,7 @@ def place(layout: Layout, index: tuple[int, ...]) -> int:
 
 
 def test_views_broadcast_and_reshape_by_ones() -> None:
-    view = whole(Place(name="x", size=(3, 1, 5), format="fp32"))
+    view = whole(LoopBuffer(name="x", size=(3, 1, 5), format="fp32"))
     assert view.expanded((2, 3, 4, 5)).dims == (None, 0, None, 2)
     assert view.expanded((2, 3, 4, 5)).broadcast
     assert view.permuted((2, 0, 1)).size == (5, 3, 1)
@@ -94,7 +94,7 @@ def test_strides_walk_the_elements(data: st.DataObject) -> None:
     dims = tuple(kept.index(axis) if axis in kept else None for axis in axes)
     order = tuple(data.draw(st.permutations(range(len(kept)))))
     layout = Layout(size=tuple(loops[axis] for axis in kept), order=order, format="fp32")
-    found = strides(View(place="x", dims=dims, size=loops), layout, space)
+    found = strides(View(buffer="x", dims=dims, size=loops), layout, space)
     if found is None:
         return
     assert (

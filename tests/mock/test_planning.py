@@ -13,7 +13,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from accel_lab.mock import faults  # noqa: E402
 from accel_lab.mock.frontend.memory_plan import lifetimes, plan  # noqa: E402
-from accel_lab.mock.ir.loop_ir import Line, LoopProgram, Nest, Place, Result, whole  # noqa: E402
+from accel_lab.mock.ir.loop_ir import Line, LoopBuffer, LoopProgram, Nest, Result, whole  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -21,16 +21,20 @@ pytestmark = pytest.mark.torch
 def chain(reads: list[list[int]], width: int) -> LoopProgram:
     """One nest for each entry, which reads earlier results (number -1 is the graph's input)."""
     program = LoopProgram(name="chain")
-    program.places["p-1"] = Place(name="p-1", size=(width,), format="fp32", kind="input", index=0, order=(0,))
+    program.buffers["p-1"] = LoopBuffer(
+        name="p-1", size=(width,), format="fp32", kind="input", index=0, order=(0,)
+    )
     for number, inputs in enumerate(reads):
         name = f"p{number}"
-        program.places[name] = Place(name=name, size=(width * (1 + number % 3),), format="fp32", order=(0,))
-        views = tuple(whole(program.places[f"p{source}"]) for source in inputs)
+        program.buffers[name] = LoopBuffer(
+            name=name, size=(width * (1 + number % 3),), format="fp32", order=(0,)
+        )
+        views = tuple(whole(program.buffers[f"p{source}"]) for source in inputs)
         line = Line(op="add", inputs=views, output=name)
         program.nests.append(
             Nest(name=name, unit="pointwise", op="add", loops=(width,), writes={name: name}, body=[line])
         )
-    program.results.append(Result(view=whole(program.places[f"p{len(reads) - 1}"])))
+    program.results.append(Result(view=whole(program.buffers[f"p{len(reads) - 1}"])))
     return program
 
 
@@ -66,8 +70,8 @@ def test_bytes_are_used_again() -> None:
 
 def test_an_alias_keeps_its_place_alive() -> None:
     program = chain([[-1], [-1], [1]], 32)
-    program.places["view"] = Place(name="view", size=(32,), format="fp32", order=(0,), alias_of="p0")
-    program.results.append(Result(view=whole(program.places["view"])))
+    program.buffers["view"] = LoopBuffer(name="view", size=(32,), format="fp32", order=(0,), alias_of="p0")
+    program.results.append(Result(view=whole(program.buffers["view"])))
     life = next(life for life in lifetimes(program, set()) if life.name == "p0")
     assert life.end == len(program.nests)
 

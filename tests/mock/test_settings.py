@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from accel_lab.mock.device import Device
-from accel_lab.mock.settings import SettingError, Settings, read_settings
+from accel_lab.accelerators.settings import SettingError
+from accel_lab.mock.settings import Settings, read_settings
+from accel_lab.mock.sizes import Device
 
 
 def test_nothing_said_gives_the_defaults() -> None:

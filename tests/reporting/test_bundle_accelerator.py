@@ -21,12 +21,12 @@ PACKAGES = {
         "def compile(model=None, *, backend='inductor', **options):\n"
         "    return f'{backend} {sorted(options)}'\n"
     ),
-    "accel_lab/__init__.py": "mock_backend = 'the mock'\n",
-    "accel_lab/mock/__init__.py": "",
-    "accel_lab/mock/discovery.py": "MOCK = 'mock'\ndef registered():\n    return {'chip': None}\n",
-    "accel_lab/mock/adapters.py": (
+    "accel_lab/__init__.py": (
+        "mock_backend = 'the mock'\n"
         "class Adapter:\n    backend = 'the chip'\ndef load_adapter(name):\n    return Adapter()\n"
     ),
+    "accel_lab/accelerators/__init__.py": "",
+    "accel_lab/accelerators/discovery.py": "def adapters():\n    return {'chip': None}\n",
 }
 SCRIPT = (
     "import os, torch\n"
@@ -92,7 +92,7 @@ def test_an_accelerator_that_is_not_there_is_no_mismatch(tmp_path: Path) -> None
 def test_what_an_adapter_names_is_a_strangers_word(tmp_path: Path, told: object, found: object) -> None:
     run = Recorded(tmp_path, {"main.py": SCRIPT})
     step = run.findings.baseline[0]
-    facts = {"accelerator": {"name": "chip", "variables": told}}
+    facts = {"accelerator": {"name": "chip", "environment": {"variables": told}}}
     run.findings.baseline[0] = replace(step, outcome=replace(step.outcome, facts=facts))
     assert variables_of("chip", {}, run.findings) == found
 

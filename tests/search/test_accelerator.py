@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.accelerator_record import KEY, AcceleratorRecord
 from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.minimize.target import ask, target_of
+from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.accelerator.kernel import TracedKernel, first_diverging
-from accel_lab.search.accelerator.mock_search import AcceleratorDiagnosis
 from accel_lab.search.accelerator.replacements import (
     ABLATIONS,
     COMBINATIONS,
@@ -139,6 +140,7 @@ class MockLab(FakeLab):
         self.settings: list[dict[str, Any]] = []
         self.kernels: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
+        self.environment: dict[str, Any] = {}
         self.plain = passing()
         self.bad: Callable[[dict[str, Any]], Outcome] = lambda settings: failing()
         self.answer = self._mock
@@ -151,7 +153,12 @@ class MockLab(FakeLab):
         self.settings.append(settings)
         facts = {
             "regions": [{"id": 0, "name": "f", "backend": "mock"}],
-            "mock": {"faults": [], "kernels": self.kernels, "steps": {"wrong": self.steps}},
+            "mock": {
+                "faults": [],
+                "kernels": self.kernels,
+                "steps": {"wrong": self.steps},
+                "environment": self.environment,
+            },
         }
         common: dict[str, Any] = {"facts": facts, "warm": self.warm and not probe.cold}
         if self.cured(settings):
@@ -354,6 +361,15 @@ def test_a_flaky_fault_is_never_given_to_another_part(seed: int) -> None:
     found = search(lab)
     proven = [c.stage for c in found.culprits if c.confidence is Confidence.PROVEN]
     assert proven in ([], [Stage.MOCK_FRONT_END])
+
+
+def test_what_the_run_depended_on_is_recorded() -> None:
+    lab = MockLab(lambda s: s["front_end"] == "reference")
+    assert search(lab).environment == {}  # the child of an older lab records nothing
+    lab.environment = {"variables": {"MOCK_CORES": "2", "MOCK_FAULTS": None}, "package": "accel_lab"}
+    record = AcceleratorRecord.from_json(search(lab).environment[KEY])
+    assert (record.name, record.package, record.settings) == ("mock", "accel_lab", {"MOCK_CORES": "2"})
+    assert AcceleratorRecord.from_json(record.to_json()) == record
 
 
 def test_the_table_is_shown() -> None:

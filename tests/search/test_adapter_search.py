@@ -12,7 +12,9 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.accelerator.adapter_search import GRAPHS, AdapterDiagnosis, first_fault, stage_of
+from accel_lab.search.accelerator.accelerator import Accelerator
+from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
+from accel_lab.search.accelerator.way_search import GRAPHS, first_fault, stage_of
 from fakes_lab import FakeLab, failing, passing
 
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP
@@ -46,7 +48,7 @@ class ChipLab(FakeLab):
 
 
 def search(lab: ChipLab) -> Findings:
-    return AdapterDiagnosis(lab, Probe(program=Program(path="/x.py", sha256="0")), adapter="chip").run()
+    return AcceleratorDiagnosis(lab, Probe(program=Program(path="/x.py", sha256="0")), adapter="chip").run()
 
 
 def test_a_chip_without_ways_of_its_own_is_one_box() -> None:
@@ -143,6 +145,34 @@ def test_a_flaky_chip_is_never_given_to_another_part(seed: int) -> None:
     assert proven in ([], [Stage.ACCELERATOR_BACK_END])
 
 
+def test_a_chip_that_offers_parts_is_searched_by_its_parts() -> None:
+    lab = ChipLab(lambda place: True)
+
+    def answer(probe: Probe) -> Outcome:
+        given = dict(probe.switches).get("adapter", {})
+        part = given.get("part", "")
+        facts = {
+            "regions": [{"id": 0, "name": "f", "backend": "chip"}],
+            "accelerator": {
+                "parts": ["reference_back_end", "one_core", "its_own"],
+                "faults": ["cold_solder"],
+            },
+        }
+        common: dict[str, Any] = {"facts": facts, "warm": lab.warm and not probe.cold}
+        if probe.rung is Rung.ACCELERATOR and part != "reference_back_end":
+            return failing(**common)
+        return passing(**common)
+
+    lab.answer = answer
+    found = search(lab)
+    assert {step.switch for step in found.ablation} == {"reference_back_end", "one_core"}
+    assert found.culprit is not None
+    assert found.culprit.stage is Stage.ACCELERATOR_BACK_END
+    # The other rows of the table were not offered, which leaves a doubt.
+    assert found.culprit.confidence is Confidence.LIKELY
+    assert any("cold_solder" in line for line in found.warnings)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "place"),
     [
@@ -170,4 +200,4 @@ def test_first_fault(verdicts: list[Verdict], place: int | None) -> None:
     ],
 )
 def test_an_adapters_words_become_stages(blames: str, stage: Stage) -> None:
-    assert stage_of(blames) is stage
+    assert stage_of(blames, Accelerator(name="chip")) is stage

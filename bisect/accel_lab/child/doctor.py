@@ -33,9 +33,9 @@ def main() -> None:
 def _accelerators() -> Any:
     """The names of the accelerators that can be asked for; nothing of them is imported."""
     try:
-        from accel_lab.mock.discovery import MOCK, registered
+        from accel_lab.accelerators.discovery import BUILT_IN, registered
 
-        return [MOCK, *sorted(registered())]
+        return [*BUILT_IN, *sorted(registered())]
     except Exception as error:
         return {"error": str(error)}
 

@@ -21,6 +21,7 @@ import threading
 import types
 from typing import Any, Callable, Dict, List, Optional
 
+from . import accelerator_library
 from .artifacts import Artifacts
 from .exceptions import NotApplicable, describe
 from .opened_files import Opened
@@ -115,7 +116,9 @@ class _Session:
         self.not_applicable = protocol_job.objection(self.job)
         if self.not_applicable:
             raise SystemExit("accel-lab: %s" % self.not_applicable)
-        mixed = (self.job.get("switches") or {}).get("mixed_sources")
+        switches = self.job.get("switches") or {}
+        accelerator_library.prepare(self.job.get("rung"), switches)
+        mixed = switches.get("mixed_sources")
         if mixed:
             from .mixed_sources import MixedSources
 

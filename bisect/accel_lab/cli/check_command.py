@@ -12,9 +12,10 @@ from typing import Any
 import click
 from tabulate import tabulate
 
+from accel_lab.accelerators.settings import ALIGNED_DIMENSIONS
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
-from accel_lab.cli.settings import config_option, read_settings
+from accel_lab.cli.settings import config_option
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
@@ -66,6 +67,18 @@ class Repro:
 @click.option("--dtype", "dtypes", metavar="NAME", multiple=True, help="A dtype that is allowed (repeat).")
 @click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse (repeat).")
 @click.option("--alignment", metavar="N", help="Elements that the last dimension is to be a multiple of.")
+@click.option(
+    "--aligned-dimensions",
+    type=click.Choice(ALIGNED_DIMENSIONS),
+    help="The dimensions that --alignment is asked of. [default: last]",
+)
+@click.option(
+    "--error",
+    "errors",
+    metavar="NAME",
+    multiple=True,
+    help="A constraint whose warnings are errors, such as layout (repeat).",
+)
 @click.option("--max-memory", metavar="BYTES", help="The device's memory; K, M, G may follow.")
 @config_option
 @click.option("--strict", is_flag=True, help="Warnings count too; a repro is made of each error and run.")
@@ -77,11 +90,13 @@ def command(
     dtypes: tuple[str, ...],
     denied: tuple[str, ...],
     alignment: str | None,
+    aligned_dimensions: str | None,
+    errors: tuple[str, ...],
     max_memory: str | None,
-    config: str | None,
     strict: bool,
     out: str | None,
     as_json: bool,
+    config: str | None,  # read before: see cli/accelerator_settings.py
     **words: Any,
 ) -> int:
     """Run SCRIPT and hold every graph that it compiles to the constraints of an accelerator.
@@ -90,17 +105,19 @@ def command(
 
     Exit codes: 0 no violation, 1 violations, 2 wrong usage, 3 the lab could not do it.
     """
-    settings = {"alignment": alignment, "max_memory": max_memory}
-    choice = {"constraints": constraints or None, "dtypes": dtypes or None, "denied": denied or None}
-    if adapter and (any(settings.values()) or any(choice.values())):
-        raise UsageError("--adapter brings its own constraints: leave the other options out")
-    given = {
-        "table": mock_table(Path.cwd(), config),
-        "settings": settings,
-        "choice": choice,
-        "adapter": adapter,
-        "repros": strict,
+    options = {
+        "alignment": alignment,
+        "aligned_dimensions": aligned_dimensions,
+        "max_memory": max_memory,
+        "constraints": constraints,
+        "dtypes": dtypes,
+        "denied": denied,
+        "errors": errors,
     }
+    chosen = {name: value for name, value in options.items() if value}
+    if adapter and chosen:
+        raise UsageError("--adapter brings its own constraints: leave the other options out")
+    given = {"adapter": adapter, "options": chosen, "repros": strict}
     ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
@@ -126,11 +143,6 @@ def command(
         raise LabError(f"the script failed, and nothing was found until then: {ended.line}")
     counted = [v for v in answer["violations"] if strict or v["severity"] == "error"]
     return int(bool(counted))
-
-
-def mock_table(folder: Path, named: str | None = None) -> dict[str, Any]:
-    """``[tool.accel-lab.mock]`` of ``--config`` or of the nearest file with one, or nothing."""
-    return dict(read_settings(named, folder=folder).mock)
 
 
 def _found(outcome: Outcome) -> dict[str, Any]:

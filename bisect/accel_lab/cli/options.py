@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from accel_lab.cli.accelerator_settings import set_up_mock
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Limits, Program
 
@@ -36,6 +37,10 @@ class ProgramCommand(click.Command):
                 args = [*args[:place], "--module", args[place + 1], "--", *args[place + 2 :]]
                 break
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        set_up_mock(ctx.params.get("config"))
+        return super().invoke(ctx)
 
     def _program_before(self, ctx: click.Context, head: list[str]) -> bool:
         """Whether a script stands among the words before: then a later ``-m`` is the script's own."""

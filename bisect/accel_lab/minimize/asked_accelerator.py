@@ -22,7 +22,7 @@ def binding_of(name: str, facts: Mapping[str, Any], findings: Findings) -> Bindi
         return None
     code = f"from accel_lab import mock_backend as {NAME}"
     if name != MOCK:
-        code = f"from accel_lab.mock.adapters import load_adapter\n\n{NAME} = load_adapter({name!r}).backend"
+        code = f"from accel_lab import load_adapter\n\n{NAME} = load_adapter({name!r}).backend"
     return Binding(code=code, variables=variables_of(name, facts, findings))
 
 
@@ -37,7 +37,10 @@ def variables_of(name: str, facts: Mapping[str, Any], findings: Findings) -> dic
     else:
         steps = [*findings.baseline, *findings.ladder]
         rows = [step.outcome.facts.get("accelerator") for step in steps]
-        told = next((row["variables"] for row in rows if isinstance(row, dict) and row.get("variables")), {})
+        places = [row["environment"] for row in rows if isinstance(row, dict) and row.get("environment")]
+        told = next(
+            (place["variables"] for place in places if isinstance(place, dict) and place.get("variables")), {}
+        )
     return {key: value for key, value in _sorted(told) if _is_variable(key, value)}
 
 

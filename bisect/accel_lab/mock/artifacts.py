@@ -1,7 +1,7 @@
 """Writes each graph's text forms: the graph, the loop IR, one JSON spec a kernel, the statistics.
 
 ``<folder>/<program>/graph.txt, loop_ir.txt, ..., specs/000_<kernel>.json, program.txt``; the transfer log is
-written by the transfer itself, beside them.
+written by the transfer itself into the same folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What the mock device is: its sizes and the number formats that it holds.
-
-The figures are those of a real inference accelerator's public documents (Torch-Spyre): 128-byte sticks, 32
-cores, 2 MB of scratchpad a core, a 256 MB span that one core can address.
-"""
+"""What the mock device is: the number formats that it holds, and its sizes (:mod:`.sizes`)."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-STICK_BYTES = 128
+from .sizes import STICK_BYTES, Device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +52,4 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALVES else dtype
 
 
-@dataclass(frozen=True, kw_only=True)
-class Device:
-    """The sizes of one device; all of them can be set, so that a limit can be met in a test.
-
-    ``memory_bytes`` is the whole device memory, ``span_bytes`` what one core can address in one kernel,
-    ``scratchpad_bytes`` is per core.
-    """
-
-    cores: int = 32
-    scratchpad_bytes: int = 2 * 1024 * 1024
-    span_bytes: int = 256 * 1024 * 1024
-    memory_bytes: int = 16 * 1024**3
-    use_scratchpad: bool = True
-    use_cache: bool = True
-    poison: bool = True
+__all__ = ["FORMATS", "HALVES", "STICK_BYTES", "Device", "Format", "accumulator", "format_of"]

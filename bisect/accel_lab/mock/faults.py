@@ -1,13 +1,15 @@
 """The catalogue of seeded faults: bugs that real accelerators had, each bound to the layer that it sits in.
 
 A fault is off unless it is asked for by name; :func:`active` is the one question that the layers ask. Each
-layer keeps its own faulty code path beside the right one, under ``if faults.active("name"):``.
+layer keeps its own faulty code path next to the right one, under ``if faults.active("name"):``.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+
+from accel_lab.accelerators.settings import near
 
 VARIABLE = "MOCK_FAULTS"
 LAYERS = ("transfer", "front_end", "back_end", "cache", "fallback")
@@ -181,7 +183,8 @@ def parse(text: str) -> dict[str, int]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, seed = part.partition(":")
         if name not in CATALOGUE:
-            raise FaultError(f"no fault is called {name!r}; there are {', '.join(sorted(CATALOGUE))}")
+            known = sorted(CATALOGUE)
+            raise FaultError(f"no fault is called {name!r}; there are {', '.join(known)}{near(name, known)}")
         if seed and not seed.isdigit():
             raise FaultError(f"the seed of fault {name} is a whole number, not {seed!r}")
         found[name] = int(seed or 0)

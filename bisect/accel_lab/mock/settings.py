@@ -7,20 +7,34 @@ in the table: they are asked for by the environment alone, so that none is ever 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from accel_lab.accelerators.settings import (
+    ALIGNED_DIMENSIONS,
+    CONSTRAINTS,
+    SettingError,
+    near,
+    read_flag,
+    read_folder,
+    read_size,
+    read_whole,
+)
+
 from . import faults
-from .device import STICK_BYTES, Device
+from .sizes import Device
 
 SIDES = ("main", "reference")
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-
-
-class SettingError(ValueError):
-    """A setting has a value that it cannot have; the message names it and says what is allowed."""
+#: What the settings of a project's file are called in messages.
+TABLE = "[tool.accel-lab.mock]"
+#: The settings of the constraints, which :mod:`.constraints` reads, with their variables.
+CONSTRAINT_VARIABLES = {
+    "constraints": "MOCK_CONSTRAINTS",
+    "dtypes": "MOCK_DTYPES",
+    "denied": "MOCK_DENIED",
+    "errors": "MOCK_ERRORS",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +42,15 @@ class Settings:
     """All that can be set.
 
     ``strict``: an operator that the device lacks is an error, not a fallback. ``alignment``: extents along
-    the sticks should be multiples of it (a constraint; 1 asks for nothing). ``artifacts`` is a folder,
-    empty for none.
+    the sticks (with ``aligned_dimensions`` "all": every extent) should be multiples of it (a constraint; 1
+    asks for nothing). ``artifacts`` is a folder, empty for none.
     """
 
     front_end: str = "main"
     back_end: str = "main"
     strict: bool = False
     alignment: int = 1
+    aligned_dimensions: str = "last"
     artifacts: str = ""
     device: Device = field(default_factory=Device)
 
@@ -47,6 +62,7 @@ class Settings:
             "MOCK_BACK_END": self.back_end,
             "MOCK_STRICT": str(int(self.strict)),
             "MOCK_ALIGNMENT": str(self.alignment),
+            "MOCK_ALIGNED_DIMENSIONS": self.aligned_dimensions,
             "MOCK_MAX_MEMORY": str(device.memory_bytes),
             "MOCK_CORES": str(device.cores),
             "MOCK_SPAN": str(device.span_bytes),
@@ -58,50 +74,15 @@ class Settings:
         }
 
 
-def _side(name: str, value: object) -> str:
-    if value not in SIDES:
-        raise SettingError(f"{name} is {' or '.join(SIDES)}, not {value!r}")
-    return str(value)
+def _one_of(*words: str) -> Callable[[str, object], str]:
+    """A reader that takes one of some words."""
 
+    def read(name: str, value: object) -> str:
+        if value not in words:
+            raise SettingError(f"{name} is {' or '.join(words)}, not {value!r}{near(str(value), words)}")
+        return str(value)
 
-def _flag(name: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    if word in _TRUE:
-        return True
-    if word in _FALSE:
-        return False
-    raise SettingError(f"{name} is 1 or 0 (true, false, yes, no, on, off), not {value!r}")
-
-
-def _is_number(text: str) -> bool:
-    """Whether this is a whole number; Python turns no text of thousands of digits into one."""
-    return text.isdecimal() and len(text) <= 20
-
-
-def _whole(name: str, value: object, low: int, high: int) -> int:
-    text = str(value).strip()
-    if isinstance(value, (bool, float)) or not _is_number(text) or not low <= int(text) <= high:
-        raise SettingError(f"{name} is a whole number from {low} to {high}, not {value!r}")
-    return int(text)
-
-
-def _size(name: str, value: object) -> int:
-    text = str(value).strip().lower().removesuffix("b").removesuffix("i")
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text[-1:] else (text, "")
-    if isinstance(value, (bool, float)) or not _is_number(number) or int(number) * _UNITS[unit] < STICK_BYTES:
-        raise SettingError(
-            f"{name} is a number of bytes, at least {STICK_BYTES}, with K, M, G or T behind it or nothing, "
-            f"not {value!r}"
-        )
-    return int(number) * _UNITS[unit]
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise SettingError(f"{name} is the path of a folder, not {value!r}")
-    return os.fspath(value)
+    return read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,38 +97,51 @@ class _Entry:
 
 
 _ENTRIES = (
-    _Entry(key="front_end", variable="MOCK_FRONT_END", field="front_end", read=_side),
-    _Entry(key="back_end", variable="MOCK_BACK_END", field="back_end", read=_side),
-    _Entry(key="strict", variable="MOCK_STRICT", field="strict", read=_flag),
+    _Entry(key="front_end", variable="MOCK_FRONT_END", field="front_end", read=_one_of(*SIDES)),
+    _Entry(key="back_end", variable="MOCK_BACK_END", field="back_end", read=_one_of(*SIDES)),
+    _Entry(key="strict", variable="MOCK_STRICT", field="strict", read=read_flag),
     _Entry(
         key="alignment",
         variable="MOCK_ALIGNMENT",
         field="alignment",
-        read=lambda name, value: _whole(name, value, 1, 4096),
+        read=lambda name, value: read_whole(name, value, 1, 4096),
     ),
-    _Entry(key="artifacts", variable="ACCEL_LAB_MOCK_ARTIFACTS", field="artifacts", read=_text),
-    _Entry(key="max_memory", variable="MOCK_MAX_MEMORY", field="memory_bytes", read=_size, of_device=True),
+    _Entry(
+        key="aligned_dimensions",
+        variable="MOCK_ALIGNED_DIMENSIONS",
+        field="aligned_dimensions",
+        read=_one_of(*ALIGNED_DIMENSIONS),
+    ),
+    _Entry(key="artifacts", variable="ACCEL_LAB_MOCK_ARTIFACTS", field="artifacts", read=read_folder),
+    _Entry(
+        key="max_memory", variable="MOCK_MAX_MEMORY", field="memory_bytes", read=read_size, of_device=True
+    ),
     _Entry(
         key="cores",
         variable="MOCK_CORES",
         field="cores",
-        read=lambda name, value: _whole(name, value, 1, 1024),
+        read=lambda name, value: read_whole(name, value, 1, 1024),
         of_device=True,
     ),
-    _Entry(key="span", variable="MOCK_SPAN", field="span_bytes", read=_size, of_device=True),
+    _Entry(key="span", variable="MOCK_SPAN", field="span_bytes", read=read_size, of_device=True),
     _Entry(
         key="scratchpad_bytes",
         variable="MOCK_SCRATCHPAD_BYTES",
         field="scratchpad_bytes",
-        read=_size,
+        read=read_size,
         of_device=True,
     ),
-    _Entry(key="scratchpad", variable="MOCK_SCRATCHPAD", field="use_scratchpad", read=_flag, of_device=True),
-    _Entry(key="cache", variable="MOCK_CACHE", field="use_cache", read=_flag, of_device=True),
-    _Entry(key="poison", variable="MOCK_POISON", field="poison", read=_flag, of_device=True),
+    _Entry(
+        key="scratchpad", variable="MOCK_SCRATCHPAD", field="use_scratchpad", read=read_flag, of_device=True
+    ),
+    _Entry(key="cache", variable="MOCK_CACHE", field="use_cache", read=read_flag, of_device=True),
+    _Entry(key="poison", variable="MOCK_POISON", field="poison", read=read_flag, of_device=True),
 )
-VARIABLES = (*(entry.variable for entry in _ENTRIES), faults.VARIABLE)
 KEYS = tuple(entry.key for entry in _ENTRIES)
+#: Variable of each key of the table, those of the constraints too.
+TABLE_VARIABLES = {**{entry.key: entry.variable for entry in _ENTRIES}, **CONSTRAINT_VARIABLES}
+#: All variables that a run on the mock depends on.
+VARIABLES = (*TABLE_VARIABLES.values(), faults.VARIABLE)
 
 
 def read_settings(
@@ -162,11 +156,9 @@ def read_settings(
     """
     table, given = table or {}, given or {}
     environment = os.environ if environment is None else environment
-    for unknown in (set(table) - set(KEYS), set(given) - {*KEYS, "device"}):
-        if unknown:
-            first = min(map(str, unknown))
-            raise SettingError(f"the mock has no setting {first!r}; there are {', '.join(KEYS)}")
-    _known_variables(environment)
+    _known(table, KEYS)
+    _known(given, (*KEYS, "device"))
+    _known_faults(environment)
     own: dict[str, Any] = {}
     of_device: dict[str, Any] = {}
     device = given.get("device")
@@ -180,14 +172,49 @@ def read_settings(
         elif environment.get(entry.variable, "") != "":
             name, value = entry.variable, environment[entry.variable]
         elif entry.key in table:
-            name, value = f"[tool.accel-lab.mock] {entry.key}", table[entry.key]
+            name, value = f"{TABLE} {entry.key}", table[entry.key]
         else:
             continue
         (of_device if entry.of_device else own)[entry.field] = entry.read(name, value)
     return Settings(device=replace(device or Device(), **of_device), **own)
 
 
-def _known_variables(environment: Mapping[str, str]) -> None:
+def variables_of(table: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a table stands for where the environment does not set them.
+
+    Everything is checked as far as it can be without torch. Raises SettingError.
+    """
+    _known(table, TABLE_VARIABLES)
+    read_settings({key: value for key, value in table.items() if key in KEYS}, environment)
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        if key in CONSTRAINT_VARIABLES and not isinstance(value, (str, list)):
+            raise SettingError(f"{TABLE} {key} is a list, not {value!r}")
+        if environment.get(TABLE_VARIABLES[key], "") == "":
+            found[TABLE_VARIABLES[key]] = ",".join(value) if isinstance(value, list) else _text_of(value)
+    for variable in (CONSTRAINT_VARIABLES["constraints"], CONSTRAINT_VARIABLES["errors"]):
+        for word in filter(None, map(str.strip, {**environment, **found}.get(variable, "").split(","))):
+            if word not in CONSTRAINTS:
+                known = ", ".join(CONSTRAINTS)
+                hint = near(word, CONSTRAINTS)
+                raise SettingError(f"{variable}: there is no constraint {word!r}; there are {known}{hint}")
+    return found
+
+
+def _text_of(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _known(given: Mapping[str, object], keys: Iterable[str]) -> None:
+    """Refuse settings that there are not."""
+    keys = tuple(keys)
+    unknown = sorted(str(key) for key in given if key not in keys)
+    if unknown:
+        hint = near(unknown[0], keys)
+        raise SettingError(f"the mock has no setting {unknown[0]!r}; there are {', '.join(keys)}{hint}")
+
+
+def _known_faults(environment: Mapping[str, str]) -> None:
     """Refuse faults that the catalogue does not have before anything is compiled."""
     if text := environment.get(faults.VARIABLE, ""):
         try:

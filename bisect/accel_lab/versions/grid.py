@@ -17,8 +17,7 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.prober import Interrupted
-from accel_lab.search.accelerator.adapter_search import switches_of
-from accel_lab.search.accelerator.replacements import Ask, switches
+from accel_lab.search.accelerator.accelerator import accelerator_called
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder_runner import Switches
@@ -282,10 +281,8 @@ def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Colu
     """The columns of a grid: rungs of the ladder, then accelerators by name."""
     found = [Column(name=rung.value, rung=rung) for rung in rungs]
     for name in accelerators:
-        if name == MOCK:
-            found.append(Column(name=name, rung=Rung.MOCK, switches=switches(Ask.MAIN)))
-        else:
-            found.append(Column(name=name, rung=Rung.ACCELERATOR, switches=switches_of(name)))
+        accelerator = accelerator_called(name)
+        found.append(Column(name=name, rung=accelerator.rung, switches=accelerator.switches()))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from accel_lab.mock.discovery import registered
+from accel_lab.accelerators.discovery import registered
 
 
 class Unavailable(Exception):

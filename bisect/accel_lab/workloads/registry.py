@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from accel_lab.accelerators.discovery import GROUP
 from accel_lab.core.errors import UsageError
-from accel_lab.mock.discovery import GROUP
 
 SIZES = ("base", "small")
 DTYPES = ("float32", "float16", "bfloat16")

@@ -65,7 +65,7 @@ def main(path: str) -> None:
 
 def describe(job: Any, answer: Answer) -> None:
     """What the lab must know before it plans: the adapters, and whether the device is there."""
-    from accel_lab.mock.discovery import registered
+    from accel_lab.accelerators.discovery import registered
 
     answer.facts["adapters"] = sorted(registered())
     if job["device"] == "cuda":

@@ -49,9 +49,13 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return not dispatch.is_wrapped(tensor)
 
 
+#: Devices whose storages hold the elements; one that is registered from Python keeps them elsewhere.
+_STORED = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "mtia"})
+
+
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether the storage holds every element: a storage resized to nothing must not be read."""
-    if tensor.numel() == 0:
+    if tensor.numel() == 0 or tensor.device.type not in _STORED:
         return True
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     needed = (tensor.storage_offset() + last + 1) * tensor.element_size()

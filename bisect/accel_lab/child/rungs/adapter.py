@@ -2,61 +2,100 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Dict
 
+from ..accelerator_library import library, show_library
 from ..exceptions import NotApplicable
-from .accelerated import Accelerated, library
+from ..torch_internals.caches import no_caches
 from .builder import RungBuilder
 from .regions import boxed
 
+#: The way that needs nothing of the accelerator: its graphs, decomposed as it asks, run by torch on the host.
+GRAPHS = "graphs"
 
-class AdapterRung(Accelerated):
-    """One accelerator in one run.
 
-    ``given``: ``name`` of the adapter, and ``way``: the name of one of its rungs, "graphs" for its graphs
-    run by torch on the host, or nothing for the way that it usually takes.
+class AdapterRung:
+    """One accelerator in one run; its backend is made when the first region is compiled.
+
+    ``given``: ``name`` of the adapter; ``way``: the name of one of its rungs, "graphs" for its graphs run by
+    torch on the host, or nothing for the way that it usually takes; ``part``: the name of a part that is
+    replaced; ``options`` for ``AcceleratorAdapter.configured``.
     """
 
     def __init__(self, given: Any, folder: str) -> None:
-        super().__init__()
         self._name = given["name"]
         self._way = given.get("way") or ""
+        self._part = given.get("part") or ""
+        self._options = dict(given.get("options") or {})
+        self._backend: Any = None
         self._adapter: Any = None
+        self._entry: Any = None
+        show_library()
+
+    def compile(self, gm: Any, example_inputs: Any) -> Any:
+        """The region on the accelerator."""
+        if self._backend is None:
+            self._backend = self._prepared()
+        with no_caches():
+            return self._backend(gm, example_inputs)
 
     def facts(self) -> Dict[str, Any]:
-        """The adapter's further ways with what each blames, what its usual one adds, breaches, variables."""
-        if self._adapter is None:
+        """What the search should know of this run: ways and parts, seeded faults, violations, environment."""
+        adapter = self._adapter
+        if adapter is None:
             return {}
+        from accel_lab.accelerators.provenance import environment_of
+
         broken: Dict[str, int] = {}
-        for violation in self._adapter._statistics.violations:
+        for violation in adapter.counters.violations:
             name = str(violation.get("constraint"))
             broken[name] = broken.get(name, 0) + 1
-        ways = [[str(rung.name), str(rung.blames)] for rung in self._adapter.rungs()]
-        told = {"name": self._name, "ways": ways, "violations": broken, "last": str(self._adapter.blames)}
-        names = [str(name) for name in self._adapter.environment()]
-        return {**told, "variables": {name: os.environ[name] for name in names if name in os.environ}}
+        return {
+            "name": self._name,
+            "ways": [[str(rung.name), str(rung.blames)] for rung in adapter.rungs()],
+            "parts": [str(part.name) for part in adapter.parts()],
+            "violations": broken,
+            "last": str(adapter.blames),
+            "faults": [str(fault) for fault in adapter.faults()],
+            "environment": environment_of(adapter, self._entry).to_json(),
+            **adapter.observations(),
+        }
 
     def _prepared(self) -> Any:
+        """The backend; only when a region is compiled is all of torch there."""
         try:
             with library():
-                from accel_lab.mock import adapters
-                from accel_lab.mock.discovery import AdapterError
+                from accel_lab.accelerators import discovery, loading
+                from accel_lab.accelerators.adapter import AdapterRung as Rung
+                from accel_lab.accelerators.settings import SettingError
 
-                adapter = self._adapter = adapters.load_adapter(self._name)
+                adapter = loading.load_adapter(self._name)
+                self._entry = discovery.adapters().get(self._name)
+                options = dict(self._part_options(adapter), **self._options)
+                if options:
+                    adapter = adapter.configured(options)
         except (ImportError, SyntaxError) as error:
-            raise NotApplicable("adapters cannot be had here: %s" % error) from error
-        except AdapterError as error:
+            raise NotApplicable("the accelerator %s does not run here: %s" % (self._name, error)) from error
+        except (discovery.AdapterError, SettingError) as error:
             raise NotApplicable(str(error)) from error
+        self._adapter = adapter
         if not self._way:
             return adapter.backend
-        if self._way == "graphs":
-            way = adapters.AdapterRung(name=self._way, blames="", compile=lambda graph, _: boxed(graph))
-            return adapter.backend_at(way)
+        if self._way == GRAPHS:
+            return adapter.backend_at(Rung(name=self._way, blames="", compile=lambda graph, _: boxed(graph)))
         for way in adapter.rungs():
             if way.name == self._way:
                 return adapter.backend_at(way)
         raise NotApplicable("the adapter %s has no way called %s" % (self._name, self._way))
+
+    def _part_options(self, adapter: Any) -> Dict[str, Any]:
+        """The options that replace the part that was asked for."""
+        if not self._part:
+            return {}
+        for part in adapter.parts():
+            if part.name == self._part:
+                return dict(part.options)
+        raise NotApplicable("the adapter %s has no part called %s" % (self._name, self._part))
 
 
 class Builder(RungBuilder):

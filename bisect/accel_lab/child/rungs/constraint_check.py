@@ -9,8 +9,8 @@ import json
 import os
 from typing import Any, Dict, List
 
+from ..accelerator_library import library
 from ..torch_internals.aot import aot_autograd
-from .accelerated import library
 from .regions import boxed
 
 
@@ -18,45 +18,34 @@ class Checker:
     """The constraints, the graphs seen so far, and what they violate."""
 
     def __init__(self, given: Any, folder: str) -> None:
-        """``given``: ``table``, ``settings``, ``choice`` (see accel_lab.mock), ``adapter``, ``repros``."""
+        """``given``: ``adapter`` (empty: the mock), ``options`` for its ``configured``, ``repros``."""
         self._folder = folder
         self._repros = bool(given.get("repros"))
         self._scripts: Dict[str, str] = {}
         self._violations: List[Any] = []
         self._graphs = 0
         self._not_lowered: List[str] = []
-        self._is_mock = not given.get("adapter")
         with library():
-            from accel_lab.mock import adapters, settings
-            from accel_lab.mock.constraints import choice
+            from accel_lab.accelerators.loading import load_adapter
 
-        table = dict(given.get("table") or {})
-        own = {key: table.pop(key) for key in choice.VARIABLES if key in table}
-        made = settings.read_settings(table, given=dict(given.get("settings") or {}, strict=False))
-        if given.get("adapter"):
-            adapter = adapters.load_adapter(given["adapter"])
-            self._table = adapter.decompositions()
-            self._settings = adapter.capabilities.settings(False)
-            self._choice = choice.Choice(constraints=tuple(adapter.constraints()), environment=None)
-        else:
-            from accel_lab.mock.frontend import decompositions
-
-            self._table = decompositions.table()
-            self._settings = made
-            self._choice = choice.choose(made, given=given.get("choice"), table=own)
+            self._adapter = load_adapter(given.get("adapter") or "mock")
+            if given.get("options"):
+                self._adapter = self._adapter.configured(given["options"])
+            self._constraints = tuple(self._adapter.constraints())
+            self._table = self._adapter.decompositions()
         self._write()
 
     def compile(self, gm: Any, example_inputs: Any, _: Any) -> Any:
         """The region as AOTAutograd's graphs, each checked and then run as it is."""
-        from accel_lab.mock.constraints.watch import Watch
+        from accel_lab.accelerators.constraints.watch import Watch
 
         watch = Watch(
-            self._choice,
-            self._settings,
+            self._constraints,
             gm,
             example_inputs,
             "graph%d" % self._graphs,
-            self._violations.append,
+            on_violation=self._violations.append,
+            target=self._adapter.repro_target(),
         )
         self._graphs += 1
         watch.dynamo()
@@ -65,8 +54,7 @@ class Checker:
         def phase(direction: str) -> Any:
             def compiler(graph: Any, inputs: Any) -> Any:
                 watch.aten(graph, direction)
-                if self._is_mock:
-                    self._lower(watch, graph, inputs, direction)
+                self._lower(watch, graph, inputs, direction)
                 self._note(watch)
                 return boxed(graph)
 
@@ -85,9 +73,9 @@ class Checker:
         )
 
     def _lower(self, watch: Any, graph: Any, inputs: Any, direction: str) -> None:
-        """See what the mock's front end refuses; a graph that it cannot take at all is said to be so."""
+        """Ask what the accelerator's compiler leaves to the host; a graph that it cannot take is noted."""
         try:
-            watch.lowering(graph, inputs, direction)
+            watch.lowering(graph, direction, self._adapter.refusals(graph, inputs))
         except Exception as error:
             line = "%s_%s: not lowered: %s: %s" % (watch.name, direction, type(error).__name__, error)
             self._not_lowered.append(line[:500])
@@ -107,7 +95,7 @@ class Checker:
         with open(path + ".part", "w", encoding="utf-8") as stream:
             json.dump(
                 {
-                    "constraints": [constraint.name for constraint in self._choice.constraints],
+                    "constraints": [constraint.name for constraint in self._constraints],
                     "graphs": self._graphs,
                     "not_lowered": self._not_lowered,
                     "violations": [violation.to_json() for violation in self._violations],

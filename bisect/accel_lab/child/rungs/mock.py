@@ -1,8 +1,7 @@
 """The rung ``mock``: every compiled region on the mock accelerator, with single parts of it replaced.
 
-The replacements are independent of what they stand for: transfers by the memory's definition of a layout,
-host calls made with nothing of the runtime in between (both in ``mock_steps``), kernels by the reference
-back end.
+It is the rung of an adapter like any other, whose options are the switch ``mock``; besides, a script may ask
+for the backend "mock" by its name where accel-lab is not installed.
 """
 
 from __future__ import annotations
@@ -12,81 +11,25 @@ from typing import Any, Dict
 
 from ..exceptions import NotApplicable
 from ..torch_internals.backends import register_backend
-from .accelerated import Accelerated, library
+from .adapter import AdapterRung
 from .builder import RungBuilder
-from .mock_steps import Steps
 
-#: Settings of the backend that a switch of the same name sets.
-SETTINGS = ("front_end", "back_end", "cores", "scratchpad", "cache", "poison")
+#: What the search reads of a run on the mock.
+FACTS = ("faults", "statistics", "kernels", "steps", "environment")
 
 
-class MockRung(Accelerated):
-    """The accelerator of one run.
-
-    ``given``: the settings of ``SETTINGS``; ``transfer`` ("definition", or the names of transfers),
-    ``host`` ("apart", or the names of calls); ``steps`` (hold each transfer and each call against its
-    definition); ``trace`` (compare kernel by kernel, see ``mock.kernel_trace``); ``by_reference`` (names of
-    kernels that run on the reference back end).
-    """
+class MockRung(AdapterRung):
+    """The mock in one run. ``given``: options of ``MockAdapter.configured``."""
 
     def __init__(self, given: Any, folder: str) -> None:
-        super().__init__()
-        self._given = given
-        self._folder = os.path.join(folder, "mock")
-        self._trace: Any = None
-        self._steps: Any = None
+        options = dict(given, folder=os.path.join(folder, "mock"))
+        super().__init__({"name": "mock", "options": options}, folder)
         _register()
 
     def facts(self) -> Dict[str, Any]:
-        """What the parent should know: seeded faults, counters, the kernels of a traced run."""
-        if self._backend is None:
-            return {}
-        from accel_lab.mock import faults
-        from accel_lab.mock.runtime.run_statistics import collected
-
-        found: Dict[str, Any] = {
-            "faults": sorted(faults.chosen()),
-            "statistics": collected().to_json(),
-        }
-        if self._trace is not None:
-            found["kernels"] = self._trace.to_json()
-        if self._steps is not None and self._steps.compare:
-            found["steps"] = self._steps.to_json()
-        return found
-
-    def _prepared(self) -> Any:
-        """The backend with its replacements."""
-        given = self._given
-        try:
-            with library():
-                from accel_lab.mock import backend
-        except (ImportError, SyntaxError) as error:
-            raise NotApplicable("the mock accelerator does not run here: %s" % error) from error
-        if given.get("transfer") or given.get("host") or given.get("steps"):
-            self._steps = Steps(
-                transfers="all" if given.get("transfer") == "definition" else given.get("transfer") or (),
-                calls="all" if given.get("host") == "apart" else given.get("host") or (),
-                compare=bool(given.get("steps")),
-            )
-            self._steps.install()
-        chosen = {name: given[name] for name in SETTINGS if name in given}
-        if given.get("trace") or given.get("by_reference"):
-            self._trace = self._traced(given)
-        if given.get("trace"):
-            chosen["artifacts"] = self._folder
-        return backend.aot_mock_backend(**chosen)
-
-    def _traced(self, given: Any) -> Any:
-        with library():
-            from accel_lab.mock.runtime.kernel_trace import KernelTrace
-
-        trace = KernelTrace(
-            compare=bool(given.get("trace")),
-            by_reference=given.get("by_reference") or (),
-            folder=self._folder,
-        )
-        trace.install()
-        return trace
+        """Seeded faults, counters, the kernels of a traced run, the steps of a compared one."""
+        found = super().facts()
+        return {name: found[name] for name in FACTS if name in found}
 
 
 def _register() -> None:

@@ -69,6 +69,10 @@ _DIVERGED = {
     "inputs?": _TEXTS,
     "between?": _TEXTS,
 }
+_ACCELERATOR_ENVIRONMENT = (
+    None,
+    {"variables": Table(_TEXT), "package?": _TEXT, "version?": _TEXT, "commit?": _TEXT},
+)
 _APPLICATION = {
     "subsystem": str,
     "key": str,
@@ -152,11 +156,22 @@ FACTS: dict[str, Shape] = {
             "faults?": _TEXTS,
             "kernels?": (None, [_TRACED]),
             "steps?": (None, {"wrong?": (None, [_STEP])}),
+            "environment?": _ACCELERATOR_ENVIRONMENT,
         },
     ),
     "accelerator": (
         None,
-        {"name?": _TEXT, "ways?": (None, [[str]]), "violations?": (None, Table(int)), "last?": _TEXT},
+        {
+            "name?": _TEXT,
+            "ways?": (None, [[str]]),
+            "parts?": _TEXTS,
+            "violations?": (None, Table(int)),
+            "last?": _TEXT,
+            "faults?": _TEXTS,
+            "kernels?": (None, [_TRACED]),
+            "steps?": (None, {"wrong?": (None, [_STEP])}),
+            "environment?": _ACCELERATOR_ENVIRONMENT,
+        },
     ),
     "divergence": (None, {"graphs?": [{"rows": [_DIVERGED]}], "problems?": _TEXTS}),
     "determinism": (None, Table()),

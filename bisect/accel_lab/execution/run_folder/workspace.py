@@ -89,13 +89,13 @@ class Workspace:
             # What lab and child agree on lies inside the copy, in the place of the module that stands for it.
             _copy(source / "child", target, "__pycache__", "protocol.py")
             _copy(source / "protocol", target / "protocol", "__pycache__")
-            self._copy_mock(source, target.parent / "accel_lab")
+            self._copy_accelerators(source, target.parent / "accel_lab")
         return target
 
     @staticmethod
-    def _copy_mock(source: Path, target: Path) -> None:
-        """The mock accelerator beside it, under its own name, without the rest of the lab."""
-        for name in ("mock", "protocol"):
+    def _copy_accelerators(source: Path, target: Path) -> None:
+        """Adapters and the mock accelerator beside it, under their own name, without the rest of the lab."""
+        for name in ("accelerators", "mock", "protocol"):
             _copy(source / name, target / name, "__pycache__")
         shutil.copy2(source / "__init__.py", target)
 

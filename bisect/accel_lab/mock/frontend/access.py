@@ -1,4 +1,4 @@
-"""Which strides walk a place over a kernel's space, and which reshapes leave every byte where it is."""
+"""Which strides walk a buffer over a kernel's space, and which reshapes leave every byte where it is."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Space:
 
 
 def strides(view: View, layout: Layout, space: Space, *, written: bool = False) -> tuple[int, ...] | None:
-    """Elements per step of each dimension of the space, or None where the places are no affine function of
+    """Elements per step of each dimension of the space, or None where the elements are no affine function of
     it."""
     per_axis: dict[int, tuple[int, int]] = {}
     if not space.order:

@@ -33,14 +33,14 @@ def _mask_constant(value: Any) -> Any:
 
 @dataclass(kw_only=True)
 class Emitter:
-    """Makes the specs of one program. ``addresses`` are those of the places that own bytes."""
+    """Makes the specs of one program. ``addresses`` are those of the buffers that own bytes."""
 
     program: LoopProgram
     addresses: dict[str, int]
 
     def address(self, name: str) -> int:
-        """A place's address in the arena."""
-        place = self.program.places[name]
+        """A buffer's address in the arena."""
+        place = self.program.buffers[name]
         return self.addresses[place.alias_of or name]
 
     def spec(self, nest: Nest, number: int) -> KernelSpec:
@@ -50,8 +50,8 @@ class Emitter:
         return self._by_layout(nest, number)
 
     def _by_layout(self, nest: Nest, number: int) -> KernelSpec:
-        places = self.program.places
-        axes = axes_by_layout(nest, places)
+        buffers = self.program.buffers
+        axes = axes_by_layout(nest, buffers)
         names = [f"d{dim}" for dim in range(len(axes))]
         if nest.unit == "matmul":
             names[-3:] = ["m", "n", "k"]
@@ -67,11 +67,11 @@ class Emitter:
         )
         operands = []
         for role, entries in (
-            ("input", {name: view.place for name, view in nest.reads.items()}),
+            ("input", {name: view.buffer for name, view in nest.reads.items()}),
             ("output", nest.writes),
         ):
             for name, place_name in entries.items():
-                place = places[place_name]
+                place = buffers[place_name]
                 operands.append(
                     Operand(
                         name=name,
@@ -117,7 +117,7 @@ class Emitter:
             operands, shared = _on_one_address(operands)
             nest = replace(nest, body=[_renamed(line, shared) for line in nest.body])
         for place_name in nest.writes.values():
-            place = self.program.places[place_name]
+            place = self.program.buffers[place_name]
             view = written_view(nest, place)
             stride = strides(view, place.layout, space, written=True)
             assert stride is not None, (nest.name, place_name)
@@ -134,7 +134,7 @@ class Emitter:
             )
         if nest.declared:
             reduced = nest.body[-1].views[0]
-            name = names.get(reduced, reduced.place)
+            name = names.get(reduced, reduced.buffer)
             operands = [
                 replace(operand, padding=nest.declared) if operand.name == name else operand
                 for operand in operands
@@ -154,22 +154,22 @@ class Emitter:
     def _inputs(self, nest: Nest, space: Space, names: dict[View, str]) -> list[Operand]:
         operands = []
         for view in nest.read_views:
-            place = self.program.places[view.place]
+            place = self.program.buffers[view.buffer]
             stride = strides(view, place.layout, space)
             assert stride is not None, (nest.name, view)
             if faults.active("broadcast_past_stick") and view.broadcast:
                 stride = _past_stick(stride, space)
-            name, count = view.place, 1
+            name, count = view.buffer, 1
             while name in names.values():
                 count += 1
-                name = f"{view.place}_{count}"
+                name = f"{view.buffer}_{count}"
             names[view] = name
             operands.append(
                 Operand(
                     name=name,
                     role="input",
                     memory="hbm",
-                    address=self.address(view.place),
+                    address=self.address(view.buffer),
                     layout=place.layout,
                     strides=stride,
                     padding=place.padding,
@@ -181,14 +181,14 @@ class Emitter:
         shares = [dim.extent // (dim.cores * dim.steps) for dim in dims]
         operands = []
         for name in nest.locals:
-            place = self.program.places[name]
+            place = self.program.buffers[name]
             spilled = nest.spilled.get(name)
             masked = next(
                 (line for line in nest.body if line.output == name and line.op == "mask_tail"), None
             )
             padding = _state(masked.attributes["value"]) if masked else "undefined"
             if spilled is not None:
-                layout = self.program.places[spilled].layout
+                layout = self.program.buffers[spilled].layout
                 memory, address, extents = "hbm", self.address(spilled), list(space.extents)
             else:
                 layout = Layout(size=nest.loops, order=nest.order, format=place.format)
@@ -209,7 +209,7 @@ class Emitter:
     @staticmethod
     def _statement(line: Line, names: dict[View, str], sticks: int, valid: int) -> Statement:
         inputs = tuple(
-            names.get(entry, entry.place) if isinstance(entry, View) else encoded(entry)
+            names.get(entry, entry.buffer) if isinstance(entry, View) else encoded(entry)
             for entry in line.inputs
         )
         attributes = {key: encoded(value) for key, value in line.attributes.items()}
@@ -255,7 +255,7 @@ def _on_one_address(operands: list[Operand]) -> tuple[list[Operand], dict[str, s
 
 def _renamed(line: Line, shared: dict[str, str]) -> Line:
     inputs = tuple(
-        replace(entry, place=shared.get(entry.place, entry.place)) if isinstance(entry, View) else entry
+        replace(entry, buffer=shared.get(entry.buffer, entry.buffer)) if isinstance(entry, View) else entry
         for entry in line.inputs
     )
     return replace(line, inputs=inputs, output=shared.get(line.output, line.output))

@@ -13,7 +13,7 @@ MOST_OPERANDS = 24
 
 def fuse(program: LoopProgram) -> None:
     """Join each strided nest to the latest nest that it reads from, where both run over the same loops; in
-    place.
+    buffer.
 
     All else that it reads was made before that nest, so it may move up to it.
     """
@@ -43,7 +43,7 @@ def _readers(program: LoopProgram) -> dict[str, set[str]]:
             readers.setdefault(name, set()).add(nest.name)
     for result in program.results:
         if result.view is not None:
-            readers.setdefault(result.view.place, set()).add("output ")
+            readers.setdefault(result.view.buffer, set()).add("output ")
     return readers
 
 
@@ -53,24 +53,24 @@ def _can_join(program: LoopProgram, target: Nest, nest: Nest, readers: dict[str,
     if len(target.body) + len(nest.body) > MOST_STATEMENTS:
         return False
     inside = target.produced
-    if any(view.place in inside and not view.plain for view in nest.read_views):
+    if any(view.buffer in inside and not view.is_identity for view in nest.read_views):
         return False
     if nest.unit == "reduction" and any(
         readers.get(name, set()) - {nest.name, *_members(target)} for name in inside
     ):
         return False
-    outside = [view.place for view in (*target.read_views, *nest.read_views) if view.place not in inside]
+    outside = [view.buffer for view in (*target.read_views, *nest.read_views) if view.buffer not in inside]
     stored = [*target.writes.values(), *nest.writes.values()]
     if nest.unit == "reduction":
         stored = list(nest.writes.values())
     if len(set(outside)) + len(stored) > MOST_OPERANDS:
         return False
-    formats = {program.places[name].format for name in (*outside, *stored)}
+    formats = {program.buffers[name].format for name in (*outside, *stored)}
     return any(all(carrier(name, lanes) for name in formats) for lanes in LANE_COUNTS)
 
 
 def _members(target: Nest) -> set[str]:
-    """The names of the nests that were joined to one: each has the name of a place that it filled."""
+    """The names of the nests that were joined to one: each has the name of a buffer that it filled."""
     return {target.name, *(line.output for line in target.body)}
 
 

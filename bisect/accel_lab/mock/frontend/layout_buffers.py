@@ -1,4 +1,4 @@
-"""The places of a program while layouts are chosen: aliases over the same bytes, and copies where bytes
+"""The buffers of a program while layouts are chosen: aliases over the same bytes, and copies where bytes
 must move."""
 
 from __future__ import annotations
@@ -7,39 +7,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from accel_lab.mock.ir.layout import Layout
-from accel_lab.mock.ir.loop_ir import HostNest, Line, LoopProgram, Nest, Place, View, whole
+from accel_lab.mock.ir.loop_ir import HostNest, Line, LoopBuffer, LoopProgram, Nest, View, whole
 
 from .access import same_bytes
 
 
-class PlaceKeeper:
-    """Makes places, aliases and the kernels that copy between them, in the order in which they are needed."""
+class BufferKeeper:
+    """Makes buffers, aliases and the kernels that copy between them, in the order of their need."""
 
     def __init__(self, program: LoopProgram) -> None:
         self.program = program
-        self.places = program.places
+        self.buffers = program.buffers
         self.nests: list[Nest | HostNest] = []
         self.producer: dict[str, Nest] = {}
         self._views: dict[View, str] = {}
         self._fixed: dict[tuple[View, str], View] = {}
 
-    def _lay(self, place: Place, order: Sequence[int]) -> None:
+    def _lay(self, place: LoopBuffer, order: Sequence[int]) -> None:
         if place.order is None:
             place.order = tuple(order)
 
     def _new(
         self, hint: str, size: Sequence[int], format_name: str, order: Sequence[int] | None = None
-    ) -> Place:
+    ) -> LoopBuffer:
         number, name = 0, hint
-        while name in self.places:
+        while name in self.buffers:
             number += 1
             name = f"{hint}_{number}"
-        place = Place(name=name, size=tuple(size), format=format_name)
+        place = LoopBuffer(name=name, size=tuple(size), format=format_name)
         self._lay(place, range(len(place.size)) if order is None else order)
-        self.places[name] = place
+        self.buffers[name] = place
         return place
 
-    def _alias(self, place: Place, layout: Layout) -> Place:
+    def _alias(self, place: LoopBuffer, layout: Layout) -> LoopBuffer:
         """The same bytes under another layout."""
         if (layout.size, layout.order) == (place.size, place.order):
             return place
@@ -48,16 +48,16 @@ class PlaceKeeper:
         alias.padding = place.padding
         return alias
 
-    def resolve(self, view: View) -> Place:
-        """A place whose own axes are those of the view; a movement kernel where the bytes cannot stay."""
-        place = self.places[view.place]
-        if view.plain and view.size == place.size:
+    def resolve(self, view: View) -> LoopBuffer:
+        """A buffer whose own axes are those of the view; a movement kernel where the bytes cannot stay."""
+        place = self.buffers[view.buffer]
+        if view.is_identity and view.size == place.size:
             return place
         if view not in self._views:
             self._views[view] = self._resolve(place, view).name
-        return self.places[self._views[view]]
+        return self.buffers[self._views[view]]
 
-    def _resolve(self, place: Place, view: View) -> Place:
+    def _resolve(self, place: LoopBuffer, view: View) -> LoopBuffer:
         if 0 in view.size:
             return self._new(f"{place.name}_empty", view.size, place.format)
         unused = [dim for dim in range(len(place.size)) if dim not in view.used]
@@ -72,19 +72,19 @@ class PlaceKeeper:
     def _move(
         self,
         op: str,
-        source: Place,
+        source: LoopBuffer,
         size: Sequence[int],
         format_name: str,
         attributes: dict[str, object] | None = None,
         order: Sequence[int] | None = None,
-    ) -> Place:
-        """A movement kernel of one operand into a new place."""
+    ) -> LoopBuffer:
+        """A movement kernel of one operand into a new buffer."""
         result = self._new(f"{source.name}_{op}", size, format_name, order)
         self._add_move(op, source, result, attributes)
         return result
 
     def _add_move(
-        self, op: str, source: Place, result: Place, attributes: dict[str, object] | None = None
+        self, op: str, source: LoopBuffer, result: LoopBuffer, attributes: dict[str, object] | None = None
     ) -> None:
         origin = self.producer.get(source.alias_of or source.name)
         self.nests.append(
@@ -101,26 +101,26 @@ class PlaceKeeper:
             )
         )
 
-    def _sticked_last(self, place: Place) -> Place:
-        """The place with its last dimension along the sticks, copied where it is not."""
+    def _sticked_last(self, place: LoopBuffer) -> LoopBuffer:
+        """The buffer with its last dimension along the sticks, copied where it is not."""
         if place.order and place.order[-1] == len(place.size) - 1:
             return place
-        view = View(place=place.name, dims=tuple(range(len(place.size))), size=place.size)
+        view = View(buffer=place.name, dims=tuple(range(len(place.size))), size=place.size)
         key = (view, "sticked last")
         if key not in self._fixed:
             self._fixed[key] = whole(self._move("restickify", place, place.size, place.format))
-        return self.places[self._fixed[key].place]
+        return self.buffers[self._fixed[key].buffer]
 
-    def _zero_padded(self, place: Place) -> Place:
-        """The place with zeros in its padding: masked by the kernel that fills it, or by one of its own."""
+    def _zero_padded(self, place: LoopBuffer) -> LoopBuffer:
+        """The buffer with zeros in its padding: masked by the kernel that fills it, or by one of its own."""
         if place.layout.padding == 0 or place.padding == "zero":
             return place
-        root = self.places[place.alias_of or place.name]
+        root = self.buffers[place.alias_of or place.name]
         nest = self.producer.get(root.name)
         same_stick = place.layout.valid == root.layout.valid and place.layout.bytes == root.layout.bytes
         if nest is not None and nest.unit == "pointwise" and same_stick and self._mask_in(nest, root):
             root.padding = "zero"
-            for alias in self.places.values():
+            for alias in self.buffers.values():
                 if alias.alias_of == root.name and alias.layout.padding == root.layout.padding:
                     alias.padding = "zero"
             return place
@@ -143,8 +143,8 @@ class PlaceKeeper:
         )
         return masked
 
-    def _mask_in(self, nest: Nest, place: Place) -> bool:
-        """Let the pointwise nest that fills a place put zeros into its padding."""
+    def _mask_in(self, nest: Nest, place: LoopBuffer) -> bool:
+        """Let the pointwise nest that fills a buffer put zeros into its padding."""
         if nest.lanes != place.layout.lanes or nest.order != place.order:
             return False
         position = next((n for n, line in enumerate(nest.body) if line.output == place.name), None)

@@ -15,11 +15,11 @@ from dataclasses import replace
 from accel_lab.mock import faults
 from accel_lab.mock.device import FORMATS
 from accel_lab.mock.ir.layout import Layout
-from accel_lab.mock.ir.loop_ir import HostNest, Line, LoopProgram, Nest, Place, View, elements, whole
+from accel_lab.mock.ir.loop_ir import HostNest, Line, LoopBuffer, LoopProgram, Nest, View, elements, whole
 from accel_lab.mock.ir.neutral import NEUTRAL, neutral_number
 
 from .access import LANE_COUNTS, Space, carrier, same_bytes, strides
-from .layout_buffers import PlaceKeeper
+from .layout_buffers import BufferKeeper
 
 #: Movements whose result takes the order of dimensions of what they move.
 _KEEP_ORDER = [
@@ -40,17 +40,17 @@ _MOVE_COST = 2.0
 _WASTE_COST = 0.25
 
 
-class Chooser(PlaceKeeper):
+class Chooser(BufferKeeper):
     """Goes through the nests once, in order: a nest's operands have their layouts when its own are chosen."""
 
     def run(self) -> None:
-        """Give every place a layout, in place."""
+        """Give every buffer a layout, in place."""
         self._choose_inputs()
         for nest in self.program.nests:
             if isinstance(nest, HostNest):
                 nest.reads = {key: whole(self.resolve(view)) for key, view in nest.reads.items()}
                 for name in filter(None, nest.writes):
-                    self._lay(self.places[name], range(len(self.places[name].size)))
+                    self._lay(self.buffers[name], range(len(self.buffers[name].size)))
                 self.nests.append(nest)
             elif nest.strided:
                 self._strided(nest)
@@ -59,7 +59,7 @@ class Chooser(PlaceKeeper):
         for result in self.program.results:
             if result.view is not None:
                 result.view = whole(self.resolve(result.view))
-        for place in self.places.values():
+        for place in self.buffers.values():
             if place.order is None:
                 place.order = tuple(range(len(place.size)))
         self.program.nests = self.nests
@@ -72,17 +72,17 @@ class Chooser(PlaceKeeper):
             if not isinstance(nest, Nest) or nest.unit not in ("matmul", "convolution"):
                 continue
             for view in nest.reads.values():
-                place = self.places[view.place]
+                place = self.buffers[view.buffer]
                 rank = len(place.size)
                 if nest.unit == "matmul" and view.dims and view.dims[-1] is not None:
                     stick = view.dims[-1]
                     order = (*(dim for dim in range(rank) if dim != stick), stick)
-                elif nest.unit == "convolution" and view.plain:
+                elif nest.unit == "convolution" and view.is_identity:
                     order = _window_order(place.size)
                 else:
                     continue
                 wishes.setdefault(place.name, order)
-        for place in self.places.values():
+        for place in self.buffers.values():
             if place.kind in ("input", "constant"):
                 self._lay(place, wishes.get(place.name, range(len(place.size))))
 
@@ -98,7 +98,7 @@ class Chooser(PlaceKeeper):
         nest.reads = {name: whole(place) for name, place in reads.items()}
         first = next(iter(reads.values()), None)
         for name in nest.writes.values():
-            place = self.places[name]
+            place = self.buffers[name]
             order: Sequence[int] = range(len(place.size))
             if nest.unit == "convolution":
                 order = _window_order(place.size)
@@ -113,9 +113,9 @@ class Chooser(PlaceKeeper):
             self.producer[name] = nest
         self.nests.append(nest)
 
-    def _free_view(self, nest: Nest, source: Place) -> bool:
-        """Whether a reshape is the same bytes under another layout; then its place becomes an alias."""
-        result = self.places[nest.writes["output"]]
+    def _free_view(self, nest: Nest, source: LoopBuffer) -> bool:
+        """Whether a reshape is the same bytes under another layout; then its buffer becomes an alias."""
+        result = self.buffers[nest.writes["output"]]
         layout = same_bytes(source.layout, result.size)
         if layout is None:
             return False
@@ -140,7 +140,7 @@ class Chooser(PlaceKeeper):
         casts: list[Line] = []
         moved: dict[View, View] = {}
         for view in nest.read_views:
-            if strides(view, self.places[view.place].layout, space) is None:
+            if strides(view, self.buffers[view.buffer].layout, space) is None:
                 moved[view] = self._walkable(view, space, casts)
         nest.body = [
             *casts,
@@ -169,7 +169,7 @@ class Chooser(PlaceKeeper):
         rank = len(nest.loops)
         found = [tuple(range(rank))]
         for view in nest.read_views:
-            layout = self.places[view.place].layout
+            layout = self.buffers[view.buffer].layout
             axis_of = {dim: axis for axis, dim in enumerate(view.dims) if dim is not None}
             walked = [axis_of[dim] for dim in layout.order if dim in axis_of]
             if walked and layout.stick_dim in axis_of:
@@ -180,8 +180,8 @@ class Chooser(PlaceKeeper):
         return list(dict.fromkeys(found))
 
     def _lane_counts(self, nest: Nest) -> list[int]:
-        names = [view.place for view in nest.read_views] + list(nest.writes.values())
-        counts = {FORMATS[self.places[name].format].lanes for name in names}
+        names = [view.buffer for view in nest.read_views] + list(nest.writes.values())
+        counts = {FORMATS[self.buffers[name].format].lanes for name in names}
         return [lanes for lanes in reversed(LANE_COUNTS) if lanes in counts]
 
     def _cost(self, nest: Nest, space: Space) -> float | None:
@@ -191,14 +191,14 @@ class Chooser(PlaceKeeper):
         if space.valid:
             cost += _WASTE_COST * elements(nest.loops) * (space.padded / space.valid - 1)
         for view in nest.read_views:
-            place = self.places[view.place]
+            place = self.buffers[view.buffer]
             if strides(view, place.layout, space) is not None:
                 continue
             if self._varies(view, space) and carrier(place.format, space.lanes) is None:
                 return None
             cost += _MOVE_COST * elements(place.size)
         for name in nest.writes.values():
-            place = self.places[name]
+            place = self.buffers[name]
             if self._written(nest, place, space) is None:
                 if carrier(place.format, space.lanes) is None:
                     return None
@@ -210,7 +210,7 @@ class Chooser(PlaceKeeper):
         return space.stick is not None and view.dims[space.stick] is not None and space.valid > 1
 
     def _written(
-        self, nest: Nest, place: Place, space: Space, format_name: str | None = None
+        self, nest: Nest, place: LoopBuffer, space: Space, format_name: str | None = None
     ) -> tuple[int, ...] | None:
         layout = Layout(size=place.size, order=space.order, format=format_name or place.format)
         return strides(written_view(nest, place), layout, space, written=True)
@@ -218,7 +218,7 @@ class Chooser(PlaceKeeper):
     def _walkable(self, view: View, space: Space, casts: list[Line]) -> View:
         """A copy of a view's tensor that the space can walk, sticked as the space is; cast back where it was
         carried in a wider format."""
-        place = self.places[view.place]
+        place = self.buffers[view.buffer]
         format_name = place.format
         if self._varies(view, space) and FORMATS[format_name].lanes != space.lanes:
             format_name = carrier(format_name, space.lanes) or format_name
@@ -228,7 +228,7 @@ class Chooser(PlaceKeeper):
         if space.stick not in axes:
             size.append(1)
             dims.append(None)
-        wanted = View(place=view.place, dims=tuple(dims), size=tuple(size))
+        wanted = View(buffer=view.buffer, dims=tuple(dims), size=tuple(size))
         key = (wanted, format_name)
         if key not in self._fixed:
             source = self.resolve(wanted)
@@ -240,7 +240,7 @@ class Chooser(PlaceKeeper):
                 self._fixed[key] = whole(self._move(op, source, size, format_name))
         position = {axis: number for number, axis in enumerate(axes)}
         found = View(
-            place=self._fixed[key].place,
+            buffer=self._fixed[key].buffer,
             dims=tuple(position.get(axis) for axis in range(len(space.loops))),
             size=view.size,
         )
@@ -248,14 +248,14 @@ class Chooser(PlaceKeeper):
             return found
         local = self._new(f"{place.name}_here", view.size, place.format)
         casts.append(Line(op="cast", inputs=(found,), output=local.name, attributes={"to": local.format}))
-        return View(place=local.name, dims=tuple(range(len(view.size))), size=view.size)
+        return View(buffer=local.name, dims=tuple(range(len(view.size))), size=view.size)
 
-    def _lay_writes(self, nest: Nest, space: Space) -> list[tuple[Place, Place]]:
+    def _lay_writes(self, nest: Nest, space: Space) -> list[tuple[LoopBuffer, LoopBuffer]]:
         """Lay the results as the space lies; those of other lane counts are carried, and copied
         afterwards."""
-        after: list[tuple[Place, Place]] = []
+        after: list[tuple[LoopBuffer, LoopBuffer]] = []
         for key, name in list(nest.writes.items()):
-            place = self.places[name]
+            place = self.buffers[name]
             self._lay(place, space.order)
             if self._written(nest, place, space) is not None:
                 continue
@@ -280,14 +280,14 @@ class Chooser(PlaceKeeper):
         last = nest.body[-1]
         (operand,) = last.views
         neutral = NEUTRAL[last.op]
-        place = self.places[operand.place]
-        local = any(line.output == operand.place for line in nest.body)
+        place = self.buffers[operand.buffer]
+        local = any(line.output == operand.buffer for line in nest.body)
         if not local and place.padding == neutral and self._varies(operand, space):
             return
         if faults.active("padding_undeclared"):
             nest.declared = neutral
             return
-        masked = self._new(f"{operand.place}_masked", operand.size, place.format)
+        masked = self._new(f"{operand.buffer}_masked", operand.size, place.format)
         nest.body[-1:] = [
             Line(
                 op="mask_tail",
@@ -297,14 +297,14 @@ class Chooser(PlaceKeeper):
             ),
             replace(
                 last,
-                inputs=(View(place=masked.name, dims=tuple(range(len(operand.size))), size=operand.size),),
+                inputs=(View(buffer=masked.name, dims=tuple(range(len(operand.size))), size=operand.size),),
             ),
         ]
 
 
 def _renamed(line: Line, old: str, new: str) -> Line:
     inputs = tuple(
-        replace(entry, place=new) if isinstance(entry, View) and entry.place == old else entry
+        replace(entry, buffer=new) if isinstance(entry, View) and entry.buffer == old else entry
         for entry in line.inputs
     )
     return replace(line, inputs=inputs, output=new if line.output == old else line.output)
@@ -318,12 +318,12 @@ def _window_order(size: Sequence[int]) -> tuple[int, ...]:
     return (0, *range(2, rank), 1)
 
 
-def written_view(nest: Nest, place: Place) -> View:
+def written_view(nest: Nest, place: LoopBuffer) -> View:
     """How the loops walk a result: the reduced ones not at all."""
     dims = tuple(None if axis in nest.reduced else axis for axis in range(len(nest.loops)))
-    return View(place=place.name, dims=dims, size=nest.loops)
+    return View(buffer=place.name, dims=dims, size=nest.loops)
 
 
 def choose_layouts(program: LoopProgram) -> None:
-    """Give every place of the program a layout, and every strided nest its order of loops, in place."""
+    """Give every buffer of the program a layout, and every strided nest its order of loops, in place."""
     Chooser(program).run()

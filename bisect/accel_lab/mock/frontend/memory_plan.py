@@ -12,7 +12,7 @@ from accel_lab.mock.ir.loop_ir import HostNest, LoopProgram
 
 @dataclass(kw_only=True)
 class Lifetime:
-    """When a place is filled and when it is read, as positions among the nests (-1: before all of them)."""
+    """When a buffer is filled and when it is read, as positions among the nests (-1: before all of them)."""
 
     name: str
     bytes: int
@@ -22,11 +22,11 @@ class Lifetime:
 
     @property
     def end(self) -> int:
-        """The last position at which the place is needed."""
+        """The last position at which the buffer is needed."""
         return max([self.start, *self.uses])
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether both places are needed at the same time."""
+        """Whether both buffers are needed at the same time."""
         return any(a <= d and c <= b for a, b in self._spans() for c, d in other._spans())
 
     def _spans(self) -> list[tuple[int, int]]:
@@ -39,7 +39,7 @@ class Lifetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Addresses of the places that own bytes; aliases are at the address of theirs."""
+    """Addresses of the buffers that own bytes; aliases are at the address of theirs."""
 
     addresses: dict[str, int]
     arena_bytes: int
@@ -52,12 +52,12 @@ def _round(count: int) -> int:
 
 
 def lifetimes(program: LoopProgram, resident: set[str]) -> list[Lifetime]:
-    """The lifetime of each place that owns bytes and is used, by start."""
+    """The lifetime of each buffer that owns bytes and is used, by start."""
     found: dict[str, Lifetime] = {}
-    places = program.places
+    buffers = program.buffers
 
     def touch(name: str, position: int, *, filled: bool) -> None:
-        root = places[places[name].alias_of or name]
+        root = buffers[buffers[name].alias_of or name]
         life = found.get(root.name)
         if life is None:
             stays = root.name in resident
@@ -82,12 +82,12 @@ def lifetimes(program: LoopProgram, resident: set[str]) -> list[Lifetime]:
                 touch(made, position, filled=True)
     for result in program.results:
         if result.view is not None:
-            touch(result.view.place, len(program.nests), filled=False)
+            touch(result.view.buffer, len(program.nests), filled=False)
     return sorted(found.values(), key=lambda life: (not life.resident, life.start, -life.bytes))
 
 
 def plan(program: LoopProgram, resident: set[str]) -> Plan:
-    """First fit by lifetime: a place takes the lowest bytes that nobody needs while it lives."""
+    """First fit by lifetime: a buffer takes the lowest bytes that nobody needs while it lives."""
     lives = lifetimes(program, resident)
     addresses: dict[str, int] = {}
     top = 0

@@ -71,10 +71,10 @@ def _graph_text(graph_module: torch.fx.GraphModule) -> str:
 
 
 def _resident(program: LoopProgram, static: Collection[int]) -> set[str]:
-    """The places that stay where they are between runs: parameters, buffers and constants."""
+    """The buffers that stay where they are between runs: parameters, module buffers and constants."""
     return {
         place.name
-        for place in program.places.values()
+        for place in program.buffers.values()
         if place.kind == "constant" or (place.kind == "input" and place.index in static)
     }
 
@@ -82,13 +82,13 @@ def _resident(program: LoopProgram, static: Collection[int]) -> set[str]:
 def _program(
     program: LoopProgram, planned: Plan, resident: set[str], device: Device, texts: dict[str, str]
 ) -> Program:
-    places = program.places
+    buffers = program.buffers
     emitter = Emitter(program=program, addresses=planned.addresses)
     steps: list[Step] = []
     entered: set[str] = set()
 
     def enter(name: str) -> None:
-        root = places[places[name].alias_of or name]
+        root = buffers[buffers[name].alias_of or name]
         if root.name in entered or root.kind not in ("input", "constant"):
             return
         entered.add(root.name)
@@ -113,16 +113,16 @@ def _program(
         number += 1
     for result in program.results:
         if result.view is not None:
-            enter(result.view.place)
-    buffers = {
+            enter(result.view.buffer)
+    device_buffers = {
         place.name: Buffer(name=place.name, layout=place.layout, address=planned.addresses[root])
-        for place in places.values()
+        for place in buffers.values()
         if (root := place.alias_of or place.name) in planned.addresses
     }
     return Program(
         name=program.name,
         front_end="main",
-        buffers=buffers,
+        buffers=device_buffers,
         steps=tuple(steps),
         outputs=tuple(_output(result) for result in program.results),
         arena_bytes=planned.arena_bytes,
@@ -134,7 +134,7 @@ def _program(
 def _host_call(nest: HostNest, planned: Plan) -> HostCall:
     def argument(leaf: Any) -> Any:
         return (
-            Ref(buffer=nest.reads[leaf.key].place, stride=leaf.stride) if isinstance(leaf, HostArg) else leaf
+            Ref(buffer=nest.reads[leaf.key].buffer, stride=leaf.stride) if isinstance(leaf, HostArg) else leaf
         )
 
     return HostCall(
@@ -151,7 +151,7 @@ def _host_call(nest: HostNest, planned: Plan) -> HostCall:
 
 def _output(result: Result) -> Output:
     return Output(
-        buffer=result.view.place if result.view is not None else None,
+        buffer=result.view.buffer if result.view is not None else None,
         host=result.host,
         index=result.index,
         value=result.value,

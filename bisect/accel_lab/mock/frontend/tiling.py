@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from accel_lab.mock import faults
 from accel_lab.mock.device import FORMATS, STICK_BYTES, Device
-from accel_lab.mock.ir.loop_ir import HostNest, LoopProgram, Nest, Place, View
+from accel_lab.mock.ir.loop_ir import HostNest, LoopBuffer, LoopProgram, Nest, View
 
 from .access import Space, strides
 from .layout_choice import written_view
@@ -68,21 +68,21 @@ def next_step(axes: Sequence[Axis], cores: Sequence[int], steps: Sequence[int]) 
 
 
 def tile(program: LoopProgram, device: Device) -> None:
-    """Set the division of every nest and the places of its locals, in place."""
+    """Set the division of every nest and where its locals lie, in place."""
     for nest in program.nests:
         if isinstance(nest, HostNest):
             continue
         if nest.strided:
             _tile_strided(program, nest, device)
         else:
-            axes = axes_by_layout(nest, program.places)
+            axes = axes_by_layout(nest, program.buffers)
             nest.cores = tuple(divide(axes, device.cores))
             nest.steps = (1,) * len(axes)
 
 
-def axes_by_layout(nest: Nest, places: dict[str, Place]) -> list[Axis]:
+def axes_by_layout(nest: Nest, buffers: dict[str, LoopBuffer]) -> list[Axis]:
     """The space of a unit that takes its operands by layout: the result's size, for matmul and then k."""
-    result = places[next(iter(nest.writes.values()))]
+    result = buffers[next(iter(nest.writes.values()))]
     closed = {nest.attributes.get("dim")} if nest.unit in ("scan", "sort") else set()
     stick = result.layout.stick_dim
     axes = [
@@ -128,9 +128,9 @@ def _reaches(program: LoopProgram, nest: Nest, space: Space) -> list[tuple[tuple
     """Strides and word length of every operand in main memory."""
     found = []
     views: list[tuple[View, bool]] = [(view, False) for view in nest.read_views]
-    views += [(written_view(nest, program.places[name]), True) for name in nest.writes.values()]
+    views += [(written_view(nest, program.buffers[name]), True) for name in nest.writes.values()]
     for view, written in views:
-        layout = program.places[view.place].layout
+        layout = program.buffers[view.buffer].layout
         stride = strides(view, layout, space, written=written)
         assert stride is not None, (nest.name, view)
         found.append((stride, layout.number.word_bytes))
@@ -143,7 +143,7 @@ def _reach(shares: Sequence[int], stride: Sequence[int], word: int) -> int:
 
 
 def _bytes(program: LoopProgram, name: str, share: int) -> int:
-    count = share * FORMATS[program.places[name].format].word_bytes
+    count = share * FORMATS[program.buffers[name].format].word_bytes
     return -(-count // STICK_BYTES) * STICK_BYTES
 
 
@@ -158,8 +158,8 @@ def place_locals(program: LoopProgram, nest: Nest, share: int) -> dict[str, int]
     last = dict(made)
     for number, line in enumerate(nest.body):
         for view in line.views:
-            if view.place in last:
-                last[view.place] = number
+            if view.buffer in last:
+                last[view.buffer] = number
     placed: dict[str, int] = {}
     for name in names:
         size = _bytes(program, name, share)
@@ -188,12 +188,12 @@ def _still_read(
     lines = {line.output: number for number, line in enumerate(nest.body) if line.op != "mask_tail"}
     if name not in lines:
         return None
-    have = program.places[name].format
+    have = program.buffers[name].format
     return next(
         (
             other
             for other in placed
-            if other in lines and program.places[other].format == have and last[other] > lines[name]
+            if other in lines and program.buffers[other].format == have and last[other] > lines[name]
         ),
         None,
     )
@@ -202,11 +202,11 @@ def _still_read(
 def _spill(program: LoopProgram, nest: Nest, space: Space) -> None:
     """Give each local a place in main memory: the kernel's whole space, dense."""
     for name in nest.locals:
-        made = Place(
+        made = LoopBuffer(
             name=f"{name}_spilled",
             size=space.extents,
-            format=program.places[name].format,
+            format=program.buffers[name].format,
             order=tuple(range(len(space.extents))),
         )
-        program.places[made.name] = made
+        program.buffers[made.name] = made
         nest.spilled[name] = made.name

@@ -1,8 +1,8 @@
 """The loop IR: a graph as nests of loops over tensors in places, before and after fusion.
 
-A place is a tensor in memory. A view says how axes walk a place: axis number n moves along dimension
+A buffer is a tensor in memory. A view says how axes walk a buffer: axis number n moves along dimension
 ``dims[n]`` of the
-place, or not at all (None: a broadcast). So permutes, expands and inserted dimensions are views and cost
+buffer, or not at all (None: a broadcast). So permutes, expands and inserted dimensions are views and cost
 nothing.
 """
 
@@ -24,10 +24,10 @@ STRIDED = ("pointwise", "reduction")
 
 
 @dataclass(kw_only=True, eq=False)
-class Place:
+class LoopBuffer:
     """A tensor in memory. ``kind`` is input, constant, temporary or host (filled by a host call).
 
-    ``alias_of`` names the place whose bytes it shares; ``padding`` is what its padding lanes are known to
+    ``alias_of`` names the buffer whose bytes it shares; ``padding`` is what its padding lanes are known to
     hold.
     """
 
@@ -60,16 +60,16 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """How ``size`` axes walk a place: ``dims[n]`` is the place's dimension for axis n, None where it is
+    """How ``size`` axes walk a buffer: ``dims[n]`` is the buffer's dimension for axis n, None where it is
     broadcast."""
 
-    place: str
+    buffer: str
     dims: tuple[int | None, ...]
     size: tuple[int, ...]
 
     @property
     def used(self) -> tuple[int, ...]:
-        """The place's dimensions that an axis walks."""
+        """The buffer's dimensions that an axis walks."""
         return tuple(dim for dim in self.dims if dim is not None)
 
     @property
@@ -78,14 +78,14 @@ class View:
         return any(dim is None and extent != 1 for dim, extent in zip(self.dims, self.size, strict=True))
 
     @property
-    def plain(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether axes and dimensions are the same."""
         return self.dims == tuple(range(len(self.dims)))
 
     def permuted(self, order: Sequence[int]) -> View:
         """The view with its axes in another order."""
         return View(
-            place=self.place,
+            buffer=self.buffer,
             dims=tuple(self.dims[axis] for axis in order),
             size=tuple(self.size[axis] for axis in order),
         )
@@ -96,7 +96,7 @@ class View:
         dims: list[int | None] = [None] * missing
         for axis, extent in enumerate(self.size):
             dims.append(self.dims[axis] if extent == size[axis + missing] else None)
-        return View(place=self.place, dims=tuple(dims), size=tuple(size))
+        return View(buffer=self.buffer, dims=tuple(dims), size=tuple(size))
 
     def reshaped_by_ones(self, size: Sequence[int]) -> View | None:
         """The view with axes of one element put in or left out, or None where ``size`` needs more than
@@ -110,12 +110,12 @@ class View:
             self.dims[axis] if same else (None if extent == 1 else self.dims[next(rest)])
             for axis, extent in enumerate(size)
         ]
-        return View(place=self.place, dims=tuple(dims), size=tuple(size))
+        return View(buffer=self.buffer, dims=tuple(dims), size=tuple(size))
 
 
-def whole(place: Place) -> View:
-    """The view that walks a place as it is."""
-    return View(place=place.name, dims=tuple(range(len(place.size))), size=place.size)
+def whole(place: LoopBuffer) -> View:
+    """The view that walks a buffer as it is."""
+    return View(buffer=place.name, dims=tuple(range(len(place.size))), size=place.size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class Nest:
 
     Strided units have ``body`` and ``reduced`` (loop numbers); the others read ``reads`` (operand name to
     view) by
-    layout. ``writes`` are the places that are left in memory, by operand name for the units that read by
+    layout. ``writes`` are the buffers that are left in memory, by operand name for the units that read by
     layout.
     ``order`` and ``lanes`` are the loops' order with the stick loop last, and the lanes of a stick, once
     chosen.
@@ -164,7 +164,7 @@ class Nest:
     #: Per dimension of the space the cores side by side and the steps one after the other; set by the tiling.
     cores: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
-    #: The scratchpad address of each local place, and those locals that lie in main memory for want of room.
+    #: The scratchpad address of each local buffer, and those locals that lie in main memory for want of room.
     scratch: dict[str, int] = field(default_factory=dict)
     spilled: dict[str, str] = field(default_factory=dict)
 
@@ -175,7 +175,7 @@ class Nest:
 
     @property
     def produced(self) -> set[str]:
-        """Every place that a statement fills, left in memory or not."""
+        """Every buffer that a statement fills, left in memory or not."""
         return {line.output for line in self.body} | set(self.writes.values())
 
     @property
@@ -184,17 +184,17 @@ class Nest:
         if not self.strided:
             return list(self.reads.values())
         inside = {line.output for line in self.body}
-        found = dict.fromkeys(view for line in self.body for view in line.views if view.place not in inside)
+        found = dict.fromkeys(view for line in self.body for view in line.views if view.buffer not in inside)
         return list(found)
 
     @property
     def inputs(self) -> list[str]:
-        """The places that it reads from memory."""
-        return list(dict.fromkeys(view.place for view in self.read_views))
+        """The buffers that it reads from memory."""
+        return list(dict.fromkeys(view.buffer for view in self.read_views))
 
     @property
     def locals(self) -> list[str]:
-        """The places that only its own statements read, in the order in which they are filled."""
+        """The buffers that only its own statements read, in the order in which they are filled."""
         stored = set(self.writes.values())
         return [line.output for line in self.body if line.output not in stored]
 
@@ -216,18 +216,18 @@ class HostNest:
 
     @property
     def inputs(self) -> list[str]:
-        """The places that it reads."""
-        return list(dict.fromkeys(view.place for view in self.reads.values()))
+        """The buffers that it reads."""
+        return list(dict.fromkeys(view.buffer for view in self.reads.values()))
 
     @property
     def produced(self) -> set[str]:
-        """The places that it fills."""
+        """The buffers that it fills."""
         return {name for name in self.writes if name is not None}
 
 
 @dataclass(kw_only=True, eq=False)
 class Result:
-    """One output of the graph: a view of a place, a host value, a graph input's number, or a value."""
+    """One output of the graph: a view of a buffer, a host value, a graph input's number, or a value."""
 
     view: View | None = None
     host: str | None = None
@@ -242,29 +242,29 @@ class LoopProgram:
     """A graph as nests, in the order in which they run."""
 
     name: str
-    places: dict[str, Place] = field(default_factory=dict)
+    buffers: dict[str, LoopBuffer] = field(default_factory=dict)
     nests: list[Nest | HostNest] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
     def root(self, name: str) -> str:
-        """The place that owns a place's bytes."""
-        return self.places[name].alias_of or name
+        """The buffer that owns a buffer's bytes."""
+        return self.buffers[name].alias_of or name
 
     def uses(self) -> dict[str, int]:
-        """How many nests and results read each place."""
-        counts: dict[str, int] = dict.fromkeys(self.places, 0)
+        """How many nests and results read each buffer."""
+        counts: dict[str, int] = dict.fromkeys(self.buffers, 0)
         for nest in self.nests:
             for name in nest.inputs:
                 counts[name] += 1
         for result in self.results:
             if result.view is not None:
-                counts[result.view.place] += 1
+                counts[result.view.buffer] += 1
         return counts
 
     def without_dead(self) -> None:
         """Leave out the nests that nobody reads; host calls stay (they may have effects), and what they give
         is sent to the device only where something reads it there."""
-        needed = {self.root(result.view.place) for result in self.results if result.view is not None}
+        needed = {self.root(result.view.buffer) for result in self.results if result.view is not None}
         kept: list[Nest | HostNest] = []
         for nest in reversed(self.nests):
             if isinstance(nest, HostNest) or nest.produced & needed:

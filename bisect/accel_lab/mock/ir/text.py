@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from .loop_ir import HostNest, LoopProgram, Nest, Place, Result, View
+from .loop_ir import HostNest, LoopBuffer, LoopProgram, Nest, Result, View
 
 
 def program_text(program: LoopProgram) -> str:
     """The whole program as readable text."""
     lines = [f"program {program.name}"]
-    for place in program.places.values():
+    for place in program.buffers.values():
         if place.kind in ("input", "constant"):
             lines.append(f"  {place.kind} {_declared(place)}")
     for nest in program.nests:
         lines.append("")
-        lines.extend(_host_text(nest) if isinstance(nest, HostNest) else _nest_text(nest, program.places))
+        lines.extend(_host_text(nest) if isinstance(nest, HostNest) else _nest_text(nest, program.buffers))
     lines.append("")
     for number, result in enumerate(program.results):
         lines.append(f"  output {number} = {_result_text(result)}")
     return "\n".join(lines) + "\n"
 
 
-def _declared(place: Place) -> str:
+def _declared(place: LoopBuffer) -> str:
     where = (
         ""
         if place.order is None
@@ -31,20 +31,20 @@ def _declared(place: Place) -> str:
     return f"{place.name}: {place.format}{list(place.size)}{where}{known}{shared}"
 
 
-def _view_text(view: View, places: dict[str, Place], local: bool) -> str:
+def _view_text(view: View, buffers: dict[str, LoopBuffer], local: bool) -> str:
     if local:
-        return view.place
+        return view.buffer
     walked = {dim: f"i{axis}" for axis, dim in enumerate(view.dims) if dim is not None}
-    inside = ", ".join(walked.get(dim, "0") for dim in range(len(places[view.place].size)))
-    return f"{view.place}[{inside}]"
+    inside = ", ".join(walked.get(dim, "0") for dim in range(len(buffers[view.buffer].size)))
+    return f"{view.buffer}[{inside}]"
 
 
 def _by_layout_text(view: View) -> str:
     axes = ", ".join("*" if dim is None else f"d{dim}" for dim in view.dims)
-    return view.place if view.plain else f"{view.place}({axes})"
+    return view.buffer if view.is_identity else f"{view.buffer}({axes})"
 
 
-def _nest_text(nest: Nest, places: dict[str, Place]) -> list[str]:
+def _nest_text(nest: Nest, buffers: dict[str, LoopBuffer]) -> list[str]:
     stick = f" sticks along i{nest.order[-1]} of {nest.lanes} lanes" if nest.lanes and nest.order else ""
     loops = ", ".join(
         f"i{axis} in {extent}{' reduced' if axis in nest.reduced else ''}"
@@ -58,18 +58,18 @@ def _nest_text(nest: Nest, places: dict[str, Place]) -> list[str]:
     inside = {line.output for line in nest.body}
     for line in nest.body:
         shown = ", ".join(
-            _view_text(entry, places, entry.place in inside) if isinstance(entry, View) else repr(entry)
+            _view_text(entry, buffers, entry.buffer in inside) if isinstance(entry, View) else repr(entry)
             for entry in line.inputs
         )
         extra = "".join(f", {key}={value!r}" for key, value in line.attributes.items())
         stored = "" if line.output in nest.writes.values() else "local "
         if line.output in nest.scratch:
             stored = f"scratchpad {nest.scratch[line.output]} "
-        lines.append(f"    {stored}{_declared(places[line.output])} = {line.op}({shown}{extra})")
+        lines.append(f"    {stored}{_declared(buffers[line.output])} = {line.op}({shown}{extra})")
     if not nest.strided:
         shown = ", ".join(f"{name}={_by_layout_text(view)}" for name, view in nest.reads.items())
         extra = "".join(f", {key}={value!r}" for key, value in nest.attributes.items())
-        made = ", ".join(_declared(places[name]) for name in nest.writes.values())
+        made = ", ".join(_declared(buffers[name]) for name in nest.writes.values())
         lines.append(f"    {made} = {nest.op}({shown}{extra})")
     return lines
 

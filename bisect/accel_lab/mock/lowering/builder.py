@@ -10,7 +10,7 @@ import torch
 
 from accel_lab.mock import faults
 from accel_lab.mock.device import HALVES, format_of
-from accel_lab.mock.ir.loop_ir import Line, LoopProgram, Nest, Place, View, whole
+from accel_lab.mock.ir.loop_ir import Line, LoopBuffer, LoopProgram, Nest, View, whole
 
 from .formats import FORMATS_BY_DTYPE, NEUTRAL_OF_EMPTY, Number, fits_one_kernel, number_for
 
@@ -60,35 +60,35 @@ class Builder:
         self.input_whole = True
         #: Places that hold one number everywhere.
         self.constant: dict[str, Number] = {}
-        #: The half that a place is the fp32 copy of.
+        #: The half that a buffer is the fp32 copy of.
         self.cast_from: dict[str, str] = {}
-        #: The tensor that a place is a reshaping of, so that reshaping back costs nothing.
+        #: The tensor that a buffer is a reshaping of, so that reshaping back costs nothing.
         self.reshaped: dict[str, View] = {}
 
-    # ---- places
+    # ---- buffers
 
     def fresh(self, hint: str) -> str:
-        """A name that no place has yet."""
+        """A name that no buffer has yet."""
         count = self._count.get(hint, 0)
         self._count[hint] = count + 1
         name = hint if not count else f"{hint}__{count}"
-        return name if name not in self.program.places else self.fresh(hint)
+        return name if name not in self.program.buffers else self.fresh(hint)
 
-    def place(
+    def buffer(
         self, size: Iterable[int], dtype: torch.dtype, kind: str = "temporary", hint: str = ""
-    ) -> Place:
-        """A new place. Unsupported where the device has no such format."""
+    ) -> LoopBuffer:
+        """A new buffer. Unsupported where the device has no such format."""
         entry = format_of(dtype)
         if entry is None:
             raise Unsupported(f"the device has no {str(dtype).removeprefix('torch.')}")
         name = self.fresh(hint or self.node)
-        made = Place(name=name, size=tuple(size), format=entry.name, kind=kind)
-        self.program.places[name] = made
+        made = LoopBuffer(name=name, size=tuple(size), format=entry.name, kind=kind)
+        self.program.buffers[name] = made
         return made
 
     def dtype(self, view: View) -> torch.dtype:
         """A view's dtype."""
-        return self.program.places[view.place].dtype
+        return self.program.buffers[view.buffer].dtype
 
     def _nest(self, nest: Nest) -> None:
         nest.origins = (self.node,) if self.node else ()
@@ -123,7 +123,7 @@ class Builder:
                 if self.dtype(entry) != wanted:
                     entry = self._cast_inside(entry, wanted, body)
             made.append(entry)
-        result = self.place(size, dtype)
+        result = self.buffer(size, dtype)
         body.append(Line(op=op, inputs=tuple(made), output=result.name, attributes=attributes or {}))
         if not result.empty:
             self._nest(
@@ -141,18 +141,18 @@ class Builder:
     def _as_number(
         self, entry: View | Number, wanted: torch.dtype, inputs: Sequence[View | Number]
     ) -> View | Number:
-        """A place that holds one number everywhere is that number, as long as another input is a tensor."""
-        if not isinstance(entry, View) or entry.place not in self.constant or self.dtype(entry) != wanted:
+        """A buffer that holds one number everywhere is that number, as long as another input is a tensor."""
+        if not isinstance(entry, View) or entry.buffer not in self.constant or self.dtype(entry) != wanted:
             return entry
-        others = [i for i in inputs if isinstance(i, View) and i.place not in self.constant]
-        return self.constant[entry.place] if others else entry
+        others = [i for i in inputs if isinstance(i, View) and i.buffer not in self.constant]
+        return self.constant[entry.buffer] if others else entry
 
     def _cast_inside(self, view: View, dtype: torch.dtype, body: list[Line]) -> View:
         """A cast as a statement of the same nest; where a lane count of 8-byte words stands in the way,
         before it."""
         if not fits_one_kernel(self.dtype(view), dtype):
             return self.cast(view, dtype)
-        local = self.place(view.size, dtype, hint=f"{self.node}_as_{FORMATS_BY_DTYPE[dtype]}")
+        local = self.buffer(view.size, dtype, hint=f"{self.node}_as_{FORMATS_BY_DTYPE[dtype]}")
         body.append(
             Line(
                 op="cast",
@@ -161,21 +161,21 @@ class Builder:
                 attributes={"to": local.format},
             )
         )
-        return View(place=local.name, dims=tuple(range(len(view.size))), size=view.size)
+        return View(buffer=local.name, dims=tuple(range(len(view.size))), size=view.size)
 
     def cast(self, view: View, dtype: torch.dtype) -> View:
         """The view's tensor in another dtype; the view itself where it has that dtype already."""
         have = self.dtype(view)
         if have == dtype:
             return view
-        if view.place in self.constant and dtype in FORMATS_BY_DTYPE:
-            value = torch.tensor(self.constant[view.place], dtype=have).to(dtype).item()
+        if view.buffer in self.constant and dtype in FORMATS_BY_DTYPE:
+            value = torch.tensor(self.constant[view.buffer], dtype=have).to(dtype).item()
             return self.full(view.size, value, dtype)
         if fits_one_kernel(have, dtype):
-            result = self.place(view.size, dtype)
+            result = self.buffer(view.size, dtype)
             line = Line(op="cast", inputs=(view,), output=result.name, attributes={"to": result.format})
-            if view.plain:
-                self.cast_from[result.name] = view.place
+            if view.is_identity:
+                self.cast_from[result.name] = view.buffer
             if not result.empty:
                 self._nest(
                     Nest(
@@ -224,7 +224,7 @@ class Builder:
                 raise Unsupported(f"{op} of no elements")
             result = self.full(size, NEUTRAL_OF_EMPTY[op], dtype)
             return result if keepdim else result.permuted(kept)
-        result_place = self.place(size, dtype)
+        result_place = self.buffer(size, dtype)
         body: list[Line] = []
         if compute is not None and self.dtype(view) != compute:
             view = self._cast_inside(view, compute, body)
@@ -248,11 +248,11 @@ class Builder:
         self, view: View, dtype: torch.dtype, compute: torch.dtype | None
     ) -> tuple[View, torch.dtype, torch.dtype | None]:
         """The fault: a half that was cast to fp32 for a reduction stays a half."""
-        source = self.cast_from.get(view.place, view.place)
-        half = self.program.places[source].dtype
+        source = self.cast_from.get(view.buffer, view.buffer)
+        half = self.program.buffers[source].dtype
         if dtype != torch.float32 or half not in HALVES:
             return view, dtype, compute
-        return View(place=source, dims=view.dims, size=view.size), half, None
+        return View(buffer=source, dims=view.dims, size=view.size), half, None
 
     # ---- units by layout
 
@@ -280,7 +280,7 @@ class Builder:
     ) -> list[View]:
         """The same with several results, by operand name."""
         reads = {name: self.dense(view) for name, view in reads.items()}
-        made = {name: self.place(size, dtype) for name, (size, dtype) in outputs.items()}
+        made = {name: self.buffer(size, dtype) for name, (size, dtype) in outputs.items()}
         first = next(iter(made.values()))
         if not all(place.empty for place in made.values()):
             if any(0 in view.size for view in reads.values()) and unit != "fill":
@@ -304,12 +304,12 @@ class Builder:
             return view
         axes = [axis for axis in range(len(view.size)) if view.dims[axis] is not None]
         base = View(
-            place=view.place,
+            buffer=view.buffer,
             dims=tuple(dim if dim is not None else None for dim in view.dims),
             size=tuple(extent if axis in axes else 1 for axis, extent in enumerate(view.size)),
         )
-        if view.place in self.constant:
-            return self.full(view.size, self.constant[view.place], self.dtype(view))
+        if view.buffer in self.constant:
+            return self.full(view.size, self.constant[view.buffer], self.dtype(view))
         return self.unit(
             "movement", "expand", {"input": base}, view.size, self.dtype(view), {"size": list(view.size)}
         )
@@ -322,20 +322,20 @@ class Builder:
         easy = view.reshaped_by_ones(size)
         if easy is not None:
             return easy
-        if view.place in self.constant:
-            return self.full(size, self.constant[view.place], self.dtype(view))
-        if view.plain and view.place in self.reshaped:
-            return self.reshape(self.reshaped[view.place], size)
+        if view.buffer in self.constant:
+            return self.full(size, self.constant[view.buffer], self.dtype(view))
+        if view.is_identity and view.buffer in self.reshaped:
+            return self.reshape(self.reshaped[view.buffer], size)
         view = self.dense(view)
         result = self.unit("movement", "view", {"input": view}, size, self.dtype(view), {"size": list(size)})
-        self.reshaped[result.place] = view
+        self.reshaped[result.buffer] = view
         return result
 
     def full(self, size: Sequence[int], value: Number, dtype: torch.dtype) -> View:
         """A tensor of one number."""
         attributes = {"value": number_for(value, dtype)}
         result = self.unit("fill", "full", {}, size, dtype, attributes)
-        self.constant[result.place] = attributes["value"]
+        self.constant[result.buffer] = attributes["value"]
         return result
 
     def slice(self, view: View, dim: int, start: int, end: int, step: int = 1) -> View:
@@ -345,6 +345,6 @@ class Builder:
         if tuple(size) == view.size:
             return view
         if view.dims[dim] is None:
-            return View(place=view.place, dims=view.dims, size=tuple(size))
+            return View(buffer=view.buffer, dims=view.dims, size=tuple(size))
         attributes = {"dim": dim, "start": start, "end": end, "step": step}
         return self.unit("movement", "slice", {"input": view}, size, self.dtype(view), attributes)

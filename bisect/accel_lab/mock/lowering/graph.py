@@ -12,9 +12,18 @@ import torch
 from torch.utils import _pytree as pytree
 
 from accel_lab.mock.ir import shapes
-from accel_lab.mock.ir.loop_ir import HostNest, LoopProgram, Place, Result, View, whole
+from accel_lab.mock.ir.loop_ir import HostNest, LoopBuffer, LoopProgram, Result, View, whole
 from accel_lab.mock.ir.program import Ref
 
+from . import (  # noqa: F401 - the families register themselves
+    convolution,
+    creation,
+    gather,
+    matmul,
+    movement,
+    pointwise,
+    reduction,
+)
 from .builder import Builder, Unsupported, handler_of
 from .formats import FORMATS_BY_DTYPE
 
@@ -90,7 +99,7 @@ class GraphLowering:
             return value
         if shapes.lacking(value):
             return HostValue(node.name)
-        place = self.build.place(tuple(int(extent) for extent in value.shape), value.dtype, "input")
+        place = self.build.buffer(tuple(int(extent) for extent in value.shape), value.dtype, "input")
         place.index = index
         return whole(place)
 
@@ -109,7 +118,7 @@ class GraphLowering:
             and type(value) in (torch.Tensor, torch.nn.Parameter)
         ):
             return self.build.full((), value.item(), value.dtype)
-        place = self.build.place(tuple(value.shape), value.dtype, "constant")
+        place = self.build.buffer(tuple(value.shape), value.dtype, "constant")
         place.value = value
         return whole(place)
 
@@ -189,11 +198,11 @@ class GraphLowering:
             self.build.input_strides = tuple(int(step) for step in first.stride())
             stored = int(first.untyped_storage().nbytes()) if shapes.is_concrete(first) else -1
             self.build.input_whole = stored == first.numel() * first.element_size()
-        kept, nests = dict(self.build.program.places), list(self.build.program.nests)
+        kept, nests = dict(self.build.program.buffers), list(self.build.program.nests)
         try:
             return handler(self.build, fake, *args, **kwargs)
         except Unsupported:
-            self.build.program.places, self.build.program.nests = kept, nests
+            self.build.program.buffers, self.build.program.nests = kept, nests
             raise
 
     def _host(self, node: torch.fx.Node, fake: Any, reason: str) -> Any:
@@ -260,7 +269,7 @@ class GraphLowering:
         """The arguments of an ``as_strided`` over the tensor that owns the memory that it walks.
 
         The host gets tensors one by one: of a part of another tensor it would get the elements without what
-        lies between them. Raises LoweringError where the owner cannot be told.
+        lies between them. Raises LoweringError where the owner is not known.
         """
         source = node.args[0]
         size, stride = node.args[1:3]
@@ -292,10 +301,10 @@ class GraphLowering:
                 return used
         return None
 
-    def _host_place(self, name: str, leaf: Any) -> Place | None:
+    def _host_place(self, name: str, leaf: Any) -> LoopBuffer | None:
         if not isinstance(leaf, torch.Tensor) or not shapes.is_concrete(leaf) or shapes.lacking(leaf):
             return None
-        return self.build.place(tuple(int(extent) for extent in leaf.shape), leaf.dtype, "host", hint=name)
+        return self.build.buffer(tuple(int(extent) for extent in leaf.shape), leaf.dtype, "host", hint=name)
 
 
 def _stored(fake: torch.Tensor) -> int:

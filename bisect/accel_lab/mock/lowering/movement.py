@@ -49,7 +49,7 @@ def _expand(build: Builder, out: torch.Tensor, x: View, size: Ints, *, implicit:
 def _unsqueeze(build: Builder, out: torch.Tensor, x: View, dim: int) -> View:
     dim %= len(x.size) + 1
     return View(
-        place=x.place,
+        buffer=x.buffer,
         dims=(*x.dims[:dim], None, *x.dims[dim:]),
         size=(*x.size[:dim], 1, *x.size[dim:]),
     )

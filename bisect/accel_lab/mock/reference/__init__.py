@@ -1,1 +1,1 @@
-"""The reference front end and back end: plain and slow, to tell the mistakes of the main ones by."""
+"""The reference front end and back end: simple, slow, and independent of the main ones."""

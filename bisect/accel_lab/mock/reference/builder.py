@@ -1,4 +1,4 @@
-"""Builds the reference front end's program: a row-major buffer for each tensor, plain kernels.
+"""Builds the reference front end's program: a row-major buffer for each tensor, one-statement kernels.
 
 Nothing here looks for a better way: no fusion, no scratchpad, no plan of memory, one statement a kernel.
 That is what makes it a witness against the main front end.

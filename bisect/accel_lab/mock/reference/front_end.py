@@ -1,4 +1,4 @@
-"""The reference front end: ATen graph to kernels the plainest way, to tell the main front end's mistakes by.
+"""The reference front end: ATen graph to kernels in the simplest way, an independent check of the main one.
 
 It walks the graph once, in order, and asks the table of :mod:`.rules` for each operator;
 what has no rule there, or a use that no rule covers, is called on the host, with the reason.
@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_any, tree_map
 from accel_lab.mock.device import STICK_BYTES, Device, format_of
 from accel_lab.mock.ir.layout import row_major
 from accel_lab.mock.ir.program import Constant, Enter, HostCall, Output, Program, Ref, Step
+from accel_lab.mock.runtime.device_tensors import NAME as DEVICE_NAME
 from accel_lab.mock.spec.kernel_spec import Operand
 
 from . import movement, pointwise, reduction, windows
@@ -82,7 +83,7 @@ class _Lowering:
         self.resident_bytes = 0
         for node in graph_module.graph.nodes:
             held = self._held(node)
-            if isinstance(held, torch.Tensor) and (found := format_of(held.dtype)) and _plain(held):
+            if isinstance(held, torch.Tensor) and (found := format_of(held.dtype)) and _is_dense(held):
                 layout = row_major(tuple(held.shape), found.name)
                 self.resident_bytes += max(layout.bytes, STICK_BYTES)
         self.b = Builder(device, self.resident_bytes)
@@ -129,7 +130,7 @@ class _Lowering:
         """Enter an input or a constant of the graph; the bytes that it takes."""
         held = self._held(node)
         place = index if node.op == "placeholder" else None
-        found = format_of(held.dtype) if isinstance(held, torch.Tensor) and _plain(held) else None
+        found = format_of(held.dtype) if isinstance(held, torch.Tensor) and _is_dense(held) else None
         if found is None:
             kept = None if node.op == "placeholder" else held
             self.values[node] = OnHost(traced=held, index=place, value=kept)
@@ -206,7 +207,9 @@ class _Lowering:
         names = tuple(f"{node.name}_{n}" if several else node.name for n in range(len(results)))
         made: list[Any] = []
         for host, traced in zip(names, results, strict=True):
-            found = format_of(traced.dtype) if isinstance(traced, torch.Tensor) and _plain(traced) else None
+            found = (
+                format_of(traced.dtype) if isinstance(traced, torch.Tensor) and _is_dense(traced) else None
+            )
             if found is None:
                 made.append(OnHost(traced=traced, host=host))
             else:
@@ -249,7 +252,7 @@ class _Lowering:
         value, traced = self.values[entry], entry.meta.get("val")
         if value is None:
             return Output(value=None)
-        stride = tuple(traced.stride()) if isinstance(traced, torch.Tensor) and _plain(traced) else None
+        stride = tuple(traced.stride()) if isinstance(traced, torch.Tensor) and _is_dense(traced) else None
         dtype = traced.dtype if isinstance(traced, torch.Tensor) else None
         if isinstance(value, OnHost) and value.host is None and value.index is None:
             return Output(value=value.value)
@@ -304,9 +307,10 @@ def _shares(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
-def _plain(traced: torch.Tensor) -> bool:
-    """Whether a traced tensor is dense and on the CPU."""
-    return traced.layout == torch.strided and traced.device.type == "cpu" and not traced.is_quantized
+def _is_dense(traced: torch.Tensor) -> bool:
+    """Whether a traced tensor is dense, and on the CPU or on the device itself."""
+    is_near = traced.device.type in ("cpu", DEVICE_NAME)
+    return is_near and traced.layout == torch.strided and not traced.is_quantized
 
 
 def _check_format(traced: torch.Tensor) -> str:
@@ -314,7 +318,7 @@ def _check_format(traced: torch.Tensor) -> str:
     found = format_of(traced.dtype)
     if found is None:
         raise NotNative(f"the device has no format for {traced.dtype}")
-    if not _plain(traced):
+    if not _is_dense(traced):
         raise NotNative(f"a {traced.layout} tensor on {traced.device}")
     return found.name
 

@@ -56,8 +56,8 @@ def _convolution(
         )[rank - 1]
         extra = a.get("output_padding", [0] * rank)
         return function(source, weight, bias, stride, padding, extra, groups, dilation)
-    plain = (functional.conv1d, functional.conv2d, functional.conv3d)[rank - 1]
-    return plain(source, weight, bias, stride, padding, dilation, groups)
+    convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[rank - 1]
+    return convolve(source, weight, bias, stride, padding, dilation, groups)
 
 
 def _input_grad(a: Attributes, size: tuple[int, ...], grad: torch.Tensor, weight: torch.Tensor) -> Any:

@@ -28,7 +28,7 @@ NO_SIZE = -1.0
 
 _SCRIPT = '''"""Kernel {name} ({unit} {op}) of the mock accelerator, for {origins}, by itself.
 
-{told}
+{explanation}
 It needs accel-lab and torch: exits with 1 while the values differ, with 0 once they agree.
 """
 
@@ -101,7 +101,7 @@ class Capture:
             unit=self.spec.unit,
             op=self.spec.op,
             origins=", ".join(self.spec.origins) or "no node",
-            told=_AGAINST if self.want else _BETWEEN,
+            explanation=_AGAINST if self.want else _BETWEEN,
             case=case,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from accel_lab.mock import backend
+from accel_lab.mock.compiled_graph import CompiledGraph
 from accel_lab.mock.device import Device
 from accel_lab.mock.ir.program import Program
 from accel_lab.mock.reference.back_end import ReferenceBackEnd
@@ -49,14 +49,14 @@ class KernelTrace:
         if not self.compare:
             return
         load = runner.Runtime.load
-        call = backend.CompiledGraph.__call__
+        call = CompiledGraph.on_host
 
         def loading(own: runner.Runtime, program: Program) -> runner.Loaded:
             loaded = load(own, program)
             self._note(program)
             return loaded
 
-        def calling(own: backend.CompiledGraph, args: list[Any]) -> list[Any]:
+        def calling(own: CompiledGraph, args: list[Any]) -> list[Any]:
             self._evaluate(own.graph_module, args)
             try:
                 return call(own, args)
@@ -64,7 +64,7 @@ class KernelTrace:
                 self._nodes = {}
 
         runner.Runtime.load = loading  # type: ignore[method-assign,assignment]
-        backend.CompiledGraph.__call__ = calling  # type: ignore[method-assign,assignment]
+        CompiledGraph.on_host = calling  # type: ignore[method-assign,assignment]
 
     def to_json(self) -> list[dict[str, Any]]:
         """The kernels, as the parent reads them."""
@@ -224,10 +224,10 @@ def _put(memory: Memory, spec: KernelSpec, base: int, held: dict[str, torch.Tens
 
 
 def _worst(found: Sequence[float | None]) -> float | None:
-    told = [entry for entry in found if entry is not None]
-    if not told:
+    sizes = [entry for entry in found if entry is not None]
+    if not sizes:
         return None
-    return NO_SIZE if NO_SIZE in told else max(told)
+    return NO_SIZE if NO_SIZE in sizes else max(sizes)
 
 
 def _loops(program: Program | None, spec: KernelSpec) -> str:

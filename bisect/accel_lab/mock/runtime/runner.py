@@ -6,6 +6,7 @@ The back end is chosen here; it sees nothing but one spec after the other and th
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 import weakref
@@ -21,6 +22,7 @@ from accel_lab.mock.reference.back_end import ReferenceBackEnd
 from accel_lab.mock.simulator.back_end import Simulator
 from accel_lab.mock.spec.verifier import check
 
+from .device_tensors import is_marked, marked
 from .host_calls import restrided, run_host_call
 from .memory import Memory, OutOfDeviceMemory
 from .resident import ResidentInputs
@@ -107,8 +109,8 @@ class Loaded:
         self._constants_sent = False
         self._finalizer: weakref.finalize[Any, Loaded] | None = None
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The graph's outputs for these inputs."""
+    def run(self, inputs: Sequence[Any], on_device: Sequence[bool] = ()) -> list[Any]:
+        """The graph's outputs for these inputs; ``on_device``: which of them are not to be transferred."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.runtime.lock)
             stack.enter_context(torch.no_grad())
@@ -116,7 +118,7 @@ class Loaded:
                 stack.enter_context(torch._C._DisableAutocast())
             self.running = True
             try:
-                return self._run(inputs)
+                return self._run(inputs, on_device)
             finally:
                 self.running = False
                 if not self.runtime.device.use_cache:
@@ -140,7 +142,7 @@ class Loaded:
             self._finalizer = weakref.finalize(self, self.runtime.forget, id(self), self.base)
         return self.base
 
-    def _run(self, inputs: Sequence[Any]) -> list[Any]:
+    def _run(self, inputs: Sequence[Any], on_device: Sequence[bool] = ()) -> list[Any]:
         base, statistics = self._start(), self.runtime.statistics
         self.runtime.touch(self)
         engine, clock = self.runtime.engine, time.perf_counter
@@ -168,7 +170,10 @@ class Loaded:
             statistics.kernels += count
             statistics.kernels_by_unit[unit] = statistics.kernels_by_unit.get(unit, 0) + count
         with statistics.timed("outputs"):
-            return [self._output(output, inputs, host) for output in self.program.outputs]
+            stays = itertools.chain(on_device, itertools.repeat(False))
+            return [
+                self._output(*pair, inputs, host) for pair in zip(self.program.outputs, stays, strict=False)
+            ]
 
     def _enter(self, step: Enter | Constant, inputs: Sequence[Any]) -> None:
         """Send a graph input or a constant, unless it lies there already."""
@@ -185,6 +190,9 @@ class Loaded:
 
     def _send(self, tensor: torch.Tensor, buffer: str) -> None:
         entry = self.program.buffers[buffer]
+        if is_marked(tensor):
+            self.runtime.memory.write(entry.layout, self._start() + entry.address, tensor)
+            return
         to_device(self.runtime.memory, tensor, entry.layout, self._start() + entry.address)
         self.runtime.statistics.transfers_to_device += 1
         self.runtime.statistics.bytes_to_device += entry.layout.bytes
@@ -216,10 +224,10 @@ class Loaded:
         if step.reason:
             self.runtime.statistics.fell_back(str(step.target), step.reason, step.source)
 
-    def _output(self, output: Output, inputs: Sequence[Any], host: dict[str, Any]) -> Any:
-        """One output with the dtype and the strides that were promised."""
+    def _output(self, output: Output, stays: bool, inputs: Sequence[Any], host: dict[str, Any]) -> Any:
+        """One output with the dtype and the strides that were promised; one that stays is only looked at."""
         if output.buffer is not None:
-            value = self._fetch(output.buffer)
+            value = self.value(output.buffer) if stays else self._fetch(output.buffer)
         elif output.host is not None:
             value = host[output.host]
         elif output.index is not None:
@@ -230,7 +238,8 @@ class Loaded:
             return value
         if output.dtype is not None and value.dtype != output.dtype:
             value = value.to(output.dtype)
-        return restrided(value, output.stride)
+        value = restrided(value, output.stride)
+        return marked(value) if stays and output.buffer is not None else value
 
 
 _shared: dict[tuple[Device, str], Runtime] = {}

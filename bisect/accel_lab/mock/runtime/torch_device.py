@@ -1,9 +1,10 @@
 """A real ``mock`` device in torch: ``x.to("mock")`` moves data into the mock's memory, and logs it.
 
 It goes through torch's Python registration of PrivateUse1, so nothing is built. A tensor of the device owns a
-place in device memory, row-major in sticks; a view of it is its parent and the strides over that. Operators
-called on such tensors one by one run on the host and are counted as fallbacks: what runs on the device is
-what ``torch.compile`` makes. Builds of torch without that registration can only compile.
+place in device memory, row-major in sticks; a view of it is its parent and the strides over that. The place
+is known by the tensor's storage, because torch itself makes other tensors over a storage (``detach``).
+Operators called on such tensors one by one run on the host and are counted as fallbacks: what runs on the
+device is what ``torch.compile`` makes. Builds of torch without that registration can only compile.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_map_only
 
 from accel_lab.mock.device import FORMATS, Device, format_of
-from accel_lab.mock.ir.layout import row_major
+from accel_lab.mock.instruments import moves_by_definition
+from accel_lab.mock.ir.layout import Layout, row_major
 from accel_lab.mock.settings import read_settings
 
+from .device_tensors import NAME, is_on_device
 from .memory import Memory
 from .run_statistics import collected
 from .runner import shared_runtime
 from .transfer import to_device, to_host
 
-NAME = "mock"
 REASON = "an operator called by itself on a tensor of the mock device"
 _SETUP = getattr(backend_registration, "_setup_privateuseone_for_python_backend", None)
 
@@ -47,21 +51,13 @@ class Place:
 class View:
     """A part of another tensor of the device: strides and offset over its elements in row-major order."""
 
-    parent: MockTensor
+    parent: torch.Tensor
     stride: tuple[int, ...]
     offset: int
 
 
-class MockTensor(torch.Tensor):
-    """A tensor of the mock device."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
-    source: Place | View
-
-    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        return f"{fetch(self)!r} on {NAME}"
-
-
+#: What each live storage of the device stands for, by the storage's address.
+_sources: dict[int, tuple[StorageWeakRef, Place | View]] = {}
 _installed: list[torch.library.Library] = []
 _device: list[Device] = []
 
@@ -91,18 +87,49 @@ def install(device: Device | None = None) -> None:
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
     aten.impl("_copy_from", _copy_from, "PrivateUse1")
-    for name in ("detach", "alias"):
-        aten.impl(name, _same, "PrivateUse1")
     everything.fallback(_fallback, "PrivateUse1")
     _installed.extend((aten, everything))
+    _show_by_host()
+
+
+def _show_by_host() -> None:
+    """Let a tensor be printed by its host copy: torch formats numbers in float64, which the device lacks."""
+    original = torch._tensor_str._str
+
+    def shown(tensor: torch.Tensor, *, tensor_contents: str | None = None) -> str:
+        if source_of(tensor) is None:
+            return original(tensor, tensor_contents=tensor_contents)
+        return f"{original(fetch(tensor), tensor_contents=tensor_contents)} on {NAME}"
+
+    torch._tensor_str._str = shown
+
+
+#: The public name of :func:`install`.
+install_mock_device = install
 
 
 def memory() -> Memory:
     """The memory of the device, the one that compiled graphs use as well."""
+    _drop_expired()
     return shared_runtime(_device[0], read_settings().back_end).memory
 
 
-def _made(size: Sequence[int], dtype: torch.dtype, source: Place | View | None = None) -> MockTensor:
+def source_of(tensor: torch.Tensor) -> Place | View | None:
+    """What a tensor's elements are on the device; None for a tensor of the host, or one without elements."""
+    if tensor.device.type != NAME or isinstance(tensor, FakeTensor):
+        return None
+    held = _sources.get(tensor.untyped_storage()._cdata)
+    return None if held is None or held[0].expired() else held[1]
+
+
+def _drop_expired() -> None:
+    """Forget storages that are gone, which frees their places."""
+    while gone := [key for key, (storage, _) in _sources.items() if storage.expired()]:
+        for key in gone:
+            del _sources[key]
+
+
+def _made(size: Sequence[int], dtype: torch.dtype, source: Place | View | None = None) -> torch.Tensor:
     """A tensor of the device, in a new place where it has no source. Raises TypeError for other dtypes."""
     number = format_of(dtype)
     if number is None:
@@ -112,54 +139,91 @@ def _made(size: Sequence[int], dtype: torch.dtype, source: Place | View | None =
         place = Place(memory=memory(), address=memory().allocate(row_major(tuple(size), number.name).bytes))
         weakref.finalize(place, place.memory.free, place.address)
         source = place
-    made = torch._C._acc.create_empty_tensor(tuple(size), dtype)
-    made.__class__ = MockTensor
-    made.source = source
-    return made  # type: ignore[no-any-return]
+    made: torch.Tensor = torch._C._acc.create_empty_tensor(tuple(size), dtype)
+    storage = made.untyped_storage()
+    _sources[storage._cdata] = (StorageWeakRef(storage), source)
+    return made
 
 
-def fetch(tensor: MockTensor) -> torch.Tensor:
+def _source(tensor: torch.Tensor) -> Place | View:
+    found = source_of(tensor)
+    if found is None:
+        raise RuntimeError("a tensor of the mock device that has no place in its memory")
+    return found
+
+
+def fetch(tensor: torch.Tensor) -> torch.Tensor:
     """A contiguous host copy."""
-    source = tensor.source
+    source = _source(tensor)
     with torch.no_grad():
         if isinstance(source, View):
             whole = fetch(source.parent)
             return whole.as_strided(tuple(tensor.shape), source.stride, source.offset).clone(
                 memory_format=torch.contiguous_format
             )
-        number = format_of(tensor.dtype)
-        assert number is not None
-        return to_host(source.memory, row_major(tuple(tensor.shape), number.name), source.address)
+        if moves_by_definition():
+            return source.memory.read(_layout(tensor), source.address)
+        return to_host(source.memory, _layout(tensor), source.address)
 
 
-def store(tensor: MockTensor, value: torch.Tensor) -> None:
+def peek(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous host tensor of what lies on the device, read by the memory's definition: no transfer."""
+    source = _source(tensor)
+    with torch.inference_mode(False), torch.no_grad():
+        if isinstance(source, View):
+            whole = peek(source.parent)
+            return whole.as_strided(tuple(tensor.shape), source.stride, source.offset).contiguous()
+        return source.memory.read(_layout(tensor), source.address)
+
+
+def place(value: torch.Tensor, *, transferred: bool) -> torch.Tensor:
+    """A new tensor of the device with these elements; what lies there already is not ``transferred``."""
+    made = _made(tuple(value.shape), value.dtype)
+    if transferred:
+        store(made, value)
+    else:
+        source = _source(made)
+        assert isinstance(source, Place)
+        with torch.inference_mode(False), torch.no_grad():
+            source.memory.write(_layout(made), source.address, value.detach())
+    return made
+
+
+def _layout(tensor: torch.Tensor) -> Layout:
+    number = format_of(tensor.dtype)
+    assert number is not None
+    return row_major(tuple(tensor.shape), number.name)
+
+
+def store(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Write a host tensor of the same size and dtype into a tensor of the device."""
-    source = tensor.source
+    source = _source(tensor)
     with torch.no_grad():
         if isinstance(source, View):
             whole = fetch(source.parent)
             whole.as_strided(tuple(tensor.shape), source.stride, source.offset).copy_(value)
             store(source.parent, whole)
             return
-        number = format_of(tensor.dtype)
-        assert number is not None
-        to_device(source.memory, value, row_major(tuple(tensor.shape), number.name), source.address)
+        if moves_by_definition():
+            source.memory.write(_layout(tensor), source.address, value)
+            return
+        to_device(source.memory, value, _layout(tensor), source.address)
 
 
-def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any) -> MockTensor:
+def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
     return _made(size, dtype or torch.get_default_dtype())
 
 
 def _empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any
-) -> MockTensor:
+) -> torch.Tensor:
     return _made(size, dtype or torch.get_default_dtype())
 
 
 def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """A transfer: to the device, from it, or through the host from one place to another."""
-    value = fetch(source) if isinstance(source, MockTensor) else source.detach()
-    if isinstance(target, MockTensor):
+    value = fetch(source) if is_on_device(source) else source.detach()
+    if is_on_device(target):
         sent = value.to(target.dtype)
         store(target, sent if sent.shape == target.shape else sent.expand(target.shape))
     else:
@@ -167,21 +231,14 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
     return target
 
 
-def _same(tensor: MockTensor) -> MockTensor:
-    """The same elements under another tensor."""
-    return _made(tuple(tensor.shape), tensor.dtype, tensor.source)
-
-
 def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operator on the host; views stay views, and what it writes into is written back."""
     schema = operator._schema
     hosts: dict[int, torch.Tensor] = {}
-    owners: dict[int, MockTensor] = {}
+    owners: dict[int, torch.Tensor] = {}
 
     def sent(tensor: torch.Tensor) -> torch.Tensor:
-        if not isinstance(tensor, MockTensor):
-            if tensor.device.type == NAME:
-                raise RuntimeError(f"{operator}: a tensor of the mock device that has no place in its memory")
+        if not is_on_device(tensor):
             return tensor
         if id(tensor) not in hosts:
             hosts[id(tensor)] = fetch(tensor)
@@ -199,7 +256,11 @@ def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
             written += [entry for entry in _tensors(value) if id(entry) in hosts]
     for tensor in written:
-        store(tensor, hosts[id(tensor)])
+        value = hosts[id(tensor)]
+        if value.shape == tensor.shape:
+            store(tensor, value)
+        else:  # the operator resized it, as `abs` does with the empty tensor that it makes for its result
+            tensor.data = place(value, transferred=True)
     collected().fell_back(str(operator), REASON, "")
     own = {hosts[id(tensor)].untyped_storage()._cdata: tensor for tensor in written}
 
@@ -218,7 +279,7 @@ def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     return tree_map_only(torch.Tensor, returned, result)
 
 
-def _tensors(value: Any) -> list[MockTensor]:
+def _tensors(value: Any) -> list[torch.Tensor]:
     """The device's tensors in an argument: itself, or those of a list."""
     entries = value if isinstance(value, (list, tuple)) else [value]
-    return [entry for entry in entries if isinstance(entry, MockTensor)]
+    return [entry for entry in entries if is_on_device(entry)]

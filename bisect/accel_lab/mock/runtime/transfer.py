@@ -1,8 +1,9 @@
 """Moving tensors between the host and the device's memory, with a log of what was moved.
 
-The log (``ACCEL_LAB_DEBUG=1``) has one JSON line a transfer, in the logger
-``accel_lab.mock.transfer`` and, where ``ACCEL_LAB_MOCK_ARTIFACTS`` names a folder, in its
-``transfers.jsonl``.
+The log (``ACCEL_LAB_DEBUG=1``, or a traced run) has one JSON line a transfer, in the logger
+``accel_lab.mock.transfer`` and in the file ``transfers.jsonl`` of the folder that the variable
+``ACCEL_LAB_MOCK_ARTIFACTS`` names, and of the traced run's. So a graph that needs no kernel, such as a clone,
+still shows what it moves.
 """
 
 from __future__ import annotations
@@ -28,8 +29,20 @@ DEBUG_VARIABLE = "ACCEL_LAB_DEBUG"
 ARTIFACTS_VARIABLE = "ACCEL_LAB_MOCK_ARTIFACTS"
 LOG_NAME = "transfers.jsonl"
 FIRST_VALUES = 8
+#: Folders that log all transfers of this process.
+_folders: list[str] = []
 
 _log = logging.getLogger("accel_lab.mock.transfer")
+
+
+def log_transfers(folder: str) -> None:
+    """Write all transfers from now on into the log of a folder."""
+    if folder and folder not in _folders:
+        _folders.append(folder)
+
+
+def _is_logged() -> bool:
+    return bool(_folders) or os.environ.get(DEBUG_VARIABLE) == "1"
 
 
 def to_device(
@@ -45,7 +58,7 @@ def to_device(
         elif views.whole is not None:
             _whole_only(views).store(source[_whole_part(layout)])
         fill_padding(views, padding, memory.device.poison)
-        if os.environ.get(DEBUG_VARIABLE) == "1":
+        if _is_logged():
             _record("to_device", tensor, layout, address)
 
 
@@ -60,7 +73,7 @@ def to_host(memory: Memory, layout: Layout, address: int) -> torch.Tensor:
             if views.whole is not None:
                 value[_whole_part(layout)] = _whole_only(views).load(value.dtype)
         value = _halved_subnormals(value)
-        if os.environ.get(DEBUG_VARIABLE) == "1":
+        if _is_logged():
             _record("to_host", value, layout, address)
         return value
 
@@ -129,8 +142,7 @@ def _record(direction: str, tensor: torch.Tensor, layout: Layout, address: int) 
     }
     line = json.dumps(entry)
     _log.info("%s", line)
-    folder = os.environ.get(ARTIFACTS_VARIABLE)
-    if folder:
+    for folder in filter(None, dict.fromkeys([os.environ.get(ARTIFACTS_VARIABLE), *_folders])):
         path = Path(folder, LOG_NAME)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:

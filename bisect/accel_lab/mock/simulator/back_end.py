@@ -1,7 +1,7 @@
 """The main back end: runs kernel specs on the device's bytes, from their addresses, strides and divisions.
 
 A spec is prepared once for each base address into calls over views of memory; a later run makes only those
-calls. The operands of the units that take them by layout are told apart by their order:
+calls. The operands of the units that take them by layout are distinguished by their order:
 
 - convolution: input, weight, [bias]; ``input_grad``: grad_output, weight; ``weight_grad``: grad_output, input
 - pool: input; the gradients: grad_output, input, [indices]; ``max_pool2d`` has the outputs output, [indices]

@@ -18,7 +18,7 @@ from accel_lab.mock.runtime.memory import Memory, Region
 from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Operand
 from accel_lab.mock.spec.problem import Problem, SpecError
 
-from .layout_views import fill_padding, plain_view, stick_views
+from .layout_views import fill_padding, stick_views, strided_view
 
 Call = Callable[[], Any]
 Load = Callable[[], torch.Tensor]
@@ -57,7 +57,7 @@ class Context:
         """What gives an operand's logical tensor: a view of the device's bytes where its layout allows."""
         wanted = dtype or operand.layout.number.torch_dtype
         address = self.base + operand.address
-        view = plain_view(self.memory, operand.layout, address)
+        view = strided_view(self.memory, operand.layout, address)
         if view is not None:
             return (lambda: view) if view.dtype == wanted else (lambda: view.to(wanted))
         views = stick_views(self.memory, operand.layout, address)

@@ -83,7 +83,7 @@ def stick_views(region: Region, layout: Layout, address: int) -> StickViews:
     )
 
 
-def plain_view(region: Region, layout: Layout, address: int) -> torch.Tensor | None:
+def strided_view(region: Region, layout: Layout, address: int) -> torch.Tensor | None:
     """The logical tensor as one strided view; None where its sticks do not lie one after the other."""
     if not layout.order:
         return region.typed(address, layout.number.torch_dtype, (), ())

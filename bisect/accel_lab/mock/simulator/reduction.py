@@ -71,10 +71,10 @@ class Reduction:
     def calls(self, step: Step) -> list[Call]:
         """The calls where one step holds the whole reduced extent."""
         source, out = self.source(step), self.target(step)
-        plain = self.function(source)
-        compute = self._with_faults(plain, source, step)
+        exact = self.function(source)
+        compute = self._with_faults(exact, source, step)
         direct = {"sum": torch.sum, "amax": torch.amax, "amin": torch.amin}.get(self.statement.op)
-        if direct is not None and compute is plain and source.dtype == out.dtype:
+        if direct is not None and compute is exact and source.dtype == out.dtype:
             return [partial(direct, source, self.axes, keepdim=True, out=out)]
         return [lambda: out.copy_(compute(source))]
 

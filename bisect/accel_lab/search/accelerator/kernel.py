@@ -9,15 +9,16 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import LadderRunner, Switches
 from accel_lab.search.localize.localization import Localization
 from accel_lab.search.proof import prove_component
 
+from .accelerator import BACK_ENDS, FRONT_ENDS, MOCK, Accelerator
+from .case import Case
 from .replacements import Reading
 
-#: How ``mock.verify_problem`` words a refused spec.
+#: How ``mock.spec.problem`` words a refused spec.
 _REFUSED = re.compile(r"SpecError: kernel (\S{1,300}): (.{1,2000}?) \(rule ([\w-]{1,80})\)", re.S)
 #: A table in the report shows so many kernels.
 MOST_ROWS = 30
@@ -25,10 +26,10 @@ MOST_ROWS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class TracedKernel:
-    """One kernel of a traced run (``mock.kernel_trace``), as the child wrote it down.
+    """One kernel of a traced run (``mock.runtime.kernel_trace``), as the child wrote it down.
 
     ``graph`` is how far its values are from those of the ATen nodes that it computes, run by torch on the
-    host (None: they cannot be told apart); ``back_end`` how far from the reference back end's on the same
+    host (None: they cannot be compared); ``back_end`` how far from the reference back end's on the same
     bytes; a negative number stands for a difference that has no size (NaN against a number).
     """
 
@@ -59,44 +60,43 @@ class TracedKernel:
         )
 
 
-def kernels_of(outcome: Outcome) -> list[TracedKernel]:
+def kernels_of(outcome: Outcome, accelerator: Accelerator = MOCK) -> list[TracedKernel]:
     """The kernels of a traced run, in the order in which they ran."""
-    trace = outcome.facts.get("mock", {}).get("kernels", ())
+    trace = accelerator.facts(outcome).get("kernels") or ()
     return [TracedKernel.from_json(entry) for entry in trace]
 
 
 def first_diverging(kernels: list[TracedKernel], stage: Stage) -> TracedKernel | None:
     """The first kernel that is wrong in the way that a fault of the stage shows."""
     for kernel in kernels:
-        wrong = kernel.back_end if stage is Stage.MOCK_BACK_END else kernel.graph
+        wrong = kernel.back_end if stage in BACK_ENDS else kernel.graph
         if wrong:
             return kernel
     return None
 
 
-def name_kernel(runner: LadderRunner, reading: Reading, main: Switches) -> Localization:
+def name_kernel(case: Case, reading: Reading) -> Localization:
     """The first diverging kernel with its evidence, or an empty answer."""
-    assert reading.stage is not None
-    if reading.stage not in (Stage.MOCK_BACK_END, Stage.MOCK_FRONT_END):
+    accelerator = case.accelerator
+    if reading.stage is None or reading.stage not in BACK_ENDS | FRONT_ENDS:
         return Localization()
-    settings = dict(dict(main)["mock"])
-    traced = runner.one(Rung.MOCK, (("mock", {**settings, "trace": True}),), "kernels")
-    kernels = kernels_of(traced.outcome)
+    traced = case.runner.one(accelerator.rung, accelerator.switches(options={"trace": True}), "kernels")
+    kernels = kernels_of(traced.outcome, accelerator)
     found = first_diverging(kernels, reading.stage)
     refused = _refused(traced.outcome)
-    if found is None and refused is not None and reading.stage is Stage.MOCK_FRONT_END:
+    if found is None and refused is not None and reading.stage in FRONT_ENDS:
         return refused
     if found is None:
-        told = "no single kernel's values leave those of its operators" if kernels else ""
-        return Localization(evidence=[told] if told else [])
-    named = Localization(evidence=[_told(found, reading.stage)], exhibits=_exhibits(kernels, found))
+        words = "no single kernel's values leave those of its operators" if kernels else ""
+        return Localization(evidence=[words] if words else [])
+    named = Localization(evidence=[_first_words(found, reading.stage)], exhibits=_exhibits(kernels, found))
     named.component = Component(
         kind="kernel",
         name=found.name,
         detail="; ".join(filter(None, (", ".join(found.origins), found.source))),
     )
-    if reading.stage is Stage.MOCK_BACK_END:
-        _alone(runner, settings, found, named, traced)
+    if reading.stage in BACK_ENDS:
+        _alone(case, found, named, traced)
     return named
 
 
@@ -113,13 +113,12 @@ def _refused(outcome: Outcome) -> Localization | None:
     )
 
 
-def _alone(
-    runner: LadderRunner, settings: dict[str, Any], found: TracedKernel, named: Localization, traced: Step
-) -> None:
+def _alone(case: Case, found: TracedKernel, named: Localization, traced: Step) -> None:
     """That kernel alone on the reference back end: does the script pass?"""
     assert named.component is not None
-    switch: Switches = (("mock", {**settings, "by_reference": [found.name]}),)
-    step = runner.one(Rung.MOCK, switch, "kernels")
+    runner, accelerator = case.runner, case.accelerator
+    by_reference = accelerator.switches(options={"by_reference": [found.name]})
+    step = runner.one(accelerator.rung, by_reference, "kernels")
     if step.verdict is Verdict.GOOD and not runner.baseline.flaky:
         proven, _ = prove_component(runner, named.component, step, traced, comparisons=1)
         if proven.confidence is not Confidence.INCONCLUSIVE:
@@ -134,10 +133,10 @@ def _alone(
     )
 
 
-def _told(found: TracedKernel, stage: Stage) -> str:
+def _first_words(found: TracedKernel, stage: Stage) -> str:
     where = f" ({found.source})" if found.source else ""
     nodes = f"kernel {found.name} of {found.program}, for {', '.join(found.origins) or 'no node'}{where}"
-    if stage is Stage.MOCK_BACK_END:
+    if stage in BACK_ENDS:
         return (
             f"the first to differ between the back ends on the same bytes is {nodes}: {_far(found.back_end)}"
         )

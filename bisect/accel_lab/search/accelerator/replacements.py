@@ -2,7 +2,7 @@
 
 Each replacement puts one independent part of the accelerator in the place of another and leaves the rest
 as it was. The smaller one is believed first: the reference front end also changes what is transferred and
-what runs on the host, so that a transfer by definition that cures says more than a front end that does.
+what runs on the host, so that a pass with transfers by definition says more than one with that front end.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from enum import Enum
 from typing import Any
 
 from accel_lab.core.findings import Considered
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import Switches
 from accel_lab.search.proof import surest
+
+from .accelerator import MOCK, Accelerator
 
 
 class Ask(str, Enum):
@@ -37,7 +40,7 @@ class Ask(str, Enum):
         return self.value
 
 
-#: The settings of a row, under the switch ``mock`` of the rung ``mock``.
+#: The options of a row for the mock; any other accelerator knows its parts by their names.
 SETTINGS: dict[Ask, dict[str, Any]] = {
     Ask.MAIN: {},
     Ask.BACK_END: {"back_end": "reference"},
@@ -69,9 +72,19 @@ ABLATIONS = (Ask.TRANSFER, Ask.HOST, Ask.CACHE, Ask.SCRATCHPAD, Ask.CORES, Ask.P
 Table = Mapping[Ask, Verdict]
 
 
-def switches(ask: Ask) -> Switches:
+def switches(ask: Ask, accelerator: Accelerator = MOCK) -> Switches:
     """The probe's switches for a row."""
-    return (("mock", {"front_end": "main", "back_end": "main", **SETTINGS[ask]}),)
+    if accelerator.is_mock:
+        return accelerator.switches(options=SETTINGS[ask])
+    return accelerator.switches(part="" if ask is Ask.MAIN else ask.value)
+
+
+def offered(accelerator: Accelerator, outcome: Outcome) -> tuple[Ask, ...]:
+    """The parts that an accelerator can have replaced, as a run on it tells; the mock has them all."""
+    if accelerator.is_mock:
+        return (*COMBINATIONS, *ABLATIONS)
+    names = set(accelerator.facts(outcome).get("parts") or ())
+    return tuple(ask for ask in (*COMBINATIONS, *ABLATIONS) if ask.value in names)
 
 
 @dataclass(kw_only=True)
@@ -102,24 +115,24 @@ class Reading:
         return Confidence.INCONCLUSIVE if self.stage is None else surest(self.alternatives)
 
 
-def read_table(table: Table) -> Reading:
+def read_table(table: Table, accelerator: Accelerator = MOCK) -> Reading:
     """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it cannot be told."""
     good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
-    reading = _first(table, good)
-    for words in _oddities(table, reading):
+    reading = _first(table, good, accelerator)
+    for words in _oddities(table, reading, accelerator):
         reading.contest(words)
     return reading
 
 
-def _first(table: Table, good: set[Ask]) -> Reading:
+def _first(table: Table, good: set[Ask], accelerator: Accelerator) -> Reading:
     if Ask.TRANSFER in good:
-        return _transfer(good)
+        return _transfer(good, accelerator)
     if Ask.BACK_END in good:
-        return _back_end(table, good)
+        return _back_end(table, good, accelerator)
     if Ask.HOST in good:
-        return _host(good)
+        return _host(good, accelerator)
     if Ask.FRONT_END in good:
-        return _front_end(table, good)
+        return _front_end(table, good, accelerator)
     if Ask.BOTH in good:
         reading = Reading(stage=None)
         reading.contest(
@@ -129,7 +142,7 @@ def _first(table: Table, good: set[Ask]) -> Reading:
         return reading
     if Ask.CACHE in good:
         reading = Reading(
-            stage=Stage.MOCK_FRONT_END,
+            stage=accelerator.front_end,
             out=Ask.CACHE,
             part=("cache", "kernel cache"),
             evidence=["it fails with every combination of the two ends, and passes with the caches off"],
@@ -141,9 +154,9 @@ def _first(table: Table, good: set[Ask]) -> Reading:
     return Reading(stage=None)
 
 
-def _transfer(good: set[Ask]) -> Reading:
+def _transfer(good: set[Ask], accelerator: Accelerator) -> Reading:
     reading = Reading(
-        stage=Stage.MOCK_TRANSFER,
+        stage=accelerator.transfer,
         out=Ask.TRANSFER,
         evidence=[
             "the same programs on the same back end fail with the device's transfers and pass where every "
@@ -158,9 +171,9 @@ def _transfer(good: set[Ask]) -> Reading:
     return reading
 
 
-def _back_end(table: Table, good: set[Ask]) -> Reading:
+def _back_end(table: Table, good: set[Ask], accelerator: Accelerator) -> Reading:
     reading = Reading(
-        stage=Stage.MOCK_BACK_END,
+        stage=accelerator.back_end,
         out=Ask.BACK_END,
         evidence=["the same kernel specs are wrong on the main back end and right on the reference back end"],
     )
@@ -178,11 +191,11 @@ def _back_end(table: Table, good: set[Ask]) -> Reading:
     return reading
 
 
-def _host(good: set[Ask]) -> Reading:
+def _host(good: set[Ask], accelerator: Accelerator) -> Reading:
     """Only the runtime's way of calling the host was replaced."""
     declared = Ask.FRONT_END in good
     reading = Reading(
-        stage=Stage.MOCK_FRONT_END if declared else Stage.MOCK_RUNTIME,
+        stage=accelerator.front_end if declared else accelerator.runtime,
         out=Ask.HOST,
         part=("host_call", "host fallback"),
         evidence=[
@@ -198,9 +211,9 @@ def _host(good: set[Ask]) -> Reading:
     return reading
 
 
-def _front_end(table: Table, good: set[Ask]) -> Reading:
+def _front_end(table: Table, good: set[Ask], accelerator: Accelerator) -> Reading:
     reading = Reading(
-        stage=Stage.MOCK_FRONT_END,
+        stage=accelerator.front_end,
         out=Ask.FRONT_END,
         evidence=[
             "the main front end's programs fail on both back ends; the reference front end's pass on both"
@@ -225,18 +238,28 @@ def _front_end(table: Table, good: set[Ask]) -> Reading:
     return reading
 
 
-def _oddities(table: Table, reading: Reading) -> list[str]:
-    """What is said beside the answer: rows that fail in another way, rows that could not be run."""
+def _oddities(table: Table, reading: Reading, accelerator: Accelerator) -> list[str]:
+    """Rows that do not fit the answer: they fail in another way, or could not be run."""
     found = []
-    # Wrong is wrong: what passes is what a stage is told by. But it is not "the same failure" any more.
-    told_by = (Ask.BACK_END,) if reading.stage is Stage.MOCK_FRONT_END else COMBINATIONS
-    other = [ask for ask in told_by if table.get(ask) is Verdict.DIFFERENT]
-    if other and reading.stage in (None, Stage.MOCK_FRONT_END) and reading.out is not Ask.HOST:
+    # Wrong is wrong: the rows that pass decide the stage. But it is not "the same failure" any more.
+    decisive = (Ask.BACK_END,) if reading.stage is accelerator.front_end else COMBINATIONS
+    other = [ask for ask in decisive if table.get(ask) is Verdict.DIFFERENT]
+    if other and reading.stage in (None, accelerator.front_end) and reading.out is not Ask.HOST:
         found.append("it fails in another way with " + ", ".join(LABELS[ask] for ask in other))
     missing = [ask for ask in COMBINATIONS if table.get(ask, Verdict.SKIP) is Verdict.SKIP]
-    if missing and reading.stage is not Stage.MOCK_TRANSFER:
+    if missing and reading.stage is not accelerator.transfer:
         found.append("could not be run: " + ", ".join(LABELS[ask] for ask in missing))
     return found
 
 
-__all__ = ["ABLATIONS", "COMBINATIONS", "LABELS", "SETTINGS", "Ask", "Reading", "read_table", "switches"]
+__all__ = [
+    "ABLATIONS",
+    "COMBINATIONS",
+    "LABELS",
+    "SETTINGS",
+    "Ask",
+    "Reading",
+    "offered",
+    "read_table",
+    "switches",
+]

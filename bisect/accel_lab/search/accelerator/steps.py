@@ -7,12 +7,13 @@ from typing import Any
 
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.stages import Confidence, Rung
+from accel_lab.core.stages import Confidence
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import LadderRunner, Switches
 from accel_lab.search.localize.localization import Localization
 from accel_lab.search.proof import prove_component
 
+from .accelerator import MOCK, Accelerator
+from .case import Case
 from .replacements import Ask, Reading
 
 #: So many of the steps that are at fault together are named.
@@ -21,7 +22,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class WrongStep:
-    """One transfer or host call that did not do what its definition does (``child.mock_steps``).
+    """One transfer or host call that did not do what its definition does (``mock.runtime.step_check``).
 
     ``wrong`` of ``of`` elements differ. ``layout`` is empty for a call.
     """
@@ -55,7 +56,7 @@ class WrongStep:
         )
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """The tensor in words."""
         text = f"{self.dtype} {list(self.shape)}"
         if self.layout:
@@ -63,21 +64,21 @@ class WrongStep:
         return text + (f"; {self.source}" if self.source else "")
 
 
-def wrong_steps(outcome: Outcome, transfers: bool) -> list[WrongStep]:
+def wrong_steps(outcome: Outcome, transfers: bool, accelerator: Accelerator = MOCK) -> list[WrongStep]:
     """The transfers, or else the host calls, of a compared run that were wrong, in their order."""
-    rows = outcome.facts.get("mock", {}).get("steps", {}).get("wrong", ())
+    rows = (accelerator.facts(outcome).get("steps") or {}).get("wrong") or ()
     found = [WrongStep.from_json(row) for row in rows]
     return [step for step in found if (step.kind != "host_call") is transfers]
 
 
-def name_step(runner: LadderRunner, reading: Reading, main: Switches) -> Localization:
-    """The steps whose replacement alone cures, or an empty answer."""
+def name_step(case: Case, reading: Reading) -> Localization:
+    """The steps whose replacement alone makes the failure disappear, or an empty answer."""
     transfers = reading.out is Ask.TRANSFER
     if not transfers and reading.out is not Ask.HOST:
         return Localization()
-    settings = dict(dict(main)["mock"])
-    traced = runner.one(Rung.MOCK, (("mock", {**settings, "steps": True}),), "steps")
-    found = wrong_steps(traced.outcome, transfers)
+    runner, accelerator = case.runner, case.accelerator
+    traced = runner.one(accelerator.rung, accelerator.switches(options={"steps": True}), "steps")
+    found = wrong_steps(traced.outcome, transfers, accelerator)
     what = "transfer" if transfers else "host call"
     if not found:
         return Localization(evidence=[f"no single {what} of a traced run differs from its definition"])
@@ -85,32 +86,32 @@ def name_step(runner: LadderRunner, reading: Reading, main: Switches) -> Localiz
     named = Localization(
         evidence=[
             f"the first {what} that differs from its definition is {first.name}, {first.wrong} of {first.of} "
-            f"elements ({first.told})"
+            f"elements ({first.words})"
         ],
         exhibits=[_exhibit(found, what)],
     )
     names = list(dict.fromkeys(step.name for step in found))
     groups = [names[:1], names] if len(names) > 1 else [names]
     for number, chosen in enumerate(groups, 1):
-        cure = _cure(runner, settings, chosen, transfers)
-        told = chosen[0] if len(chosen) == 1 else f"the {len(chosen)} that differ"
+        replaced = _replaced(case, chosen, transfers)
+        words = chosen[0] if len(chosen) == 1 else f"the {len(chosen)} that differ"
         by = "by the definition of the layout" if transfers else "apart from the runtime"
         component = _component([step for step in found if step.name in chosen], what)
         if not runner.baseline.flaky:
-            component, _ = prove_component(runner, component, cure, traced, comparisons=number)
-        if cure.verdict is Verdict.GOOD and component.confidence is not Confidence.INCONCLUSIVE:
-            named.evidence.append(f"with {told} alone {by} it passes")
+            component, _ = prove_component(runner, component, replaced, traced, comparisons=number)
+        if replaced.verdict is Verdict.GOOD and component.confidence is not Confidence.INCONCLUSIVE:
+            named.evidence.append(f"with {words} alone {by} it passes")
             named.component = component
             return named
-        named.evidence.append(f"{told} alone {by} does not cure it")
+        named.evidence.append(f"{words} alone {by} does not cure it")
     named.component = _component([first], what)
     return named
 
 
-def _cure(runner: LadderRunner, settings: dict[str, Any], names: list[str], transfers: bool) -> Step:
+def _replaced(case: Case, names: list[str], transfers: bool) -> Step:
     """The run with these steps alone by their definition."""
-    switch = {**settings, "transfer" if transfers else "host": names}
-    return runner.one(Rung.MOCK, (("mock", switch),), "steps")
+    options = {"transfer" if transfers else "host": names}
+    return case.runner.one(case.accelerator.rung, case.accelerator.switches(options=options), "steps")
 
 
 def _component(steps: list[WrongStep], what: str) -> Component:
@@ -119,13 +120,13 @@ def _component(steps: list[WrongStep], what: str) -> Component:
     name = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         name += f" and {len(names) - MOST_NAMED} more"
-    detail = first.told if what == "transfer" else f"{first.name}: {first.told}"
+    detail = first.words if what == "transfer" else f"{first.name}: {first.words}"
     return Component(kind=what.replace(" ", "_"), name=name, detail=detail)
 
 
 def _exhibit(steps: list[WrongStep], what: str) -> Exhibit:
     rows = [(what, "tensor" if what == "transfer" else "operator", "elements that differ", "what it is")]
-    rows += [(step.name, step.tensor, f"{step.wrong} of {step.of}", step.told) for step in steps]
+    rows += [(step.name, step.tensor, f"{step.wrong} of {step.of}", step.words) for step in steps]
     return Exhibit(
         kind="transfers" if what == "transfer" else "host_calls",
         title=f"each {what} that differs from its definition",

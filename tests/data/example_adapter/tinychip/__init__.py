@@ -32,7 +32,7 @@ class TinyChip(AcceleratorAdapter):
         return Chip(lowered(graph_module)).run
 
     def environment(self):
-        """What changes the chip's results: a bundle sets it again."""
+        """The chip's bugs are switched on by this variable."""
         return ["TINYCHIP_BUG"]
 
     def rungs(self):

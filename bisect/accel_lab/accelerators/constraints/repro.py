@@ -1,25 +1,24 @@
 """Writes a violation as a script of its own: the graph that Dynamo captured, on inputs like the real ones.
 
 The script needs torch and accel-lab; it exits with 1 while the constraint is violated, with 0 when it is not.
-The mock starts no process: whoever can runs the script again and says whether it violates the same.
+Nothing is started here: whoever can runs the script again and says whether it violates the same.
 """
 
 from __future__ import annotations
 
 import inspect
 import keyword
-import os
 import pprint
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .catalogue import Violation
-from .choice import REPRO_VARIABLE
 from .values import number
 
 #: What a graph's code may use without an import of its own: fx writes these names by itself.
@@ -44,12 +43,11 @@ import sys
 os.environ.update(
 {environment}
 )
-os.environ.pop("ACCEL_LAB_MOCK_ARTIFACTS", None)
 
 import torch
 {imports}
-from accel_lab.mock.backend import aot_mock_backend
-from accel_lab.mock.constraints import ConstraintError
+{backend_import}
+from accel_lab.accelerators.constraints.catalogue import ConstraintError
 
 
 def tensor(size, stride, dtype, requires_grad=False):
@@ -68,7 +66,7 @@ inputs = [
 
 def run():
     with torch.set_grad_enabled({grad}):
-        results = torch.compile(model, backend=aot_mock_backend(strict=True))(*inputs)
+        results = torch.compile(model, backend={backend})(*inputs)
     results = torch.utils._pytree.tree_leaves(results)
     wanted = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
     if wanted:
@@ -99,19 +97,39 @@ class CannotWrite(Exception):
     """No script can be made of a graph; the message says why."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReproTarget:
+    """How a script gets the accelerator, strict: an import, the expression of its backend, and variables.
+
+    ``accelerator`` is what readers call it; ``constraint_variable`` names the one constraint that is to hold:
+    another one would end the run before it. Without ``wanted`` no script is written.
+    """
+
+    accelerator: str
+    backend_import: str
+    backend: str
+    environment: Mapping[str, str]
+    constraint_variable: str
+    wanted: bool = True
+
+    def variables(self, constraint: str) -> dict[str, str]:
+        """The variables under which this constraint alone holds."""
+        return {**self.environment, self.constraint_variable: constraint}
+
+
 def write_repro(
     folder: str | None,
     graph_module: torch.fx.GraphModule,
     inputs: Sequence[Any],
     violation: Violation,
-    environment: Mapping[str, str] | None,
+    target: ReproTarget | None,
 ) -> str:
     """Write the script and say where it is, or why there is none."""
-    if os.environ.get(REPRO_VARIABLE) == "0":
+    if target is not None and not target.wanted:
         return ""
     try:
-        text = repro_script(graph_module, inputs, violation, environment)
-        place = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="accel-lab-mock-"))
+        text = repro_script(graph_module, inputs, violation, target)
+        place = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="accel-lab-repro-"))
         place.mkdir(parents=True, exist_ok=True)
         path = free_name(place, f"violates_{violation.constraint}")
         path.write_text(text, "utf-8", "backslashreplace")
@@ -131,19 +149,21 @@ def repro_script(
     graph_module: torch.fx.GraphModule,
     inputs: Sequence[Any],
     violation: Violation,
-    environment: Mapping[str, str] | None,
+    target: ReproTarget | None,
 ) -> str:
     """The script's text. Raises CannotWrite."""
-    if environment is None:
+    if target is None:
         raise CannotWrite("a constraint that is an object of the program cannot be written down")
     writer = _Writer()
     main = writer.module(graph_module, "Region")
     lines = [f"    {writer.value(value)}," for value in inputs]
     where = f" at {violation.source}" if violation.source else ""
-    head = f"Violates the constraint {violation.constraint} of the mock accelerator: {violation.op}{where}."
+    head = f"Violates the constraint {violation.constraint} of {target.accelerator}: {violation.op}{where}."
     return _SCRIPT.format(
         head=head.replace("\\", "/").replace('"""', "'''"),
-        environment=_indented(pprint.pformat(_settings(environment, violation.constraint))),
+        environment=_indented(pprint.pformat(target.variables(violation.constraint))),
+        backend_import=target.backend_import,
+        backend=target.backend,
         imports="\n".join(sorted(writer.imports)),
         classes="\n\n".join(writer.classes),
         main=main,
@@ -151,11 +171,6 @@ def repro_script(
         grad=torch.is_grad_enabled(),
         constraint=violation.constraint,
     )
-
-
-def _settings(environment: Mapping[str, str], constraint: str) -> dict[str, str]:
-    """The same settings, strict, with this constraint alone: another one would end the run before it."""
-    return {**environment, "MOCK_CONSTRAINTS": constraint, "MOCK_STRICT": "1", REPRO_VARIABLE: "0"}
 
 
 def _indented(text: str) -> str:

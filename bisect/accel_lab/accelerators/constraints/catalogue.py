@@ -1,7 +1,7 @@
 """Constraints: what a device asks of a graph, Dynamo's or AOTAutograd's, each with a name.
 
 A constraint sees one graph at a time through a :class:`GraphView` and yields :class:`Violation` s; nothing is
-kept between graphs. The constraints of the mock are in :mod:`accel_lab.mock.constraints.node_checks`.
+kept between graphs. The constraints that the lab has itself are in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -9,30 +9,29 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-from accel_lab.mock.device import Device
 
 from .operators import entries_of
 from .values import code_of, graph_modules, source_of, tensors, traced
 
 SEVERITIES = ("error", "warning")
-LEVELS = ("dynamo", "aten")
-DIRECTIONS = ("forward", "backward", "inference", "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """One graph as a constraint sees it. ``direction`` is empty at Dynamo level, where both are one graph."""
+    """One graph as a constraint sees it.
+
+    ``level`` is "dynamo" or "aten". ``direction`` is "forward", "backward" or "inference"; it is empty at
+    Dynamo level, where both are one graph.
+    """
 
     graph_module: torch.fx.GraphModule
     level: str
     direction: str = ""
     name: str = "graph"
-    device: Device = field(default_factory=Device)
 
     def nodes(self) -> Iterator[tuple[torch.fx.GraphModule, str, torch.fx.Node]]:
         """All nodes, each with its graph and the path to it, those of higher-order operators included."""
@@ -174,17 +173,20 @@ class UnsupportedOnDevice(RuntimeError):
 class ConstraintError(UnsupportedOnDevice):
     """Strict mode: a graph breaks constraints.
 
-    ``violations`` has them all; ``repro`` says where the script is, or why there is none.
+    ``violations`` has them all; ``repro`` says where the script is, or why there is none; ``switch`` is what
+    turned strict mode on.
     """
 
-    def __init__(self, name: str, violations: Sequence[Violation], repro: str = "") -> None:
+    def __init__(
+        self, name: str, violations: Sequence[Violation], repro: str = "", *, switch: str = ""
+    ) -> None:
         self.violations = tuple(violations)
         self.repro = repro
         lines = [f"  {violation.line}" for violation in self.violations]
         if repro:
             lines.append(f"  {repro}")
         super().__init__(
-            f"{name}: strict mode (MOCK_STRICT), and {len(self.violations)} constraint"
+            f"{name}: strict mode{f' ({switch})' if switch else ''}, and {len(self.violations)} constraint"
             f"{'s are' if len(self.violations) > 1 else ' is'} violated:\n" + "\n".join(lines)
         )
 

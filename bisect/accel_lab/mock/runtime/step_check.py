@@ -6,40 +6,50 @@ and an operator is called on the host with its arguments alone.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from accel_lab.mock.ir.layout import Layout
+from accel_lab.mock.ir.program import HostCall, Ref
+
+from . import runner
+from .memory import Memory
 
 #: Steps that differ are kept up to here; of those that do not only their number.
 MOST_ROWS = 60
 
 
-class Steps:
+class StepCheck:
     """What of a run is replaced, and what was seen of each transfer and each call.
 
     ``transfers``, ``calls``: "all", or the names of those that go by the definition. ``compare``: hold every
     one against its definition.
     """
 
-    def __init__(self, transfers: Any = (), calls: Any = (), compare: bool = False) -> None:
+    def __init__(
+        self, transfers: Collection[str] = (), calls: Collection[str] = (), compare: bool = False
+    ) -> None:
         self.transfers = transfers
         self.calls = calls
         self.compare = compare
-        self.rows: List[Dict[str, Any]] = []
-        self.seen: Dict[str, int] = {"to_device": 0, "to_host": 0, "host_call": 0}
+        self.rows: list[dict[str, Any]] = []
+        self.seen = {"to_device": 0, "to_host": 0, "host_call": 0}
         self._program = ""
         self._buffer = ""
 
     def install(self) -> None:
         """Stand around the runtime's transfers and host calls, in this process."""
-        from accel_lab.mock.runtime import runner as module
-
-        runtime: Any = module
+        runtime: Any = runner
         real_device, real_host, real_call = runtime.to_device, runtime.to_host, runtime.run_host_call
         loaded = runtime.Loaded
         send, fetch, run = loaded._send, loaded._fetch, loaded._run
 
-        def running(own: Any, inputs: Any) -> Any:
+        def running(own: Any, inputs: Any, on_device: Any = ()) -> Any:
             self._program = own.program.name
-            return run(own, inputs)
+            return run(own, inputs, on_device)
 
         def sending(own: Any, tensor: Any, buffer: Any) -> Any:
             self._buffer = buffer
@@ -50,26 +60,27 @@ class Steps:
             return fetch(own, buffer)
 
         def to_device(
-            memory: Any, tensor: Any, layout: Any, address: int, padding: str = "undefined"
+            memory: Memory, tensor: torch.Tensor, layout: Layout, address: int, padding: str = "undefined"
         ) -> None:
-            name = "%s to the device" % self._place()
+            name = f"{self._place()} to the device"
             if _among(name, self.transfers):
                 _write(memory, tensor, layout, address, padding)
                 return
             real_device(memory, tensor, layout, address, padding)
-            self._transfer("to_device", name, tensor, tensor, _read(memory, layout, address), layout)
+            if self.compare:
+                self._transfer("to_device", name, tensor, tensor, _read(memory, layout, address), layout)
 
-        def to_host(memory: Any, layout: Any, address: int) -> Any:
-            name = "%s to the host" % self._place()
+        def to_host(memory: Memory, layout: Layout, address: int) -> torch.Tensor:
+            name = f"{self._place()} to the host"
             if _among(name, self.transfers):
                 return _read(memory, layout, address)
-            got = real_host(memory, layout, address)
+            got: torch.Tensor = real_host(memory, layout, address)
             if self.compare:
                 self._transfer("to_host", name, got, _read(memory, layout, address), got, layout)
             return got
 
-        def run_host_call(step: Any, resolve: Any, front_end: str) -> Any:
-            name = "%s %s" % (self._program, step.node)
+        def run_host_call(step: HostCall, resolve: Callable[[Ref], Any], front_end: str) -> Any:
+            name = f"{self._program} {step.node}"
             if _among(name, self.calls):
                 return call_apart(step, resolve)
             if not self.compare or not step.reason:
@@ -81,47 +92,55 @@ class Steps:
         runtime.to_host = to_host
         runtime.run_host_call = run_host_call
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The steps that differ from their definition, in the order in which they ran, and all counts."""
         return {"seen": self.seen, "wrong": self.rows}
 
     def _place(self) -> str:
-        return "%s %s" % (self._program, self._buffer)
+        return f"{self._program} {self._buffer}"
 
-    def _transfer(self, kind: str, name: str, shown: Any, want: Any, got: Any, layout: Any) -> None:
-        if not self.compare:
-            return
+    def _transfer(
+        self,
+        kind: str,
+        name: str,
+        shown: torch.Tensor,
+        want: torch.Tensor,
+        got: torch.Tensor,
+        layout: Layout,
+    ) -> None:
         self.seen[kind] += 1
         wrong = _differing(got, want)
         if wrong and len(self.rows) < MOST_ROWS:
             row = {"kind": kind, "name": name, "tensor": self._buffer, "wrong": wrong, "of": want.numel()}
-            self.rows.append(dict(row, **_described(shown), layout=_layout(layout)))
+            self.rows.append({**row, **_described(shown), "layout": _layout_words(layout)})
 
-    def _call(self, name: str, step: Any, resolve: Any, real: Any) -> Any:
+    def _call(self, name: str, step: HostCall, resolve: Callable[[Ref], Any], real: Callable[[], Any]) -> Any:
         """The call as the runtime makes it; the same call apart from it draws the same random numbers."""
-        import torch
-
         self.seen["host_call"] += 1
         state = torch.get_rng_state()
         want = call_apart(step, resolve)
         torch.set_rng_state(state)
         results = real()
-        pairs = [(g, w) for g, w in zip(results, want) if isinstance(w, torch.Tensor)]
+        pairs = [(g, w) for g, w in zip(results, want, strict=False) if isinstance(w, torch.Tensor)]
         wrong = sum(_differing(got, value) for got, value in pairs)
         if wrong and len(self.rows) < MOST_ROWS:
-            row = {"kind": "host_call", "name": name, "tensor": str(step.target), "wrong": wrong}
-            told = _described(pairs[0][1])
             self.rows.append(
-                dict(row, **told, of=sum(w.numel() for _, w in pairs), layout="", source=step.source)
+                {
+                    "kind": "host_call",
+                    "name": name,
+                    "tensor": str(step.target),
+                    "wrong": wrong,
+                    **_described(pairs[0][1]),
+                    "of": sum(value.numel() for _, value in pairs),
+                    "layout": "",
+                    "source": step.source,
+                }
             )
         return results
 
 
-def call_apart(step: Any, resolve: Any) -> Any:
+def call_apart(step: HostCall, resolve: Callable[[Ref], Any]) -> list[Any]:
     """Operators on the host are called with their arguments alone, and give what they give."""
-    from torch.utils._pytree import tree_map
-
-    from accel_lab.mock.ir.program import Ref
 
     def value(leaf: Any) -> Any:
         return resolve(leaf) if isinstance(leaf, Ref) else leaf
@@ -131,29 +150,23 @@ def call_apart(step: Any, resolve: Any) -> Any:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def _among(name: str, chosen: Any) -> bool:
-    return bool(chosen == "all" or name in chosen)
+def _among(name: str, chosen: Collection[str]) -> bool:
+    return chosen == "all" or name in chosen
 
 
-def _write(memory: Any, tensor: Any, layout: Any, address: int, padding: str) -> None:
+def _write(memory: Memory, tensor: torch.Tensor, layout: Layout, address: int, padding: str) -> None:
     """Move a tensor as the memory defines it, not on the transfer's own fast path."""
-    import torch
-
     with torch.inference_mode(False), torch.no_grad():
         memory.write(layout, address, tensor.detach(), padding)
 
 
-def _read(memory: Any, layout: Any, address: int) -> Any:
-    import torch
-
+def _read(memory: Memory, layout: Layout, address: int) -> torch.Tensor:
     with torch.inference_mode(False), torch.no_grad():
         return memory.read(layout, address)
 
 
-def _differing(got: Any, want: Any) -> int:
+def _differing(got: torch.Tensor, want: torch.Tensor) -> int:
     """How many elements differ by their bits: a transfer changes none."""
-    import torch
-
     if tuple(got.shape) != tuple(want.shape) or got.dtype != want.dtype:
         return max(int(want.numel()), 1)
     if not want.numel():
@@ -165,7 +178,7 @@ def _differing(got: Any, want: Any) -> int:
         return int((one != two).any(1).sum())
 
 
-def _described(tensor: Any) -> Dict[str, Any]:
+def _described(tensor: torch.Tensor) -> dict[str, Any]:
     """A tensor in words, without its values."""
     return {
         "shape": list(tensor.shape),
@@ -175,11 +188,10 @@ def _described(tensor: Any) -> Dict[str, Any]:
     }
 
 
-def _layout(layout: Any) -> str:
+def _layout_words(layout: Layout) -> str:
     """How the tensor lies on the device: the order of its dimensions, the sticks and what the last holds."""
-    return "order %s, sticks of %d along dimension %s, %d elements in the last" % (
-        list(layout.order),
-        layout.lanes,
-        layout.stick_dim,
-        (layout.valid - 1) % layout.lanes + 1 if layout.valid else 0,
+    filled = (layout.valid - 1) % layout.lanes + 1 if layout.valid else 0
+    return (
+        f"order {list(layout.order)}, sticks of {layout.lanes} along dimension {layout.stick_dim}, "
+        f"{filled} elements in the last"
     )

@@ -21,7 +21,7 @@ class Peak:
     largest: tuple[tuple[str, int], ...]
 
 
-def peak_memory(graph_module: torch.fx.GraphModule) -> Peak | None:
+def peak_memory(graph_module: torch.fx.GraphModule, stick_bytes: int = 128) -> Peak | None:
     """The peak of one graph; None where it holds nothing.
 
     Inputs and attributes stay for the whole graph, views take nothing of their own, what a graph returns
@@ -38,7 +38,7 @@ def peak_memory(graph_module: torch.fx.GraphModule) -> Peak | None:
             key = storage_of(tensor)
             if key not in born:
                 born[key], last[key], owner[key] = place, place, node.name
-                size[key] = bytes_of(tensor) or 0
+                size[key] = bytes_of(tensor, stick_bytes) or 0
             if node.op in ("placeholder", "get_attr"):
                 kept.add(key)
         for used in node.all_input_nodes:
@@ -69,13 +69,14 @@ class PeakMemoryConstraint(Constraint):
     """What is on the device at once fits into its memory; asked of ATen graphs, which show every tensor."""
 
     limit: int
+    stick_bytes: int = 128
     name: str = "peak_memory"
     severity: str = "error"
 
     def graph_findings(self, view: GraphView) -> Iterator[Finding]:
         if view.level != "aten":
             return
-        peak = peak_memory(view.graph_module)
+        peak = peak_memory(view.graph_module, self.stick_bytes)
         if peak is not None and peak.bytes > self.limit:
             largest = ", ".join(f"{name} ({amount(taken)})" for name, taken in peak.largest)
             yield Finding(

@@ -11,24 +11,33 @@ from typing import Any
 
 #: The entry-point group in which packages name their adapters.
 GROUP = "accel_lab.adapters"
-#: The lab's own accelerator, which needs no package.
-MOCK = "mock"
+#: The adapters that the lab brings along, as entry points are written: their names need no package.
+BUILT_IN = {"mock": "accel_lab.mock.adapter:MockAdapter"}
 
 
 class AdapterError(Exception):
     """An adapter cannot be had or is not one; the message says which, from where, and what is wrong."""
 
 
+def adapters() -> dict[str, Any]:
+    """Name to entry point of all adapters that can be loaded here, the lab's own first.
+
+    Raises AdapterError where two packages use one name.
+    """
+    own = {name: metadata.EntryPoint(name=name, value=value, group=GROUP) for name, value in BUILT_IN.items()}
+    return {**own, **registered()}
+
+
 def registered() -> dict[str, Any]:
     """Name to entry point of the adapters of packages; nothing of them is imported.
 
-    Raises AdapterError where two packages use one name, or one takes the mock's.
+    Raises AdapterError where two packages use one name, or one takes a name of the lab's own.
     """
     found: dict[str, Any] = {}
     for entry in _entries():
         other = found.setdefault(entry.name, entry)
-        if entry.name == MOCK or other.value != entry.value:
-            first = "accel_lab" if entry.name == MOCK else other.value
+        if entry.name in BUILT_IN or other.value != entry.value:
+            first = "accel_lab" if entry.name in BUILT_IN else other.value
             raise AdapterError(
                 f"two adapters are called {entry.name!r}: {first} and {entry.value}; uninstall one"
             )

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from accel_lab.mock.device import STICK_BYTES
-
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LIBRARIES = ("site-packages", "dist-packages")
@@ -61,18 +59,18 @@ def strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return None if None in found else tuple(entry for entry in found if entry is not None)
 
 
-def size_on_device(size: tuple[int, ...], dtype: torch.dtype) -> int:
+def size_on_device(size: tuple[int, ...], dtype: torch.dtype, stick_bytes: int) -> int:
     """Bytes of a tensor on the device: whole sticks along the last dimension."""
     if not size:
-        return STICK_BYTES
-    lanes = max(1, STICK_BYTES // dtype.itemsize)
-    return math.prod(size[:-1]) * -(-size[-1] // lanes) * STICK_BYTES
+        return stick_bytes
+    lanes = max(1, stick_bytes // dtype.itemsize)
+    return math.prod(size[:-1]) * -(-size[-1] // lanes) * stick_bytes
 
 
-def bytes_of(tensor: torch.Tensor) -> int | None:
+def bytes_of(tensor: torch.Tensor, stick_bytes: int) -> int | None:
     """Bytes of a traced tensor on the device, None where its size is not known before it runs."""
     size = extents(tensor)
-    return None if size is None else size_on_device(size, tensor.dtype)
+    return None if size is None else size_on_device(size, tensor.dtype, stick_bytes)
 
 
 def storage_of(tensor: torch.Tensor) -> Any:

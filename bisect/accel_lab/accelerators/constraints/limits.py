@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-from accel_lab.mock.device import STICK_BYTES
-
 from .catalogue import Constraint, Finding, GraphView, node_tensors
 from .values import amount, bytes_of, elements, extents, words
 
@@ -20,12 +18,13 @@ class TensorMemoryConstraint(Constraint):
     """One tensor fits into the device's memory."""
 
     limit: int
+    stick_bytes: int = 128
     name: str = "memory"
     severity: str = "error"
 
     def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
         for tensor in node_tensors(node):
-            taken = bytes_of(tensor)
+            taken = bytes_of(tensor, self.stick_bytes)
             if taken is not None and taken > self.limit:
                 yield Finding(
                     node=node,
@@ -37,17 +36,21 @@ class TensorMemoryConstraint(Constraint):
 
 @dataclass(frozen=True, kw_only=True)
 class ScratchpadConstraint(Constraint):
-    """What a core must hold at once, one stick wide along all that is reduced, fits into its scratchpad."""
+    """What a core must hold at once, one stick wide along all that is reduced, fits into its scratchpad.
 
-    bytes: int
+    ``bytes`` is None where cores have no scratchpad.
+    """
+
+    bytes: int | None
+    stick_bytes: int = 128
     name: str = "scratchpad"
     severity: str = "warning"
 
     def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
-        if view.level != "aten":
+        if view.level != "aten" or self.bytes is None:
             return
-        for tensor, reduced in _reduced(node):
-            held = reduced * STICK_BYTES
+        for tensor, reduced in _reduced(node, self.stick_bytes):
+            held = reduced * self.stick_bytes
             if held > self.bytes:
                 yield Finding(
                     node=node,
@@ -57,7 +60,7 @@ class ScratchpadConstraint(Constraint):
                 )
 
 
-def _reduced(node: torch.fx.Node) -> Iterable[tuple[torch.Tensor, int]]:
+def _reduced(node: torch.fx.Node, stick_bytes: int) -> Iterable[tuple[torch.Tensor, int]]:
     """The operand of a reduction, and how many sticks deep the reduced extents are."""
     outs, ins = node_tensors(node), [t for used in node.all_input_nodes for t in node_tensors(used)]
     if not isinstance(node.target, torch._ops.OpOverload) or len(outs) != 1 or len(ins) != 1:
@@ -72,7 +75,7 @@ def _reduced(node: torch.fx.Node) -> Iterable[tuple[torch.Tensor, int]]:
     if isinstance(dims, int):
         dims = [dims]
     chosen = range(len(size)) if not isinstance(dims, (list, tuple)) or not dims else dims
-    lanes = STICK_BYTES // ins[0].dtype.itemsize
+    lanes = max(1, stick_bytes // ins[0].dtype.itemsize)
     depth = 1
     for dim in chosen:
         if not isinstance(dim, int):
@@ -84,15 +87,16 @@ def _reduced(node: torch.fx.Node) -> Iterable[tuple[torch.Tensor, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanConstraint(Constraint):
-    """What one core walks of an operand lies within the span that it can address."""
+    """What one core walks of an operand lies within the span that it can address (None: all of it)."""
 
-    bytes: int
+    bytes: int | None
     cores: int
+    stick_bytes: int = 128
     name: str = "span"
     severity: str = "warning"
 
     def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
-        if node.op not in ("call_function", "call_method", "call_module"):
+        if self.bytes is None or node.op not in ("call_function", "call_method", "call_module"):
             return
         outs = node_tensors(node)
         if not outs:
@@ -102,7 +106,7 @@ class SpanConstraint(Constraint):
         if shape is None:
             return
         for tensor in (*outs, *(t for used in node.all_input_nodes for t in node_tensors(used))):
-            taken, size = bytes_of(tensor), extents(tensor)
+            taken, size = bytes_of(tensor, self.stick_bytes), extents(tensor)
             if taken is None or taken <= self.bytes:
                 continue
             share = taken // _even(shape, self.cores) if size == shape else taken

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-from accel_lab.mock.device import STICK_BYTES
 
 from .catalogue import Constraint, Finding, GraphView, node_tensors
 from .operators import entries_of
@@ -17,7 +15,7 @@ from .values import elements, extents, is_traced, size_on_device, strides, tenso
 
 Findings = Iterator[Finding]
 #: Nodes that take apart or compute numbers, whatever torch calls them.
-_PLAIN = frozenset({operator.getitem, getattr, len, slice, isinstance})
+_HOST_ONLY = frozenset({operator.getitem, getattr, len, slice, isinstance})
 _NAMESPACES = ("torch", "_operator", "operator", "math", "builtins")
 
 
@@ -55,6 +53,7 @@ class DtypeConstraint(Constraint):
 class LayoutConstraint(Constraint):
     """Inputs are contiguous, sticks lie along a dimension that fills them, and stay there."""
 
+    stick_bytes: int = 128
     name: str = "layout"
     severity: str = "warning"
 
@@ -82,8 +81,9 @@ class LayoutConstraint(Constraint):
                 message=f"an input of size {list(size)} with strides {list(steps)} is not contiguous",
                 change="pass it contiguous (.contiguous() before the compiled region)",
             )
-        lanes = STICK_BYTES // tensor.dtype.itemsize
-        if len(size) > 1 and size[-1] == 1 and size_on_device(size, tensor.dtype) > STICK_BYTES:
+        lanes = self.stick_bytes // tensor.dtype.itemsize
+        taken = size_on_device(size, tensor.dtype, self.stick_bytes)
+        if len(size) > 1 and size[-1] == 1 and taken > self.stick_bytes and lanes > 1:
             yield Finding(
                 node=node,
                 message=f"the last dimension of {list(size)} lies along the sticks and has one element: "
@@ -135,24 +135,28 @@ def _stick_dim(tensor: torch.Tensor) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentConstraint(Constraint):
-    """The extent along the sticks is a multiple of a number of elements."""
+    """The extent along the sticks, or each extent, is a multiple of a number of elements."""
 
     multiple: int = 1
+    every_dimension: bool = False
     name: str = "alignment"
     severity: str = "error"
 
     def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
         if self.multiple <= 1:
             return
-        odd = dict.fromkeys(
-            size for t in node_tensors(node) if (size := extents(t)) and size[-1] % self.multiple
-        )
-        for size in odd:
-            wanted = -(-size[-1] // self.multiple) * self.multiple
+        for size in dict.fromkeys(size for t in node_tensors(node) if (size := extents(t))):
+            last = len(size) - 1
+            odd = [dim for dim in range(last + 1) if size[dim] % self.multiple]
+            odd = odd if self.every_dimension else [dim for dim in odd if dim == last]
+            if not odd:
+                continue
+            wanted = [-(-size[dim] // self.multiple) * self.multiple for dim in odd]
+            which = "the last dimension" if odd == [last] else f"dimension {', '.join(map(str, odd))}"
             yield Finding(
                 node=node,
-                message=f"the last dimension of {list(size)} is no multiple of {self.multiple}",
-                change=f"pad it to {wanted}",
+                message=f"{which} of {list(size)} is no multiple of {self.multiple}",
+                change=f"pad it to {', '.join(map(str, wanted))}",
             )
 
 
@@ -160,13 +164,13 @@ class AlignmentConstraint(Constraint):
 class OperatorConstraint(Constraint):
     """Operators are among those of the device and not on the deny-list; an unknown node is said to be one.
 
-    ``supported``: the entries of ATen that the device has. Where it is None, ``of_mock`` takes those that the
-    mock's front end lowers; without that all are taken to be there.
+    ``supported``: the entries of ATen that the device has. Where it is None, ``lacks`` says why the device
+    has not got an overload (empty where it has); without that all are taken to be there.
     """
 
     denied: frozenset[str] = frozenset()
     supported: frozenset[str] | None = None
-    of_mock: bool = True
+    lacks: Callable[[torch._ops.OpOverload], str] | None = None
     name: str = "unsupported"
     severity: str = "error"
 
@@ -190,7 +194,7 @@ class OperatorConstraint(Constraint):
 
     def _reason(self, node: torch.fx.Node, entries: tuple[str, ...], view: GraphView) -> str:
         target: Any = node.target
-        if target in _PLAIN if node.op == "call_function" else False:
+        if target in _HOST_ONLY if node.op == "call_function" else False:
             return ""
         if isinstance(target, torch._ops.HigherOrderOperator) and str(target) != "with_effects":
             # Dynamo's are opened by AOTAutograd, and what is in them is checked there and here alike.
@@ -216,13 +220,14 @@ class OperatorConstraint(Constraint):
             target = node.args[1]  # an operator whose place in the order is kept
         if not isinstance(target, torch._ops.OpOverload):
             return f"{getattr(target, '__name__', target)} is no ATen operator, and unknown to the device"
-        if self.of_mock and torch.Tag.nondeterministic_seeded in target.tags:
-            return "random numbers are drawn on the host"
+        reason = self.lacks(target) if self.lacks is not None else ""
+        if reason and torch.Tag.nondeterministic_seeded in target.tags:
+            return reason
         if not target._schema.returns or (is_traced(node) and traced(node) is None):
             return ""  # an assertion
         if not is_traced(node):
             return "the graph does not say what it yields"
-        return "" if not self.of_mock or _lowered(target) else "the device has no such operator"
+        return reason
 
 
 def _of_torch(target: Any) -> bool:
@@ -231,14 +236,6 @@ def _of_torch(target: Any) -> bool:
     place = getattr(target, "__module__", None) or type(getattr(target, "__self__", None)).__module__
     owner = getattr(target, "__objclass__", None)  # a method descriptor
     return str(place).partition(".")[0] in _NAMESPACES or getattr(owner, "__module__", "").startswith("torch")
-
-
-def _lowered(target: Any) -> bool:
-    """Whether the main front end has a lowering for an overload."""
-    from accel_lab.mock.lowering import graph  # noqa: F401 - the families of lowerings enter themselves
-    from accel_lab.mock.lowering.builder import handler_of
-
-    return handler_of(target) is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,7 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from accel_lab.mock.backend import aot_mock_backend  # noqa: E402
-from accel_lab.mock.constraints import watch as constraint_watch  # noqa: E402
-from accel_lab.mock.constraints.catalogue import (  # noqa: E402
+from accel_lab.accelerators.constraints.catalogue import (  # noqa: E402
     Constraint,
     ConstraintError,
     Finding,
@@ -25,13 +23,16 @@ from accel_lab.mock.constraints.catalogue import (  # noqa: E402
     Violation,
     check_graph,
 )
-from accel_lab.mock.constraints.choice import NAMES, choose  # noqa: E402
-from accel_lab.mock.constraints.liveness import peak_memory  # noqa: E402
-from accel_lab.mock.constraints.operators import canonical, entry_of, named  # noqa: E402
-from accel_lab.mock.constraints.watch import Watch  # noqa: E402
-from accel_lab.mock.ir.program import HostCall, Program  # noqa: E402
+from accel_lab.accelerators.constraints.liveness import peak_memory  # noqa: E402
+from accel_lab.accelerators.constraints.operators import canonical, entry_of, named  # noqa: E402
+from accel_lab.accelerators.constraints.selection import _MAKERS, NAMES  # noqa: E402
+from accel_lab.accelerators.constraints.watch import Watch  # noqa: E402
+from accel_lab.accelerators.settings import SettingError  # noqa: E402
+from accel_lab.mock.adapter import MockAdapter  # noqa: E402
+from accel_lab.mock.backend import aot_mock_backend  # noqa: E402
+from accel_lab.mock.constraints import choose  # noqa: E402
 from accel_lab.mock.runtime.run_statistics import reset  # noqa: E402
-from accel_lab.mock.settings import SettingError, read_settings  # noqa: E402
+from accel_lab.mock.settings import read_settings  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -59,9 +60,9 @@ def aten_graph(function: Any, *inputs: Any, mode: str = "fake") -> Any:
 
 def violations(graph: Any, level: str = "aten", direction: str = "", **given: Any) -> list[Violation]:
     """What is found in a graph by constraints that are set up by name."""
-    choice = {key: given.pop(key) for key in ("constraints", "dtypes", "denied") if key in given}
+    choice = {key: given.pop(key) for key in ("constraints", "dtypes", "denied", "errors") if key in given}
     settings = read_settings({}, {}, given)
-    view = GraphView(graph_module=graph, level=level, direction=direction, device=settings.device)
+    view = GraphView(graph_module=graph, level=level, direction=direction)
     return check_graph(view, choose(settings, given=choice, environment={}).constraints)
 
 
@@ -232,6 +233,22 @@ def test_alignment_is_in_elements_of_the_last_dimension() -> None:
     assert {v.change for v in found} == {"pad it to 8"}
     assert "input" not in ops(found)
     assert "sum" not in ops(found)
+
+
+def test_alignment_can_be_asked_of_every_dimension() -> None:
+    graph = aten_graph(lambda x: x + 1, torch.randn(3, 6, 8))
+    assert violations(graph, constraints=["alignment"], alignment=4) == []
+    found = violations(graph, constraints=["alignment"], alignment=4, aligned_dimensions="all")
+    assert {v.message for v in found} == {"dimension 0, 1 of [3, 6, 8] is no multiple of 4"}
+    assert {v.change for v in found} == {"pad it to 4, 8"}
+
+
+def test_layout_can_be_an_error() -> None:
+    graph = aten_graph(lambda x: x + 1, torch.randn(3, 4).t())
+    assert {v.severity for v in violations(graph, constraints=["layout"])} == {"warning"}
+    assert {v.severity for v in violations(graph, constraints=["layout"], errors=["layout"])} == {"error"}
+    with pytest.raises(SettingError, match=r"errors: there is no constraint 'layuot'.*did you mean layout"):
+        violations(graph, errors=["layuot"])
 
 
 def test_memory_of_a_tensor_counts_whole_sticks() -> None:
@@ -425,22 +442,22 @@ def test_what_only_a_lowering_refuses_is_found_by_lowering() -> None:
         return x.double() + torch.cumsum(x, 0)[0] * 2
 
     x = torch.randn(3, 4)
-    settings = read_settings({}, {})
     graph = aten_graph(region, x)
-    told: list[Violation] = []
-    watch = Watch(choose(settings, environment={}), settings, graph, [x], "graph0", told.append)
+    seen: list[Violation] = []
+    adapter = MockAdapter()
+    watch = Watch(adapter.constraints(), graph, [x], "graph0", on_violation=seen.append)
     watch.aten(graph, "inference")
-    before = {violation.key for violation in told}
-    assert {violation.constraint for violation in told} == {"dtype"}
-    watch.lowering(graph, [x], "inference")
-    assert {violation.key for violation in told} == before  # float64 is said once, as a dtype
-
-    def refuse(graph_module: Any, inputs: Any, device: Any, name: str) -> Any:
-        call = HostCall(node="mul", target=None, args=(), kwargs={}, names=(), buffers=(), reason="odd")
-        return Program(name=name, front_end="main", buffers={}, steps=(call,), outputs=(), arena_bytes=0)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(constraint_watch, "lower", refuse)
-        watch.lowering(graph, [x], "inference")
-    (new,) = [violation for violation in told if violation.key not in before]
+    before = {violation.key for violation in seen}
+    assert {violation.constraint for violation in seen} == {"dtype"}
+    watch.lowering(graph, "inference", adapter.refusals(graph, [x]))
+    assert {violation.key for violation in seen} == before  # float64 is said once, as a dtype
+    watch.lowering(graph, "inference", {"mul": "odd"})
+    (new,) = [violation for violation in seen if violation.key not in before]
     assert (new.constraint, new.op, new.message) == ("unsupported", "mul", "odd")
+
+
+def test_each_name_makes_the_constraint_of_that_name() -> None:
+    assert tuple(_MAKERS) == NAMES
+    assert [constraint.name for constraint in choose(read_settings({}, {}), environment={}).constraints] == [
+        *NAMES
+    ]

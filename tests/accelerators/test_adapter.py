@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,18 +19,20 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import accel_lab  # noqa: E402
-from accel_lab.mock import discovery  # noqa: E402
-from accel_lab.mock.adapters import (  # noqa: E402
-    AcceleratorAdapter,
-    AcceleratorCapabilities,
-    AdapterError,
-    MockAdapter,
-    adapter_from,
-    adapters,
-    load_adapter,
+from accel_lab.accelerators import discovery  # noqa: E402
+from accel_lab.accelerators.adapter import AcceleratorAdapter  # noqa: E402
+from accel_lab.accelerators.capabilities import AcceleratorCapabilities  # noqa: E402
+from accel_lab.accelerators.constraints.catalogue import (  # noqa: E402
+    ConstraintError,
+    GraphView,
+    check_graph,
 )
-from accel_lab.mock.constraints.catalogue import ConstraintError, GraphView, check_graph  # noqa: E402
-from accel_lab.mock.settings import SettingError  # noqa: E402
+from accel_lab.accelerators.discovery import AdapterError, adapters  # noqa: E402
+from accel_lab.accelerators.loading import adapter_from, load_adapter  # noqa: E402
+from accel_lab.accelerators.provenance import environment_of  # noqa: E402
+from accel_lab.accelerators.settings import SettingError  # noqa: E402
+from accel_lab.mock.adapter import MockAdapter  # noqa: E402
+from accel_lab.search.accelerator.replacements import SETTINGS, Ask  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -135,7 +139,7 @@ def test_the_example_is_found_compiles_and_differentiates(tinychip: Path) -> Non
     result = torch.compile(region, backend=adapter.backend)(x)
     torch.testing.assert_close(result, region(x))
     torch.testing.assert_close(torch.autograd.grad(result.sum(), x)[0], wanted)
-    constraints = {violation["constraint"] for violation in adapter.statistics().violations}  # type: ignore[union-attr]
+    constraints = {violation["constraint"] for violation in adapter.statistics().violations}
     assert constraints == {"alignment"}  # the column of size 1
 
 
@@ -230,3 +234,83 @@ def test_what_an_adapter_does_not_deny_is_taken_to_be_there() -> None:
     assert said(AcceleratorCapabilities()) == set()
     assert said(AcceleratorCapabilities(denied=frozenset({"aten.mm"}))) == {"mm"}
     assert said(AcceleratorCapabilities(supported=frozenset({"mm"}))) == {"rand_like", "special_bessel_j0"}
+
+
+def test_the_mocks_parts_are_those_that_the_search_knows() -> None:
+    parts = {part.name: dict(part.options) for part in MockAdapter().parts()}
+    assert parts == {ask.value: options for ask, options in SETTINGS.items() if ask is not Ask.MAIN}
+
+
+def test_options_that_an_adapter_does_not_have_are_refused() -> None:
+    with pytest.raises(SettingError, match="the adapter plain has no options: speed"):
+        Plain().configured({"speed": 3})
+    with pytest.raises(SettingError, match=r"no setting 'back_ends'.*did you mean back_end"):
+        MockAdapter().configured({"back_ends": "reference"})
+    assert MockAdapter({"cores": 3}).configured({"cache": False}).capabilities.max_memory == 16 * 1024**3
+
+
+# ---- what a run depended on
+
+
+def test_the_variables_of_the_mock_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_FAULTS", "tail_stick_dropped")
+    monkeypatch.delenv("MOCK_CORES", raising=False)
+    found = environment_of(MockAdapter(), adapters()["mock"])
+    assert found.variables["MOCK_FAULTS"] == "tail_stick_dropped"
+    assert found.variables["MOCK_CORES"] is None
+    assert found.package == "accel_lab"
+    assert found.version == accel_lab.__version__
+
+
+def test_the_package_of_an_adapter_is_recorded(tinychip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYCHIP_BUG", "back")
+    found = environment_of(load_adapter("tinychip"), adapters()["tinychip"])
+    assert found.to_json() == {
+        "variables": {"TINYCHIP_BUG": "back"},
+        "package": "tinychip",
+        "version": "1.0",
+        "commit": "",
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_commit_is_that_of_the_checkout_or_what_pip_wrote(tmp_path: Path, packed: bool) -> None:
+    checkout, installed = tmp_path / "chip", tmp_path / "chip-1.dist-info"
+    for folder in (checkout / ".git" / "refs" / "heads", installed):
+        folder.mkdir(parents=True)
+    (checkout / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    if packed:
+        (checkout / ".git" / "packed-refs").write_text("# pack-refs\n12ab refs/heads/main\n")
+    else:
+        (checkout / ".git" / "refs" / "heads" / "main").write_text("12ab\n")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: chip\nVersion: 1\n")
+    (installed / "direct_url.json").write_text(f'{{"url": "{checkout.as_uri()}", "dir_info": {{}}}}')
+    chip: Any = entry(Plain)
+    chip.dist = metadata.PathDistribution(installed)
+    assert environment_of(Plain(), chip).commit == "12ab"
+    (installed / "direct_url.json").write_text('{"url": "x", "vcs_info": {"commit_id": "34cd"}}')
+    assert environment_of(Plain(), chip).commit == "34cd"
+
+
+def test_a_traced_clone_shows_its_transfers(tmp_path: Path) -> None:
+    program = """
+import json, sys, torch
+from accel_lab.accelerators.loading import load_adapter
+
+adapter = load_adapter("mock").configured({"trace": True, "folder": sys.argv[1]})
+torch.compile(lambda x: x.clone(), backend=adapter.backend)(torch.ones(4, 65))
+print(json.dumps(adapter.observations()["statistics"]["kernels"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(accel_lab.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["0"]), done.stderr
+    log = [json.loads(line) for line in (tmp_path / "transfers.jsonl").read_text("utf-8").splitlines()]
+    assert [(entry["transfer"], entry["shape"]) for entry in log] == [
+        ("to_device", [4, 65]),
+        ("to_host", [4, 65]),
+    ]

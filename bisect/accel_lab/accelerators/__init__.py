@@ -1,0 +1,1 @@
+"""The interface between the lab and an accelerator: adapters, how they are found, limits, constraints."""

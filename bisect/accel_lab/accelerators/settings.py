@@ -1,0 +1,85 @@
+"""Readers of settings: a value that cannot be meant is refused with the setting's name and what it may be.
+
+A value is Python's own (an argument, a TOML value) or the text of an environment variable.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+
+#: The constraints that the lab has itself, in the order in which they are listed.
+CONSTRAINTS = ("dtype", "layout", "alignment", "memory", "peak_memory", "unsupported", "scratchpad", "span")
+#: Which dimensions an alignment is asked of.
+ALIGNED_DIMENSIONS = ("last", "all")
+#: The smallest memory that a device can have, in bytes.
+LEAST_BYTES = 128
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+class SettingError(ValueError):
+    """A setting has a value that it cannot have; the message names it and says what is allowed."""
+
+
+def read_flag(name: str, value: object) -> bool:
+    """A switch. Raises SettingError."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise SettingError(f"{name} is 1 or 0 (true, false, yes, no, on, off), not {value!r}")
+
+
+def read_whole(name: str, value: object, low: int, high: int) -> int:
+    """A whole number between two bounds, both included. Raises SettingError."""
+    text = str(value).strip()
+    if isinstance(value, (bool, float)) or not _is_number(text) or not low <= int(text) <= high:
+        raise SettingError(f"{name} is a whole number from {low} to {high}, not {value!r}")
+    return int(text)
+
+
+def read_size(name: str, value: object) -> int:
+    """A number of bytes, which may have a unit. Raises SettingError."""
+    text = str(value).strip().lower().removesuffix("b").removesuffix("i")
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text[-1:] else (text, "")
+    if isinstance(value, (bool, float)) or not _is_number(number) or int(number) * _UNITS[unit] < LEAST_BYTES:
+        raise SettingError(
+            f"{name} is a number of bytes, at least {LEAST_BYTES}, with K, M, G or T behind it or nothing, "
+            f"not {value!r}"
+        )
+    return int(number) * _UNITS[unit]
+
+
+def read_folder(name: str, value: object) -> str:
+    """The path of a folder. Raises SettingError."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise SettingError(f"{name} is the path of a folder, not {value!r}")
+    return os.fspath(value)
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """``: did you mean X?`` where one of the known words is close, else nothing."""
+    found = difflib.get_close_matches(word[:80], list(known), 1)
+    return f": did you mean {found[0]}?" if found else ""
+
+
+def _is_number(text: str) -> bool:
+    """Whether this is a whole number; Python turns no text of thousands of digits into one."""
+    return text.isdecimal() and len(text) <= 20
+
+
+__all__ = [
+    "ALIGNED_DIMENSIONS",
+    "CONSTRAINTS",
+    "SettingError",
+    "near",
+    "read_flag",
+    "read_folder",
+    "read_size",
+    "read_whole",
+]

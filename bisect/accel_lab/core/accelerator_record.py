@@ -1,0 +1,65 @@
+"""What a run depended on of its accelerator: recorded in the findings, so that a bundle can set it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: The key in ``Findings.environment``.
+KEY = "accelerator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorRecord:
+    """One accelerator with its surroundings.
+
+    ``name`` is that of its adapter. ``variables`` has every variable that the adapter says it depends on,
+    None where it was not set. ``package``, ``version`` and ``commit`` are those of the adapter's package;
+    ``commit`` is empty where the installation does not say it. ``faults`` were seeded on purpose.
+    """
+
+    name: str
+    variables: Mapping[str, str | None]
+    package: str = ""
+    version: str = ""
+    commit: str = ""
+    faults: tuple[str, ...] = ()
+
+    @classmethod
+    def of_facts(cls, name: str, facts: Mapping[str, Any]) -> AcceleratorRecord | None:
+        """What a run on the accelerator recorded; None for one that compiled nothing, or of an older lab."""
+        found = facts.get("environment")
+        if not found:
+            return None
+        return cls.from_json({**found, "name": name, "faults": facts.get("faults") or ()})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AcceleratorRecord:
+        """The record that :meth:`to_json` wrote."""
+        return cls(
+            name=str(data["name"]),
+            variables={
+                str(name): None if value is None else str(value) for name, value in data["variables"].items()
+            },
+            package=str(data.get("package") or ""),
+            version=str(data.get("version") or ""),
+            commit=str(data.get("commit") or ""),
+            faults=tuple(str(fault) for fault in data.get("faults") or ()),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields."""
+        return {
+            "name": self.name,
+            "variables": dict(self.variables),
+            "package": self.package,
+            "version": self.version,
+            "commit": self.commit,
+            "faults": list(self.faults),
+        }
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables that were set: another process gets the same accelerator by them."""
+        return {name: value for name, value in self.variables.items() if value is not None}

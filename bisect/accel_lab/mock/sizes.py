@@ -1,0 +1,28 @@
+"""The sizes of the mock device, without torch.
+
+The figures are those of a real inference accelerator's public documents (Torch-Spyre): 128-byte sticks, 32
+cores, 2 MB of scratchpad a core, a 256 MB span that one core can address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STICK_BYTES = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """The sizes of one device; all of them can be set, so that a limit can be met in a test.
+
+    ``memory_bytes`` is the whole device memory, ``span_bytes`` what one core can address in one kernel,
+    ``scratchpad_bytes`` is per core.
+    """
+
+    cores: int = 32
+    scratchpad_bytes: int = 2 * 1024 * 1024
+    span_bytes: int = 256 * 1024 * 1024
+    memory_bytes: int = 16 * 1024**3
+    use_scratchpad: bool = True
+    use_cache: bool = True
+    poison: bool = True

@@ -1,0 +1,84 @@
+"""The whole search below an accelerator: premise, its parts or its ways down, proof, kernel or transfer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accel_lab.core.accelerator_record import KEY, AcceleratorRecord
+from accel_lab.core.findings import Findings, Step
+from accel_lab.core.probe import Probe
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.bisection import Bisection, Options
+from accel_lab.search.lab import Lab
+from accel_lab.search.premise import Baseline
+
+from .accelerator import MOCK, accelerator_called
+from .case import Case
+from .part_search import search_parts
+from .premise import Premise
+from .replacements import offered
+from .way_search import search_ways
+
+
+class AcceleratorDiagnosis(Bisection):
+    """Bisects a program on the accelerator of an adapter; ``adapter`` is its name, the mock's by default.
+
+    An adapter that offers parts to replace is searched by these, any other by its ways down.
+    """
+
+    def __init__(
+        self, lab: Lab, probe: Probe, options: Options | None = None, *, adapter: str = MOCK.name
+    ) -> None:
+        super().__init__(lab, probe, options)
+        self._accelerator = accelerator_called(adapter)
+
+    def run(self) -> Findings:
+        """The culprit, if the script fails on the accelerator; ``findings`` is filled as it goes."""
+        found, accelerator = self.findings, self._accelerator
+        on_it = replace(self._probe, rung=accelerator.rung, switches=accelerator.switches())
+        base = self.baseline = Premise(self._lab, on_it).run()
+        self._take_baseline(base, len(base.steps) + 1)
+        self._seeded(base)
+        self._record(base)
+        if base.target is None:
+            found.verdict = "inconclusive" if base.doubtful else "passes"
+            return found
+        case = Case(
+            accelerator=accelerator,
+            runner=self._ladder_runner(base),
+            base=base,
+            findings=found,
+            top=_top(base),
+            components=self._options.components,
+        )
+        parts = offered(accelerator, case.top.outcome)
+        if parts:
+            search_parts(case, parts)
+        else:
+            search_ways(case)
+        self.pair = case.pair
+        found.verdict = "fails" if found.culprits else "inconclusive"
+        return found
+
+    def _seeded(self, base: Baseline) -> None:
+        """Say which faults are on: nothing that they cause is the program's or the accelerator's doing."""
+        runs = [self._accelerator.facts(step.outcome).get("faults") or () for step in base.steps]
+        faults = sorted({fault for run in runs for fault in run})
+        if faults:
+            where = " (MOCK_FAULTS)" if self._accelerator.is_mock else ""
+            self.findings.warnings.append(f"seeded faults are on{where}: " + ", ".join(faults))
+
+    def _record(self, base: Baseline) -> None:
+        """Keep what the runs depended on of the accelerator."""
+        name, facts = self._accelerator.name, self._accelerator.facts
+        records = (AcceleratorRecord.of_facts(name, facts(step.outcome)) for step in base.steps)
+        found = next((record for record in records if record is not None), None)
+        if found is not None:
+            self.findings.environment[KEY] = found.to_json()
+
+
+def _top(base: Baseline) -> Step:
+    """The run on the accelerator as it is that the rows are compared with; a warm one if there is one."""
+    failing = [step for step in base.steps if step.verdict is Verdict.BAD]
+    warm = [step for step in failing if step.outcome.warm]
+    return replace((warm or failing)[-1], label="", runs=base.tally.runs, failures=base.tally.failures)

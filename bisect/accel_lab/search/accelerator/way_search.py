@@ -1,0 +1,200 @@
+"""The search over an accelerator's ways down: how far down does the script pass?
+
+Without ways of its own the accelerator is one box: it fails in there or it does not. With them, what a way is
+said to add is at fault where it fails and the way before it passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from accel_lab.core.findings import Component, Considered, Culprit, Step
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.bisection import Pair
+from accel_lab.search.ladder_runner import Switches
+
+from .accelerator import Accelerator
+from .case import Case, culprit_of_script
+
+#: The way that the child makes itself: the adapter's graphs, decomposed as it asks, run by torch on the host.
+GRAPHS = "graphs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One row: how the script is run, and what is at fault where this fails and the row before passes."""
+
+    rung: Rung
+    stage: Stage
+    name: str = ""
+    part: str = ""
+
+
+def ways_of(accelerator: Accelerator, *outcomes: Outcome) -> list[Way]:
+    """All rows, the accelerator as it is the last; one of the outcomes names its own ways."""
+    facts = next((found for outcome in outcomes if (found := accelerator.facts(outcome))), {})
+    own, last = facts.get("ways") or (), facts.get("last", "") if facts.get("ways") else ""
+    rung = accelerator.rung
+    return [
+        Way(rung=Rung.UNCOMPILED, stage=Stage.EAGER),
+        Way(rung=Rung.DYNAMO, stage=Stage.DYNAMO),
+        Way(rung=Rung.AOT, stage=Stage.AOT_AUTOGRAD),
+        Way(rung=rung, stage=accelerator.front_end, name=GRAPHS, part="the adapter's decompositions"),
+        *(
+            Way(rung=rung, stage=stage_of(blames, accelerator), name=name, part=blames)
+            for name, blames in own
+        ),
+        Way(rung=rung, stage=stage_of(last, accelerator), part=last),
+    ]
+
+
+def stage_of(blames: str, accelerator: Accelerator) -> Stage:
+    """The stage that an adapter's words mean; else the accelerator as a whole."""
+    parts = {
+        "front_end": accelerator.front_end,
+        "back_end": accelerator.back_end,
+        "transfer": accelerator.transfer,
+    }
+    return parts.get(blames.rpartition(".")[2].strip().lower().replace(" ", "_"), accelerator.whole)
+
+
+def search_ways(case: Case) -> None:
+    """Name the way that adds the fault."""
+    _WaySearch(case).run()
+
+
+class _WaySearch:
+    """The rows from the uncompiled script down to the accelerator as it is."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._accelerator = case.accelerator
+        self._ways: list[Way] = []
+        self._rows: list[Step] = []
+
+    def run(self) -> None:
+        """Ask all rows, and name the first that fails after one that passes."""
+        case, accelerator = self._case, self._accelerator
+        # A run that the accelerator ends by a signal tells nothing; its graphs alone do not get so far.
+        graphs = case.runner.one(accelerator.rung, accelerator.switches(GRAPHS), "accelerator")
+        self._ways = ways_of(accelerator, case.top.outcome, graphs.outcome)
+        asked = case.runner.ask(((way.rung, self._settings(way)) for way in self._ways[:-1]), "accelerator")
+        self._rows = [
+            replace(step, label=self._label(way)) for step, way in zip(asked, self._ways, strict=False)
+        ]
+        self._rows.append(replace(case.top, label=self._label(self._ways[-1])))
+        case.findings.ladder = self._rows
+        self._say_violations(case.top.outcome)
+        case.findings.culprits = self._culprits()
+
+    def _settings(self, way: Way) -> Switches:
+        return self._accelerator.switches(way.name) if way.rung is self._accelerator.rung else ()
+
+    def _label(self, way: Way) -> str:
+        if way.rung is not self._accelerator.rung:
+            return ""
+        if not way.name:
+            return f"{self._accelerator.name} as it is"
+        if way.name == GRAPHS:
+            return "its graphs, run by torch on the host"
+        return f"{self._accelerator.name}: {way.name}"
+
+    def _words(self, way: Way) -> str:
+        return self._label(way) or str(way.rung)
+
+    def _say_violations(self, outcome: Outcome) -> None:
+        broken = self._accelerator.facts(outcome).get("violations") or {}
+        if broken:
+            listed = ", ".join(f"{name} ({count})" for name, count in sorted(broken.items()))
+            self._case.findings.warnings.append(
+                f"its graphs break constraints of {self._accelerator.name}: {listed}; see accel-lab check"
+            )
+
+    # -- the culprit ---------------------------------------------------------------------------
+
+    def _culprits(self) -> list[Culprit]:
+        case, ways, rows = self._case, self._ways, self._rows
+        place = first_fault([step.verdict for step in rows])
+        if place is None:
+            case.findings.warnings.append("no way that passes stands before one that fails")
+            return []
+        if place == 0:
+            case.pair = Pair(bad=(Rung.UNCOMPILED, self._accelerator.switches()))
+            return [culprit_of_script(rows[0])]
+        way, passing = ways[place], ways[place - 1]
+        evidence = [f"passes with {self._words(passing)} and fails with {self._words(way)}"]
+        one_box = []
+        if way.stage is self._accelerator.whole:
+            # Nothing inside of it was taken out: that it is the accelerator is all that is known.
+            words = "no part of the accelerator was replaced, so its parts are not told apart"
+            one_box.append(Considered(name="one_box", open=True, words=words))
+        confidence, repeats = self._prove(place, one_box)
+        case.pair = Pair(
+            bad=(way.rung, self._settings(way)),
+            good=(passing.rung, self._settings(passing)),
+            without=self._words(passing),
+        )
+        component = None
+        if way.stage is self._accelerator.whole:
+            evidence.append(self._one_box_words())
+        elif way.part and way.rung is self._accelerator.rung:
+            component = Component(
+                kind="way",
+                name=way.name or f"{self._accelerator.name} as it is",
+                detail=f"{self._accelerator.name}: {way.part}",
+                confidence=confidence,
+            )
+        return [
+            Culprit(
+                stage=way.stage,
+                confidence=confidence,
+                component=component,
+                evidence=(*evidence, repeats, *(d.line for d in case.base.values[:2])),
+                alternatives=tuple(one_box),
+            )
+        ]
+
+    def _one_box_words(self) -> str:
+        rung = self._accelerator.rung
+        offered = [way.name for way in self._ways if way.rung is rung and way.name not in ("", GRAPHS)]
+        if offered:
+            return f"the adapter offers no way that fails on its own ({', '.join(offered)} pass)"
+        return "the adapter offers no further ways down, so its front end and its back end are not told apart"
+
+    def _prove(self, place: int, alternatives: Sequence[Considered]) -> tuple[Confidence, str]:
+        """Ask the two neighbours again."""
+        rows = self._rows
+        verdicts = [step.verdict for step in rows]
+        considered = list(alternatives)
+        if Verdict.GOOD in verdicts[place:] or set(verdicts[:place]) != {Verdict.GOOD}:
+            words = "the ways down are not in one order: some after it pass"
+            self._case.findings.warnings.append(words)
+            considered.append(Considered(name="not_monotone", open=True, words=words))
+        bad, good, proof = self._case.prove(
+            rows[place],
+            rows[place - 1],
+            [step for number, step in enumerate(rows) if number != place],
+            comparisons=len(rows),
+            alternatives=considered,
+        )
+        rows[place], rows[place - 1] = bad, good
+        return proof.confidence, (
+            f"asked again: failed {bad.failures} of {bad.runs} runs, "
+            f"passed {good.runs - good.failures} of {good.runs}"
+        )
+
+
+def first_fault(verdicts: Sequence[Verdict]) -> int | None:
+    """The first row that fails with one before it that passes; 0 where the first already fails."""
+    if verdicts and verdicts[0] in (Verdict.BAD, Verdict.DIFFERENT):
+        return 0
+    for place in range(1, len(verdicts)):
+        if verdicts[place] is Verdict.BAD and verdicts[place - 1] is Verdict.GOOD:
+            return place
+    return None
+
+
+__all__ = ["GRAPHS", "Way", "first_fault", "search_ways", "stage_of", "ways_of"]
