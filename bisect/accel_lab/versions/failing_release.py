@@ -99,7 +99,7 @@ def order(line: Sequence[str]) -> Iterator[str]:
 
 def _first_look(session: ReleaseSession, root: Path) -> Tested:
     """Any failure counts, but one that comes with nothing compiled too: that is not torch.compile's."""
-    found = BaselineSearch(session.lab, session.probe).look()
+    found = BaselineSearch(session.lab, session.probe).first_runs()
     outcome = found.steps[1].outcome
     decision = Decision(verdict=Verdict.GOOD, outcome=outcome, runs=2)
     if found.doubtful and found.target is None:

@@ -88,7 +88,7 @@ def side_of(
 def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> Side:
     """Every rung of a release that passes: what still fails below the top is hidden there, not mended."""
     lab = session.lab
-    base = BaselineSearch(lab, session.probe).look(silent=wanted.signature.kind == "values")
+    base = BaselineSearch(lab, session.probe).first_runs(silent=wanted.signature.kind == "values")
     lab.warm_up()
     runner = LadderRunner(lab=lab, probe=session.probe, baseline=wanted.baseline(base), budget=budget)
     top = base.steps[1].outcome

@@ -216,7 +216,7 @@ class GridRun:
         """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
         lab, probe = session.lab, session.probe
         search = BaselineSearch(lab, probe)
-        base = search.look(meanwhile=lab.warm_up, silent=False)
+        base = search.first_runs(meanwhile=lab.warm_up, silent=False)
         if base.target is not None:
             search.warm(base)
         top = base.steps[1].outcome
