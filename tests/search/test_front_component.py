@@ -21,7 +21,7 @@ from accel_lab.numerics.values import Comparison
 from accel_lab.search.alternatives import baked_attribute
 from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.components import localize_component
-from accel_lab.search.localize.dynamo_guards import look
+from accel_lab.search.localize.dynamo_guards import find_guard
 from accel_lab.search.localize.localization import Localization
 from accel_lab.search.localize.question_budget import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.premise import Baseline
@@ -301,7 +301,7 @@ def test_a_call_that_captured_its_own_graph_lacks_no_guard() -> None:
 def test_the_stale_graph_of_a_higher_rung_is_looked_into() -> None:
     facts = stale(factor=("2", "5"))
     runner, lab, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=FINE, wrong=[difference(1)])
-    named = look(runner, Rung.AOT)
+    named = find_guard(runner, Rung.AOT)
     assert named is not None and named.component is not None and named.component.name == "factor"
     assert {probe.rung for probe in lab.asked} == {Rung.AOT, Rung.UNCOMPILED}
 
@@ -493,7 +493,7 @@ def test_a_graph_used_again_for_a_call_that_returns_another_kind_of_tensor() -> 
     facts["calls"][1]["after"] = {"returned": "Tensor"}
     plain = {"calls": [call(0), call(1, after={"returned": "Tensor requires_grad"})]}
     runner, _, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=plain)
-    named = look(runner, Rung.AOT)
+    named = find_guard(runner, Rung.AOT)
     assert named is not None and named.component is not None
     assert named.component.name == "t" and named.passing_run is not None
 

@@ -112,7 +112,7 @@ class BaselineSearch:
         baseline.contest(
             STATE,
             f"the first {first} of {len(judged)} runs failed and none of the {len(later)} after them: state "
-            "that the first runs left outside the script's folder (a file, a cache, a database) keeps it from "
+            "left outside the script's folder by the first runs (a file, a cache, a database) keeps it from "
             f"failing again{rare}, so it cannot be bisected until every run starts from the same state",
         )
         return True

@@ -167,7 +167,7 @@ def prove_component(
         most=MOST_COMPONENT_PASSES,
     )
     remark = (
-        "" if again.verdict is Verdict.GOOD else "asked again, what cured it did not: the failure is flaky"
+        "" if again.verdict is Verdict.GOOD else "run again, what passed before failed: the failure is flaky"
     )
     return replace(component, confidence=proof.confidence), remark
 

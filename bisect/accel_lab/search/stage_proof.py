@@ -53,7 +53,7 @@ def prove_stage(
     if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
         return _reconsider(runner, result.ladder, considered, reading)
     line = (
-        f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, "
+        f"run again: {good.rung} passed {good.runs} of {good.runs} runs, "
         f"{bad.rung} failed {bad.failures} of {bad.runs}"
     )
     result.culprit = qualify(
@@ -73,7 +73,7 @@ def _reconsider(
     runner: LadderRunner, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
 ) -> Proved:
     """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""
-    words = "a rung that passed at first failed when it was asked again: the script is flaky"
+    words = "a rung that passed at first failed when it was run again: the script is flaky"
     result = Proved(culprit=None, ladder=list(ladder), warnings=[words])
     reading = read_steps([step for step in ladder if step.rung in LADDER])
     if reading.first_bad is None or reading.last_good is None:
