@@ -144,7 +144,7 @@ def test_a_chain_is_never_proven_and_names_the_others() -> None:
     named = look(Compiler(several(), needs((JOINT, "fold#0"), ("patterns", "mend#0"))))
     assert named.component is not None and named.component.name == "mend"
     assert named.component.confidence is Confidence.LIKELY
-    assert "also cured by leaving out fold" in named.component.detail
+    assert "also fixed by leaving out fold" in named.component.detail
 
 
 def test_two_independent_ones_are_both_named() -> None:

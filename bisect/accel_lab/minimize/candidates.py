@@ -26,7 +26,7 @@ from accel_lab.search.lab import Lab
 
 from .target import Answer, Target, ask
 
-#: ``told(note, asked, source)`` is called whenever a smaller program was found.
+#: ``listener(note, tried, source)`` is called whenever a smaller program was found.
 Listener = Callable[[str, int, str], None]
 SCRIPT_NAME = "repro.py"
 

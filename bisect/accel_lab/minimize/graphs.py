@@ -142,7 +142,7 @@ def reduce(problem: LabProblem, made: Plan) -> Reduced | str:
 def script_of_graph(path: Path, folder: Path) -> Path:
     """The script of a captured graph (a ``graph<k>.json`` of a probe's capture folder), to bisect it.
 
-    Raises :class:`UsageError` for a file that is none or cannot be told as a script.
+    Raises :class:`UsageError` for a file that is none or cannot be written as a script.
     """
     try:
         capture = load_capture(path)

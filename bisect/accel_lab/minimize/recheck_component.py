@@ -37,7 +37,7 @@ def worth_asking(culprit: Culprit | None, target: Target) -> bool:
 
 
 def component_of(lab: Lab, probe: Probe, target: Target, stage: Stage) -> Component | None:
-    """The component of the program of ``probe``; None where it cannot be told."""
+    """The component of the program of ``probe``; None where it is unknown."""
     base = Baseline(target=target.signature, tally=Tally(runs=2, failures=2))
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     at = runner.one(target.bad, (), "component again")

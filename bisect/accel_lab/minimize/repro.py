@@ -125,7 +125,7 @@ _WITHOUT = {
 
 def _title(culprit: Culprit | None) -> str:
     if culprit is None:
-        return "A failure whose stage could not be told."
+        return "A failure whose stage is unknown."
     stage = "the script itself, or an eager kernel" if culprit.stage is Stage.EAGER else str(culprit.stage)
     text = f"Stage at fault: {stage} ({culprit.confidence})"
     if culprit.component is not None:

@@ -55,7 +55,7 @@ class Target:
 def target_of(
     base: Baseline, ladder: Sequence[Step], culprit: Culprit | None, pair: Pair | None = None
 ) -> tuple[Target | None, str]:
-    """The target, or None and why nothing can be reduced; ``pair`` are the runs that told it, if known."""
+    """The target, or None and why nothing can be reduced; ``pair`` are the runs that isolate it, if known."""
     if base.target is None:
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
@@ -66,7 +66,10 @@ def target_of(
     if base.flaky:
         rate = cautious_rate(base.tally, 0.2)
         if rate < 0.3:
-            return None, "the failure is too rare: a smaller script could not be told from a lucky run"
+            return (
+                None,
+                "the failure is too rare: a smaller script that passes may be luck",
+            )
         attempts = runs_to_see(rate, 0.1)
         passes = attempts
     reading = read([(s.rung, s.verdict) for s in ladder if s.rung is not Rung.META])

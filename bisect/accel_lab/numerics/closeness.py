@@ -25,7 +25,7 @@ _PROPORTIONAL, _REST, _SCALED = 16, 0.02, 2.0**-6
 _MEANT = 0.25
 #: Fewer values than this may end in zero bits by chance.
 _FEW = 4
-#: Evenly spaced elements that stand for a large tensor where its own magnitude is told.
+#: Evenly spaced elements that stand for a large tensor where its own magnitude is computed.
 _SAMPLE = 1 << 18
 
 
@@ -226,7 +226,7 @@ class _Around:
 
 
 def greatest(errors: Array) -> float:
-    """The greatest error, infinite where one cannot be told."""
+    """The greatest error, infinite where one is unknown."""
     if errors.size == 0:
         return 0.0
     return float("inf") if np.isnan(errors).any() else float(errors.max())

@@ -20,7 +20,7 @@ from .premise import INSTRUMENTATION, LAB_FAILURE, STATE, Baseline, hurried, sam
 from .repeats import Tally
 from .silent import compare_silent
 
-#: After so many passes the runs before them are told as state that was left behind.
+#: After so many passes, failures before them are attributed to state that was left behind.
 _PASSES_AFTER_ONE = 10
 _PASSES_AFTER_TWO = 6
 
@@ -52,7 +52,7 @@ class BaselineSearch:
         return baseline
 
     def _sides_differ(self, baseline: Baseline) -> bool:
-        """One of the plain and the recorded run failed: is it so each time? Then that is no chance.
+        """Whether the plain and the recorded run differ each time, so that it is no chance.
 
         Where only the plain run fails, looking at it hides the failure; where only the recorded one does, the
         lab makes it.

@@ -1,4 +1,4 @@
-"""What every bisection has: the lab, the program, the findings that fill up, the counts of what was asked."""
+"""Base class of the bisections: the lab, the program, the findings, the probe counts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs that told the culprit where no two rungs do: the switches of the one that fails and of the
-    one that passes, and in words what the second has instead. ``bad`` and ``good`` have a rung each."""
+    """Two runs that isolate the culprit where no two rungs do: rung and switches of
+    the failing run and of the passing one, and in words what the second has instead."""
 
     bad: tuple[Rung, Switches]
     good: tuple[Rung, Switches] | None = None
@@ -47,7 +47,7 @@ class Bisection:
         self.pair: Pair | None = None
 
     def run(self) -> Findings:
-        """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
+        """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         raise NotImplementedError
 
     def _take_baseline(self, base: Baseline, runs: int) -> None:

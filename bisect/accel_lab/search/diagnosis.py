@@ -1,7 +1,7 @@
 """The whole search: from a failing program to a stage with its evidence.
 
 The order is: premise, gate of the warm server, ladder, the alternatives to what the ladder blames, the inside
-of the stage, the alternatives to what was found there, the proof, the second witness, and other faults behind
+of the stage, the alternatives to what was found there, the proof, the cross-check, and other faults behind
 the first. Every answer is a :class:`Culprit` with the evidence in words.
 """
 
@@ -31,7 +31,7 @@ from .stage_proof import prove_stage
 
 @dataclass(kw_only=True)
 class Answer:
-    """One fault: its culprit, the ladder that told it, and the switches that were tried."""
+    """One fault: its culprit, its ladder, and the switches that were tried."""
 
     culprit: Culprit | None
     ladder: list[Step] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Diagnosis(Bisection):
     """Runs the search on a :class:`Lab`."""
 
     def run(self) -> Findings:
-        """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
+        """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         findings = self.findings
         search = BaselineSearch(self._lab, self._probe)
         base = self.baseline = search.run()
@@ -186,7 +186,7 @@ class Diagnosis(Bisection):
 
     @staticmethod
     def _add_values(base: Baseline, answer: Answer) -> None:
-        """Wrong numbers are told with the first of them."""
+        """Add the first wrong values to the evidence."""
         wrong = tuple(difference.line for difference in base.values[:2])
         if wrong and answer.culprit is not None:
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))

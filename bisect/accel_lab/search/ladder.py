@@ -1,8 +1,8 @@
-"""Reads a ladder: which rung the failure starts at, whether the ladder is monotone, and what to doubt of it.
+"""Reads a ladder: the rung at which the failure starts, whether it is monotone, what stays open.
 
 Reading is pure: it gets the verdicts from the lowest rung to the highest and says where the last
 unbroken run of failures begins. Nothing is forced into an answer: failures below a passing rung are
-told, and a rung that failed in another way is kept apart.
+reported, and a rung that failed in another way is kept apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """``last_good`` and ``first_bad`` are neighbours once the rungs that said nothing are left out.
+    """``last_good`` and ``first_bad`` are neighbours once the inconclusive rungs are left out.
 
     ``different`` are the rungs between them that failed in another way; ``islands`` are rungs below
     ``last_good`` that failed although a higher rung passes.
@@ -40,7 +40,7 @@ class Reading:
         return self.different[0] if self.different else self.first_bad
 
     def alternatives(self) -> list[Considered]:
-        """What the ladder itself leaves open."""
+        """Alternatives that the ladder itself leaves open."""
         found = []
         if self.islands:
             words = (

@@ -68,7 +68,7 @@ class OrderConflict:
 
 
 def conflicts_of(step: Step | None) -> list[OrderConflict]:
-    """The conflicts that a run of the loop interpreter told, reads before writes."""
+    """The conflicts that a run of the loop interpreter recorded, reads before writes."""
     rows: Sequence[Mapping[str, Any]] = (step.outcome.facts.get(FACT) or ()) if step else ()
     conflicts = [OrderConflict.from_facts(row) for row in rows]
     return sorted(conflicts, key=lambda conflict: conflict.kind != "read_write")

@@ -1,4 +1,4 @@
-"""The premise of a search: what the unchanged script does, and how often."""
+"""The premise of a search: how the unchanged script fails, and how often."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Baseline:
 
     @property
     def hidden(self) -> bool:
-        """Whether only the untouched script shows the failure, and each time."""
+        """Whether the script fails deterministically, but never when instrumented."""
         return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
 
     @property
     def ends_here(self) -> bool:
-        """Whether running the script again and again can tell nothing more of the failure."""
+        """Whether more runs cannot show anything more of the failure."""
         return any(alternative.name in (STATE, LAB_FAILURE) for alternative in self.alternatives)
 
     @property
@@ -78,7 +78,7 @@ class Baseline:
         return 0 < self.tally.failures < self.tally.runs
 
     def keep(self, step: Step) -> None:
-        """Add a run, and count it if it tells anything."""
+        """Add a run, and count it if it is conclusive."""
         self.steps.append(step)
         self.tally = self.tally.plus(_counted([step]))
 
@@ -90,7 +90,7 @@ class Baseline:
 
 
 def _counted(steps: Iterable[Step]) -> Tally:
-    """The runs that tell anything of how often it fails: another failure does not."""
+    """The conclusive runs: another failure does not count."""
     judged = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
     return Tally(runs=len(judged), failures=sum(step.failures for step in judged))
 

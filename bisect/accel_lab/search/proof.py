@@ -148,10 +148,10 @@ def prove_component(
     comparisons: int,
     alternatives: Iterable[Considered] = (),
 ) -> tuple[Component, str]:
-    """The component as sure as its own run makes it; and in words what went wrong, if anything did.
+    """The component as sure as its own run makes it, and a remark where the repeats disagree.
 
-    ``cure`` is the run in which this component alone was left out; without one it stays as it is. ``bad`` is
-    the run with all in place.
+    ``passing_run`` is the run with only this component left out; without one it stays as it is. ``bad`` is
+    the run with everything in place.
     """
     contested = [alternative for alternative in alternatives if alternative.component]
     if passing_run is None:

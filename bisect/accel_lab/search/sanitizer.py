@@ -1,7 +1,7 @@
 """Shows the line of a generated kernel that reads or writes out of bounds, for a script that dies of it.
 
 The script is run once more with its kernels compiled by the address sanitizer, which stops at the first bad
-access. It is a witness beside the proof: it names a line, never a stage.
+access. It is no part of the proof: it names a line, never a stage.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _access(report: dict[str, Any]) -> str:
 
 
 def _kernel(report: dict[str, Any], rows: Any) -> Kernel:
-    """The kernel that was reported, with the lines of each node where the child told them."""
+    """The kernel that was reported, with the lines of each node where the child recorded them."""
     row = next((row for row in rows if row["file"] == report["file"]), None)
     if row is not None:
         return Kernel.from_facts(row)

@@ -58,7 +58,7 @@ def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) ->
 def only_random(
     lab: Lab, probe: Probe, compiled: Outcome, uncompiled: Outcome, reference: Outcome | None
 ) -> bool:
-    """Whether values differ as random numbers do: eager's own generator cures, and seeds differ as much.
+    """Whether values differ as random numbers do: eager's own generator fixes them, and seeds differ as much.
 
     The setting alone proves nothing: it also takes away the lowering of a random operator that is wrong.
     """

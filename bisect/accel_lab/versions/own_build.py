@@ -1,4 +1,4 @@
-"""The user's own build beside the line: where it passes and the releases fail, it is one side of a flip."""
+"""The user's own build next to the line: where it passes and the releases fail, it is one side of a flip."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Differences that are no bug: other random numbers from the same seed, and other roundings.
 
-A setting that cures is not enough: a wrong lowering of a random operator goes as well when eager's generator
-is used. So the check itself is tested first, with nothing compiled. Where it refuses numbers that are as good
-(drawn from another seed with everything else kept, or moved by one unit in the last place), it asks for
-eager's very numbers, which no compiler promises. Where it accepts those, what it found in compiled code is
-something else: masks that do not fit their gradients, one seed that gives two results, a value out of range.
+A setting that fixes the failure is not enough: a wrong lowering of a random operator goes as well when
+eager's generator is used. So the check itself is tested first, with nothing compiled. Where it refuses
+numbers that are as good (drawn from another seed with everything else kept, or moved by one unit in the last
+place), it asks for eager's very numbers, which no compiler promises. Where it accepts those, what it found in
+compiled code is something else: masks that do not fit their gradients, one seed that gives two results, a
+value out of range.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def ask_random(case: Case) -> Ruling:
     others = runner.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
     refused = [step for step in others if _alike(step, _top(case))]
     if not refused:
-        words = "uncompiled the script passes with other random numbers, so they alone do not explain it"
+        words = "the uncompiled script passes with other random numbers, so they alone do not explain it"
         return Ruling(considered=Considered(name=RANDOM, open=False, words=words))
     aligned = runner.one(Rung.KERNEL, (("inductor", {"fallback_random": True}),), "by design")
     if aligned.verdict is not Verdict.GOOD:

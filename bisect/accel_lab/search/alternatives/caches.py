@@ -1,8 +1,7 @@
 """torch's own caches: a graph that was compiled for another state answers.
 
-Only the untouched script shows that. The caches are what the lab changes most in order to look: a rung must
-see its part of the compiler at work, so they are off. With them on, the recorded run tells whether what they
-answered is the fault.
+Failures seen only without instrumentation are run again with torch's caches on. A rung must see its part of
+the compiler at work, so the caches are off otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _CACHES = (
 
 @dataclass(kw_only=True)
 class CacheSearch:
-    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that told it."""
+    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that isolates it."""
 
     rows: list[Step] = field(default_factory=list)
     culprit: Culprit | None = None

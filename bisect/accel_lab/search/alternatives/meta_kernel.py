@@ -34,7 +34,7 @@ def ask(case: Case) -> Ruling:
     )
     corrected = runner.one(start, (("meta_fix", ops),), "meta check")
     if corrected.verdict is not Verdict.GOOD:
-        words = f"meta kernels disagree with the real ones, without being the cause: {promises}"
+        words = f"meta kernels disagree with the real ones but are not the cause: {promises}"
         return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row, warnings=(words,))
     # pytorch#141865: a check that is missing in the meta kernel may be one for the part that drops the call.
     sure = not any("accepts" in m["what"] for m in mismatches)
@@ -43,7 +43,7 @@ def ask(case: Case) -> Ruling:
         confidence=Confidence.LIKELY,
         component=Component(kind="op", name=ops[0], detail=shorten(promises, 300)),
         evidence=(
-            f"the meta kernel promises something else than the real one returns: {promises}",
+            f"the meta kernel predicts another result than the real kernel returns: {promises}",
             f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes",
         ),
     )
@@ -99,7 +99,7 @@ def lost_check(case: Case) -> Ruling:
             words = (
                 f"the real kernel of {case.component.name} refuses these inputs and its meta kernel takes "
                 "them: "
-                "the check could be missing there as well"
+                "the check may be missing there as well"
             )
             return Ruling(considered=Considered(name=LOST_CHECK.name, open=True, words=words))
     return Ruling()

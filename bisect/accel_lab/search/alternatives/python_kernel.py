@@ -1,9 +1,9 @@
 """A decomposition that torch's Python dispatcher applies while AOTAutograd traces, whatever the table says.
 
-An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then
-traces that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where
-removing that one kernel cures and the kernel, called by itself on the script's own inputs, differs from the
-native one.
+An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then traces
+that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where removing
+that one kernel fixes the failure and the kernel, called by itself on the script's own inputs, differs from
+the native one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ask(case: Case) -> Ruling:
 
 
 def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
-    """The operators each of which cures alone with its native kernel."""
+    """The operators each of which fixes the failure alone with its native kernel."""
 
     def native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
         return (("native_kernels", sorted(ops)),)

@@ -1,4 +1,4 @@
-"""A graph that is used again where it does not fit: a missed guard, or a wrong generalisation."""
+"""A graph that is reused where it does not fit: a missed guard, or a wrong generalisation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ NAME = "reused_graph"
 
 
 def ask(case: Case) -> Ruling:
-    """Does compiling every call afresh cure it, and does a fresh capture see another graph?"""
+    """Does it pass when every call is recompiled, and does a fresh capture see another graph?"""
     runner, start = case.runner, case.start
     fresh = runner.one(start, (("fresh", True),), "guard check")
     if fresh.verdict is not Verdict.GOOD:
-        words = (
-            "it fails as well when every call is compiled afresh, so no graph that is used again is needed"
-        )
+        words = "it fails as well when every call is recompiled, so no reused graph is needed"
         ruled_out = Considered(name=NAME, open=False, words=words)
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
@@ -34,7 +32,7 @@ def ask(case: Case) -> Ruling:
         result = baked or result
     if len(set(graphs)) < 2 and result.passing_run is None and baked is None:
         words = (
-            "it passes when every call is compiled afresh, though each call captures the same graph: "
+            "it passes when every call is recompiled, though each call captures the same graph: "
             "a guard may be missing, or what was compiled does not last"
         )
         return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
@@ -48,9 +46,9 @@ def ask(case: Case) -> Ruling:
         component=part
         or Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
         evidence=(
-            f"at {start} it passes when every call is compiled afresh"
+            f"at {start} it passes when every call is recompiled"
             + (", and then the calls capture different graphs" if len(set(graphs)) > 1 else "")
-            + ": a graph was used again that does not fit (a missed guard or a wrong generalisation)",
+            + ": a graph was reused that does not fit (a missed guard or a wrong generalisation)",
             *result.evidence,
             *([remark] if remark else []),
         ),

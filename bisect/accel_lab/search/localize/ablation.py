@@ -1,4 +1,4 @@
-"""Leaving applications out: bounded questions, and the smallest set whose absence cures a failure."""
+"""Ablation: runs with applications left out, and the smallest set whose absence fixes the failure."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class Ablation:
 def minimal_fix_set(
     items: Sequence[Item], passes_without: Callable[[Sequence[Item]], bool], most: int = 40
 ) -> list[Item] | None:
-    """A smallest set of applications that cures the failure when left out, by delta debugging.
+    """A smallest set of applications whose absence fixes the failure, by delta debugging.
 
-    Starts from everything left out, which must cure; None if it does not. The set is 1-minimal unless
+    Starts from everything left out; None if that still fails. The set is 1-minimal unless
     the questions run out (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
     """
     count = 0

@@ -1,4 +1,4 @@
-"""Names what AOTAutograd or the partitioner got wrong: the operator, a setting, the value that is off."""
+"""Finds what AOTAutograd or the partitioner got wrong: an operator, a setting, a value."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _PARTITION_SETTINGS: tuple[tuple[str, Any], ...] = (
 
 
 def localize(questions: Questions, stage: Stage, at: Step, raised_in: Component | None) -> Localization:
-    """``told`` is what the frames of an exception say."""
+    """``raised_in``: the function in which an exception was raised, from its frames."""
     result = Localization()
     operator = _operator(questions, result, raised_in)
     settings = _settings(questions, stage, operator, result)
     value = _value(questions, at, result)
-    # The narrowest part that alone cures first; then what an exception's frames say; then what is only seen.
+    # The narrowest part that alone fixes it first; then an exception's frames; then what is only observed.
     candidates = [c for c in (operator, settings) if c is not None]
     sole = [c for c in candidates if c.passing_run is not None]
     seen = [Candidate(component=c) for c in (raised_in, value) if c is not None]
@@ -88,7 +88,7 @@ def _operator(questions: Questions, result: Localization, raised_in: Component |
     sure = len(fixes) == 1 or (len(names) == 1 and enough)
     what = names[0] if len(names) == 1 else "any one of " + ", ".join(names)
     result.evidence.append(
-        f"with only {what} run outside of AOTAutograd it passes"
+        f"it passes with only {what} run outside of AOTAutograd"
         + ("; with all others outside it still fails" if enough and kept else "")
     )
     detail = "; ".join([*lines, *([f"raised in {raised_in.name}, {raised_in.detail}"] if raised_in else [])])
@@ -108,7 +108,7 @@ def _is_block(unit: Mapping[str, Any]) -> bool:
 def _settings(
     questions: Questions, stage: Stage, operator: Candidate | None, result: Localization
 ) -> Candidate | None:
-    """A single setting that cures it; where one operator does only the first of each kind are asked."""
+    """A single setting that fixes it; where one operator does, only the first of each kind are run."""
     tried: tuple[tuple[str, Any], ...]
     if stage is Stage.PARTITIONER:
         tried = _PARTITION_SETTINGS
@@ -145,7 +145,7 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 def _value(questions: Questions, at: Step, result: Localization) -> Component | None:
-    """The first output, gradient or written input that differs, and the direction that makes it."""
+    """The first output, gradient or mutated input that differs, and the graph that computes it."""
     runner = questions.runner
     if runner.baseline.uncompiled is None:
         return None
@@ -160,6 +160,10 @@ def _value(questions: Questions, at: Step, result: Localization) -> Component | 
     result.evidence.append(f"{first.line}: made by {direction}")
     rows = [(d.phase, d.path, d.line) for d in seen]
     result.exhibits.append(
-        Exhibit(kind="values", title="Values that differ", rows=(("phase", "value", "how"), *rows[:30]))
+        Exhibit(
+            kind="values",
+            title="Values that differ between compiled and uncompiled",
+            rows=(("phase", "value", "how"), *rows[:30]),
+        )
     )
     return Component(kind=kind, name=words.format(path=first.path), detail=shorten(first.line, 300))

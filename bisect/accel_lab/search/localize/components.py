@@ -1,8 +1,8 @@
-"""Names the part of a stage at fault: a decomposition, an FX pass, an operator's lowering.
+"""Finds the component of a stage: a decomposition, an FX pass, an operator's lowering.
 
 The child notes every application of a decomposition, pass or lowering, in the order in which it
 happens (torch's own bisector asks at the same places). The culprit is found by switching halves of
-them off, and named only if switching off that one alone cures the failure. Each stage has its own search.
+them off, and named only if the failure disappears with that one alone off. Each stage has its own search.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The first value that goes wrong between the generated kernels, for runs that return wrong numbers.
 
-The child compares each buffer with its node's value, run eagerly and in float64 (``child/capture``).
-At first every intermediate value is kept in memory of its own and nothing is fused: if it still fails, the
-first wrong node is exact. If that cures it, the failure needs fusion, which is told, and the buffers that
-there are by themselves are compared.
+The child compares each buffer with its node's value, run eagerly and in float64 (``child/capture``). At first
+every intermediate value is kept in memory of its own and nothing is fused: if it still fails, the first wrong
+node is exact. If it passes then, the failure needs fusion, which is reported, and the buffers that exist
+anyway are compared.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def first_divergence(
 ) -> Diverged | None:
     """The values between kernels with the first wrong one; None where there is nothing to tell.
 
-    ``ablation`` is the table of switches: where one of those that keep values apart has cured the failure,
-    that need not be asked again.
+    ``ablation`` is the table of switches: where one of those that keep values apart fixed the failure,
+    that is not run again.
     """
     top = next((step for step in ladder if step.rung is Rung.KERNEL), None)
     if top is None or culprit_stage not in _STAGES or runner.baseline.flaky:

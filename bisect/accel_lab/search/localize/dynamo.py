@@ -1,4 +1,4 @@
-"""Names what Dynamo got wrong: a missing guard, a lost side effect, the function, the line, a setting."""
+"""Finds what Dynamo got wrong: a guard, a side effect, a function, a line, a setting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _GENERALISING = frozenset(
 
 
 def localize(questions: Questions, at: Step, raised_in: Component | None) -> Localization:
-    """``told`` is what the frames of an exception say."""
+    """``raised_in``: the function in which an exception was raised, from its frames."""
     observed = questions.one({"look": True})
     if observed is None or observed.verdict is not Verdict.BAD:
         return Localization(component=raised_in)
@@ -77,7 +77,7 @@ def localize(questions: Questions, at: Step, raised_in: Component | None) -> Loc
             questions, observed, narrow[0], left_out=fixes[narrow[0]], outer=code.outer(narrow[0]), **allowed
         )
         if line is not None and _used_again(observed):
-            # A graph that is used again may be right for the call that it was made for, line and all.
+            # A graph that is reused may be right for the call that it was made for, line and all.
             line.passing_run = None
     if function is not None and function.passing_run is not None:
         result.take(function)
@@ -124,7 +124,7 @@ class _Code:
         return [*self.frames, *self.callers]
 
     def innermost(self, fixes: Mapping[str, Step]) -> list[str]:
-        """Those that cure and around which no other such lies: none is inlined into them, or resumes them.
+        """The innermost of ``fixes``: no other one is inlined into them, or resumes them.
 
         The rest of a function behind a graph break is a frame of its own, which is there only as long as the
         frame before it is compiled. That is seen in the runs in which one of them was left as it is.
@@ -153,9 +153,9 @@ def _traced(step: Step) -> set[str]:
 
 
 def _fixed_and_raised(function: Candidate | None, raised_in: Component, line: str) -> Candidate:
-    """The function that was shown to cure when left as it is, with what the frames of the exception say.
+    """The function whose exclusion fixes the failure, with the frames of the exception in its detail.
 
-    No run has shown what the frames say, so that alone is the component only where there is no such function.
+    No run confirms the frames, so they alone are the component only where there is no such function.
     """
     if function is None or function.passing_run is None:
         return Candidate(
@@ -175,7 +175,7 @@ def _called(key: str) -> str:
 
 
 def _breaks_allowed(questions: Questions, observed: Step) -> dict[str, Any] | None:
-    """What a question must hold so that code can be left out; None where that is a cure by itself.
+    """The switches with which code can be left out; None where they fix the failure by themselves.
 
     Leaving code out breaks the graph, which the script may forbid.
     """
@@ -187,7 +187,7 @@ def _breaks_allowed(questions: Questions, observed: Step) -> dict[str, Any] | No
 
 
 def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> Candidate | None:
-    """The narrowest function that must be traced for the failure; told in ``named`` as well."""
+    """The narrowest function that must be traced for the failure; its evidence is added to ``result``."""
     if not fixes:
         return None
     rows = [
@@ -202,7 +202,7 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
         Exhibit(
             kind="functions",
             title="Functions that Dynamo traced",
-            rows=(("function", "how", "left as it is"), *rows[:40]),
+            rows=(("function", "how", "left uncompiled"), *rows[:40]),
         )
     )
     narrow = code.innermost(fixes)
@@ -213,7 +213,7 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
         result.evidence.append(f"{narrow[0]} is all the code that Dynamo compiled")
         return None
     which = narrow[0] if len(narrow) == 1 else "each of " + ", ".join(narrow)
-    raised_in = f"{which} must be traced for the failure: with only that left as it is, it passes"
+    raised_in = f"{which} must be traced for the failure: with only that left uncompiled, it passes"
     if others:
         raised_in += f" (so it does with {', '.join(others)} around it)"
     result.evidence.append(raised_in)
@@ -279,7 +279,7 @@ def _side_effect(
         else None,
         evidence=[
             f"the compiled code leaves {names[0]} as {first[3]!r}, the script as {first[2]!r}"
-            + ("; with the function left as it is, both agree" if mended else "")
+            + ("; with the function left uncompiled, both agree" if mended else "")
         ],
         exhibits=[
             Exhibit(
@@ -325,7 +325,7 @@ def _root(path: str) -> str:
 
 
 def _setting(questions: Questions, observed: Step) -> Localization | None:
-    """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
+    """A single setting of Dynamo that fixes it, with the guards that made Dynamo recompile."""
     steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
     tried = zip(_SETTINGS, steps, strict=False)
     working = [setting for setting, step in tried if step.verdict is Verdict.GOOD]
@@ -347,8 +347,8 @@ def _setting(questions: Questions, observed: Step) -> Localization | None:
     if not rows and not _used_again(observed) and _GENERALISING.issuperset(dict(working)):
         return Localization(
             evidence=[
-                f"with torch._dynamo.config.{fixes[0]} it passes: a way around it, and not shown to be the "
-                "cause, as nothing was compiled or used a second time"
+                f"with torch._dynamo.config.{fixes[0]} it passes: a workaround; causation is not "
+                "established, as nothing was compiled or used a second time"
             ]
         )
     return Localization(

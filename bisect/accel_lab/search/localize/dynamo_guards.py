@@ -1,7 +1,7 @@
-"""Names the guard that is missing: the value that changed between two calls and got no new graph.
+"""Finds the missing guard: the value that changed between two calls without a recompilation.
 
-The child compares what the region can read before each call. A value is the culprit if compiling afresh
-whenever it changes (and only then) cures the failure.
+The child compares what the region can read before each call. A value is the culprit if recompiling
+whenever it changes (and only then) fixes the failure.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
-from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner
 
 from .localization import Localization
-from .question_budget import Questions, front_of
+from .question_budget import Questions, front_of, observe
 
 MOST_VALUES = 8
 #: What no code names and yet decides what a graph may do: torch's own modes, and which tensors share memory.
@@ -24,20 +23,18 @@ _ALWAYS = ("torch.", "overlap(")
 
 
 def find_guard(runner: LadderRunner, rung: Rung) -> Localization | None:
-    """Ask ``rung`` what changed between its calls, and name the value that lacks a guard."""
-    if runner.baseline.flaky:
+    """The value that lacks a guard, from a run of ``rung`` that records the state around each call."""
+    seen = observe(runner, rung)
+    if seen is None:
         return None
-    questions = Questions(runner=runner, rung=rung)
-    observed = questions.one({"look": True})
-    if observed is None or observed.verdict is not Verdict.BAD:
-        return None
+    questions, observed = seen
     return localize_guard(questions, observed, questions.one({"look": True}, Rung.UNCOMPILED))
 
 
 def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> Localization | None:
     """The value that lacks a guard; None where no graph was used again for another state.
 
-    ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
+    ``observed`` is the failing run with the state around each call, ``plain`` the same uncompiled.
     """
     calls: list[dict[str, Any]] = front_of(observed).get("calls") or []
     pair = _failing_call(questions, calls, observed, plain)
@@ -66,14 +63,14 @@ def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> 
     ]
     table = Exhibit(
         kind="guard",
-        title="Values that changed while the same graph was used",
+        title="Values that changed while the same graph was reused",
         rows=(("value", "when it was compiled", "at the failing call", "guarded"), *rows),
     )
     what = ", ".join(fixes)
     change = f"{what}: {first['before'][fixes[0]]} when compiled, {later['before'].get(fixes[0])} when used"
-    evidence = f"with {fixes[0]} compiled afresh each time it changes, and nothing else changed, it passes"
+    evidence = f"it passes when only a change of {fixes[0]} recompiles"
     if len(fixes) > 1:
-        evidence = f"compiling afresh when any one of {what} changes cures it; they change together"
+        evidence = f"recompiling when any one of {what} changes fixes it; they change together"
     return Localization(
         component=Component(
             kind="guard",
@@ -139,7 +136,7 @@ def _region_names(observed: Step) -> dict[int, str]:
     return names
 
 
-#: What a tensor has beside its values and shape; compiled code may depend on it though no graph shows it.
+#: What a tensor has besides its values and shape; compiled code may depend on it though no graph shows it.
 BAKED = (
     "requires_grad",
     "is_leaf",

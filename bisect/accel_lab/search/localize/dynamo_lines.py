@@ -1,4 +1,4 @@
-"""Names the line of a function that Dynamo must trace for the failure: its trace is ended ever later.
+"""Binary-searches the graph-break position to find the line that Dynamo miscompiles.
 
 Two runs decide: one ends the trace of the frame before a line, the other behind it; what follows runs as
 plain Python in both, so they differ by that line.

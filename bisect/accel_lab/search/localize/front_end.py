@@ -1,4 +1,4 @@
-"""Names the part of Dynamo, AOTAutograd or the partitioner at fault.
+"""Finds the component of Dynamo, AOTAutograd or the partitioner.
 
 The three stages work on the script's code and on captured graphs, so what can be left out is code and
 operators: functions that are not traced, operators that run outside of AOTAutograd, settings. A

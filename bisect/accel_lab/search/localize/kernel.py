@@ -1,10 +1,10 @@
-"""Names the operator at fault in the kernel stage, what it needs to fail, and the lines written for it.
+"""Finds the operator at fault in the kernel stage, what it needs to fail, and its generated lines.
 
 Every lowering can be replaced by a call of the operator's eager kernel. Two questions are asked of them:
-which must be left out for the failure to go (necessity), and which suffices alone, with all others left
-out (sufficiency). An operator is ``proven`` if leaving out only it cures; where several do, as in a chain
-that is fused into one kernel, sufficiency decides. Where the failure needs two operations in one kernel, or
-one buffer in another's memory, the scheduler's choices are searched in the same way.
+which must be left out for the failure to go (necessity), and which suffices alone, with all others left out
+(sufficiency). An operator is ``proven`` if leaving out only it fixes the failure; where several do, as in a
+chain that is fused into one kernel, sufficiency decides. Where the failure needs two operations in one
+kernel, or one buffer in another's memory, the scheduler's choices are searched in the same way.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ _ONLY_WITH = {
 
 @dataclass(kw_only=True)
 class _Operators:
-    """What the questions told of the lowerings.
+    """The lowerings that the failure needs.
 
-    Each of ``sets`` fails with all others left out; leaving out all of ``necessary`` cures, and leaving out
-    any one of ``cures``.
+    Each of ``sets`` fails with all others left out; leaving out all of ``necessary`` fixes the failure, and
+    so does leaving out any one of ``fixes``.
     """
 
     sets: list[list[Item]] = field(default_factory=list)
@@ -110,7 +110,7 @@ def localize_kernel(
 
 
 def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
-    """What was applied; a process that died has not told, but the loop interpreter lowers the same graph."""
+    """What was applied; for a process that died, what the loop interpreter applies to the same graph."""
     applied: Mapping[str, Sequence[str]] = at.outcome.facts.get("applied") or {}
     if not applied.get(LOWERINGS) and at.rung is Rung.KERNEL:
         inner = runner.one(Rung.LOOPS, (), "component")
@@ -122,7 +122,7 @@ def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
 
 
 def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
-    """None where the failure stays with every lowering left out, or nothing could be told."""
+    """The operators; None where the failure stays with every lowering left out."""
     if not items or not questions.passes_without(items):
         return None
     found = _Operators()
@@ -144,7 +144,7 @@ def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
 
 
 def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
-    """A smallest set that fails with all others of ``items`` left out; None if it could not be told.
+    """A smallest set that fails with all others of ``items`` left out; None if unknown.
 
     What is needed last is found by halving, then what is needed first. Every set that is returned was
     asked, so nothing rests on the failure growing with the set.
@@ -220,7 +220,7 @@ def _node(key: str) -> str:
 
 # -- the scheduler's choices -------------------------------------------------------------------
 
-#: The subsystem, the switches that say that it matters, the component's kind, how it is told.
+#: The subsystem, the switches that say that it matters, the component's kind, how to describe it.
 _CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
     (FUSIONS, frozenset({"fusion", "horizontal_fusion"}), "fusion", lambda name: f"{name} are not fused"),
     (
@@ -239,7 +239,7 @@ def _add_choice(
     gone: set[str],
     allowance: Allowance,
 ) -> None:
-    """Which two operations must not be fused, or whose memory must not be used again."""
+    """The fusion or buffer reuse without which the failure disappears."""
     for group, switches, kind, describe in _CHOICES:
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:

@@ -23,7 +23,7 @@ class Split:
     """The stage inside the kernel rung, with the longer ladder and the table of switches.
 
     ``alternatives`` are explanations that the rungs do not rule out: the interpreter runs fused kernels one
-    after another, so a wrong decision to fuse would look like wrong generated code; or a switch cures the
+    after another, so a wrong decision to fuse would look like wrong generated code; or a switch fixes the
     generated code and not what the interpreter ran, so the two may fail for different reasons.
     ``searched`` is the stage whose parts are left out to find the component, where it is another one: the
     rung of ``stage`` passes.
@@ -55,7 +55,7 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
     )
     if loops is Verdict.BAD:
         result.stage = Stage.LOWERING
-        result.evidence.append("the loop IR that lowering made, run by an interpreter, fails in the same way")
+        result.evidence.append("the loop IR from lowering, run by an interpreter, fails in the same way")
         if unfused is not None:
             result.evidence.append(unfused.words("lowering made"))
             result.component = unfused.component()
@@ -65,7 +65,7 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence.append(
-            "the loop IR, interpreted, is right as lowering made it and wrong as the scheduler left it"
+            "the interpreted loop IR is right after lowering and wrong after the scheduler"
         )
         result.evidence += [fused.words("the scheduler fused")] if fused else []
         _doubt(runner, result, Rung.SCHEDULED)
@@ -93,7 +93,7 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
 
 
 def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
-    """What cures the generated code should cure the loop IR that it was made from as well."""
+    """A setting that fixes the generated code should fix the loop IR that it comes from as well."""
     fixes = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     below = runner.ask([(rung, step.settings) for step in fixes], "kernel split")
     apart = [step.label for step, same in zip(fixes, below, strict=True) if same.verdict is not Verdict.GOOD]
@@ -102,7 +102,7 @@ def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
             f"yet the generated code passes with {'; '.join(apart)}, and the interpreted loop IR does not: "
             "the two may fail for different reasons"
             if apart
-            else "what cures the generated code cures the interpreted loop IR as well"
+            else "the setting that fixes the generated code fixes the interpreted loop IR as well"
         )
         result.alternatives.append(Considered(name="two_failures", open=bool(apart), words=words))
 
@@ -117,7 +117,7 @@ def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConfli
     words = conflict.words("lowering made" if stage is Stage.LOWERING else "the scheduler fused")
     result.evidence.append(words)
     result.component = conflict.component()
-    reason = "the interpreter ran an order that gives the right result, so no pair of runs isolates the order"
+    reason = "the interpreter runs an order with the right result, so no pair of runs isolates the order"
     result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=reason))
 
 
@@ -197,7 +197,7 @@ def _crashes(top: Step) -> bool:
 def _add_switches(result: Split) -> None:
     passing = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
     if passing:
-        result.evidence.append("it passes with: " + "; ".join(passing))
+        result.evidence.append("it passes with " + "; ".join(passing))
     narrow = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     if narrow and result.stage in (Stage.CODEGEN, Stage.KERNEL, Stage.SCHEDULER):
         result.component = Component(

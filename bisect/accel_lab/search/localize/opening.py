@@ -1,4 +1,4 @@
-"""Opens the stage that the ladder blames: which part of it, with the evidence and what is left in doubt."""
+"""Localizes the fault within the stage that the ladder blames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .localization import Localization
 
 @dataclass(kw_only=True)
 class Opened:
-    """What was found in the stage. ``alternatives`` are considered and not yet told in the culprit."""
+    """The culprit within the stage. ``alternatives`` are considered and not yet part of the culprit."""
 
     culprit: Culprit
     alternatives: list[Considered] = field(default_factory=list)

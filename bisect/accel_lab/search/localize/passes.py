@@ -1,9 +1,9 @@
-"""Names the pass, pattern or decomposition at fault, down to the single application.
+"""Finds the pass, pattern or decomposition at fault, down to the single application.
 
-The child tells what was applied and what changed a graph, as a tree: a pattern lies inside a pass. The
-search goes down that tree. At each level every kind is left out alone; what cures is opened up next, and
-at the bottom the single applications are told apart. What is left out alone and cures is necessary; a
-last run leaves out everything else, which tells whether it is sufficient too.
+The child records what was applied and what changed a graph, as a tree: a pattern is applied inside a pass.
+The search goes down that tree. At each level every kind is left out alone; one whose absence fixes the
+failure is opened next, and at the bottom the single applications are separated. Such a kind is necessary; a
+last run leaves out everything else, which shows whether it is also sufficient.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class FixSet:
-    """What cures when it is left out: ``kinds`` together; each of ``others`` alone cures as well.
+    """A set whose absence fixes the failure: ``kinds`` together, or each of ``others`` alone.
 
-    ``stand_ins``, which are among the kinds, did nothing until another of them was left out.
+    ``stand_ins`` are redundant passes among the kinds: active only once the first one is disabled.
     ``alone`` says that every kind of the level was left out alone, so that no rival was missed.
     """
 
@@ -70,8 +70,8 @@ def localize_pass(
 ) -> Localization:
     """The pass, pattern or decomposition at fault; nothing where none could be found by switching.
 
-    ``all_off`` is the verdict with everything left out, where that is known: if that does not cure,
-    nothing smaller will.
+    ``all_off`` is the verdict with everything left out, where that is known: if that still fails, no
+    smaller set can fix it.
     """
     if runner.baseline.flaky or all_off not in (None, Verdict.GOOD):
         return Localization()
@@ -120,7 +120,7 @@ def _down(search: _Search) -> tuple[FixSet | None, list[FixSet]]:
 
 
 def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> FixSet | None:
-    """The kinds of one level whose absence cures: one alone, or the fewest that do it together."""
+    """The kinds of one level whose absence fixes the failure: one alone, or the fewest together."""
     if not kinds:
         return None
     usable = list(kinds)
@@ -141,7 +141,7 @@ def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -
 
 
 def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> FixSet | None:
-    """A kind and what did the same work in its place once it was left out, such as a pass run twice."""
+    """A kind with the redundant pass that does its work once it is left out."""
     usual = {a.item for a in search.tree.changing()}
     for kind in kinds:
         step = search.steps.get(frozenset(kind.items))
@@ -167,7 +167,7 @@ def _passes_without_both(search: _Search, first: Sequence[Item], more: Sequence[
 
 
 def _together(search: _Search, kinds: Sequence[Kind]) -> FixSet | None:
-    """The fewest kinds that cure together; those that torch does not ask about last, as some must stay."""
+    """The fewest kinds whose joint absence fixes the failure; indispensable ones are tried last."""
     for kind in [kind for kind in kinds if kind.suspect][:3]:
         if search.passes_without(kind.items):
             return FixSet(kinds=(kind,))
@@ -198,7 +198,7 @@ def _turns(search: _Search, fix_set: FixSet) -> list[Item]:
     return least if least is not None and not search.spent else items
 
 
-# -- telling ----------------------------------------------------------------------------------------
+# -- the result --------------------------------------------------------------------------------------
 
 
 def _localization(
@@ -214,7 +214,7 @@ def _localization(
     called = " and ".join(short_words(tree, a) for a in culprits[:_SHOWN])
     if len(culprits) > _SHOWN:
         called += f" and {len(culprits) - _SHOWN} more"
-    evidence = [f"leaving out only {called} cures it at {search.rung}; with nothing left out it fails"]
+    evidence = [f"at {search.rung} the failure disappears when only {called} is left out"]
     sufficient = _sufficient(search, culprits)
     if sufficient:
         evidence.append(sufficient)
@@ -231,9 +231,9 @@ def _localization(
     if rivals:
         sure = False
         told = ", ".join(name_of(tree.get(kind.items[0])) for kind in rivals[:5])
-        detail += f"; also cured by leaving out {told}"
+        detail += f"; also fixed by leaving out {told}"
         evidence.append(
-            f"also cured by leaving out {told}, which is applied earlier: the failure needs "
+            f"also fixed by leaving out {told}, which is applied earlier: the failure needs "
             "what both of them do"
         )
     exhibits, changes = [], []

@@ -57,7 +57,7 @@ class Swap:
 
 @dataclass(frozen=True, kw_only=True)
 class Blame:
-    """Who is at fault: ``torch``, companions by name, or nobody where it cannot be told.
+    """Who is at fault: ``torch``, companions by name, or nobody where it is unknown.
 
     ``proven`` only with both runs: with the blamed thing alone on the good side it fails, with it alone
     taken from the bad side it passes. ``cleared`` are companions that both runs acquit; ``open`` those of

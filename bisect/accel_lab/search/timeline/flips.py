@@ -11,7 +11,7 @@ from accel_lab.core.versions import Flip, Tested, Versions
 
 from .plan import JUDGED
 
-#: Releases named one by one in a note; more are told by their number.
+#: Releases named one by one in a note; more are counted.
 _NAMED = 4
 
 
