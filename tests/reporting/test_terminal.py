@@ -260,7 +260,7 @@ def test_failing_tests_are_what_fails() -> None:
     found = failing_run(["1.5"])
     said = "tests/t.py::test_a[long] fails with AssertionError: 1 != 2"
     found.signature = Signature(kind="exit", type="exit 1", message="m", said=said)
-    assert f" The script fails: {said}. " in summarise(found)
+    assert f" The script fails: {said}." in summarise(found)
 
 
 @pytest.mark.parametrize(

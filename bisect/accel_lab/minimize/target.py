@@ -150,12 +150,12 @@ class _Judging:
 
     def verdict(self, rung: Rung, switches: Switches, runs: int) -> Verdict:
         """The verdict of up to ``runs`` runs; the first that fails ends them."""
-        told = Verdict.SKIP
+        verdict = Verdict.SKIP
         for attempt in range(runs):
-            told = self._one(rung, switches, attempt)
-            if told in (Verdict.BAD, Verdict.SKIP):
+            verdict = self._one(rung, switches, attempt)
+            if verdict in (Verdict.BAD, Verdict.SKIP):
                 break
-        return told
+        return verdict
 
     def _run(self, rung: Rung, switches: Switches, attempt: int = 0) -> Outcome:
         probe = replace(self._probe, rung=rung, switches=switches, attempt=attempt)

@@ -41,20 +41,20 @@ class Reading:
 
     def alternatives(self) -> list[Considered]:
         """Alternatives that the ladder itself leaves open."""
-        found = []
+        alternatives = []
         if self.islands:
             words = (
                 f"the ladder is not monotone: it fails at {', '.join(map(str, self.islands))} and passes "
                 "again "
                 f"at {self.last_good}"
             )
-            found.append(
+            alternatives.append(
                 Considered(name="not_monotone", open=True, words=words, limit=Confidence.INCONCLUSIVE)
             )
         if self.different:
             words = f"{', '.join(map(str, self.different))} fails in another way than the script does"
-            found.append(Considered(name="another_failure", open=True, words=words))
-        return found
+            alternatives.append(Considered(name="another_failure", open=True, words=words))
+        return alternatives
 
 
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:

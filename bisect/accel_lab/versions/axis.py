@@ -21,7 +21,7 @@ from accel_lab.search.timeline.version_search import LineSearch
 from . import files, flip_sides
 from .build_verdict import TargetFailure
 from .flip_sides import Side
-from .release_judge import ReleaseAsker
+from .release_judge import ReleaseJudge
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
 #: What is held and swapped at a flip. The C++ compiler is this machine's (or the image's) on every side.
@@ -70,10 +70,10 @@ class VersionAxis:
         return self.versions
 
     def _search(self) -> None:
-        with self._asker() as asker:
+        with self._judge() as judge:
             search = LineSearch(
                 self._line,
-                asker,
+                judge,
                 reference=self._reference,
                 known=self._known,
                 side_by_side=self._side_by_side,
@@ -83,8 +83,8 @@ class VersionAxis:
             finally:
                 self.versions = search.found
 
-    def _asker(self) -> ReleaseAsker:
-        return ReleaseAsker(
+    def _judge(self) -> ReleaseJudge:
+        return ReleaseJudge(
             self._sessions, self._target, side_by_side=self._side_by_side, listener=self._listener
         )
 
@@ -162,8 +162,8 @@ class VersionAxis:
         except EnvironmentUnavailable as error:
             pairs = ", ".join(f"{name} {one.companions[name]} and {two.companions[name]}" for name in names)
             return f"companion packages differ too ({pairs}) and could not be swapped: {error}"
-        with self._asker() as asker:
-            return blame(one, two, asker.swapped)
+        with self._judge() as judge:
+            return blame(one, two, judge.swapped)
 
     def _good_side(self, session: ReleaseSession) -> Side:
         if session.version not in self._sides:

@@ -98,17 +98,17 @@ def order(line: Sequence[str]) -> Iterator[str]:
 
 def _first_runs(session: ReleaseSession, root: Path) -> Tested:
     """Any failure counts, but one that comes with nothing compiled too: that is not torch.compile's."""
-    found = BaselineSearch(session.lab, session.probe).first_runs()
-    outcome = found.steps[1].outcome
+    baseline = BaselineSearch(session.lab, session.probe).first_runs()
+    outcome = baseline.steps[1].outcome
     decision = Decision(verdict=Verdict.GOOD, outcome=outcome, runs=2)
-    if found.doubtful and found.target is None:
-        decision = Decision(verdict=Verdict.SKIP, outcome=outcome, why=found.doubtful, runs=2)
-    elif found.target is not None:
-        why = _uncompiled(session.lab, session.probe, found)
+    if baseline.doubtful and baseline.target is None:
+        decision = Decision(verdict=Verdict.SKIP, outcome=outcome, why=baseline.doubtful, runs=2)
+    elif baseline.target is not None:
+        why = _uncompiled(session.lab, session.probe, baseline)
         decision = Decision(
             verdict=Verdict.SKIP if why else Verdict.BAD,
             outcome=outcome,
-            signature=found.target,
+            signature=baseline.target,
             why=why,
             runs=3,
             failures=1,
@@ -116,9 +116,9 @@ def _first_runs(session: ReleaseSession, root: Path) -> Tested:
     return tested(session, decision, root)
 
 
-def _uncompiled(lab: Lab, probe: Probe, found: Baseline) -> str:
+def _uncompiled(lab: Lab, probe: Probe, baseline: Baseline) -> str:
     """Why the failure is none of the compiler's; empty where it passes with nothing compiled."""
-    outcome = found.uncompiled or lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
+    outcome = baseline.uncompiled or lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
     signature = lab.signature(outcome)
     return f"the script fails on this release with nothing compiled: {signature.line}" if signature else ""
 

@@ -90,7 +90,7 @@ def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> 
     lab = session.lab
     base = BaselineSearch(lab, session.probe).first_runs(silent=wanted.signature.kind == "values")
     lab.warm_up()
-    runner = LadderRunner(lab=lab, probe=session.probe, baseline=wanted.baseline(base), budget=budget)
+    runner = LadderRunner(lab=lab, probe=session.probe, baseline=wanted.as_premise(base), budget=budget)
     top = base.steps[1].outcome
     first = runner.one(Rung.UNCOMPILED, kind="versions")
     if wanted.signature.kind == "values" and runner.baseline.uncompiled is None:

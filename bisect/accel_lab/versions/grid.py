@@ -216,13 +216,13 @@ class GridRun:
             for column in self.grid.columns
             if column.rung is not Rung.KERNEL
         ]
-        found = {column.name: job.result() for column, job in jobs}
-        found.update({c.name: top for c in self.grid.columns if c.rung is Rung.KERNEL})
-        compared = _Compared(lab, probe, found.get(Rung.UNCOMPILED.value))
-        for name, outcome in found.items():
+        outcomes = {column.name: job.result() for column, job in jobs}
+        outcomes.update({c.name: top for c in self.grid.columns if c.rung is Rung.KERNEL})
+        compared = _Compared(lab, probe, outcomes.get(Rung.UNCOMPILED.value))
+        for name, outcome in outcomes.items():
             self.grid.raw[session.version, name] = compared.raw(outcome, name)
         self._lab = self._lab or lab
-        failing = [name for name in found if self.grid.raw[session.version, name].fails]
+        failing = [name for name in outcomes if self.grid.raw[session.version, name].fails]
         self._listener("judged", session.version, f"fails at {', '.join(failing)}" if failing else "passes")
 
 
@@ -234,7 +234,7 @@ class _Compared:
         self._probe = probe
         self._uncompiled = uncompiled if uncompiled is not None and uncompiled.status is Status.OK else None
         self._reference: Outcome | None = None
-        self._asked = False
+        self._reference_made = False
 
     def raw(self, outcome: Outcome, name: str) -> Raw:
         """The run with its failure, be it one of its own or wrong values."""
@@ -252,8 +252,8 @@ class _Compared:
         return Raw(outcome=outcome, signature=values_signature(different), differences=different)
 
     def _twin(self) -> Outcome | None:
-        if not self._asked:
-            self._asked = True
+        if not self._reference_made:
+            self._reference_made = True
             twin = self._lab.submit(
                 replace(self._probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))
             ).result()
@@ -271,13 +271,13 @@ class _Compared:
 
 def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a grid: rungs of the ladder, then accelerators by name."""
-    found = [Column(name=rung.value, rung=rung) for rung in rungs]
+    columns = [Column(name=rung.value, rung=rung) for rung in rungs]
     for name in accelerators:
         if name == MOCK:
-            found.append(Column(name=name, rung=Rung.MOCK, switches=switches(Ask.MAIN)))
+            columns.append(Column(name=name, rung=Rung.MOCK, switches=switches(Ask.MAIN)))
         else:
-            found.append(Column(name=name, rung=Rung.ACCELERATOR, switches=switches_of(name)))
-    return tuple(found)
+            columns.append(Column(name=name, rung=Rung.ACCELERATOR, switches=switches_of(name)))
+    return tuple(columns)
 
 
 def relative(folder: str, root: Path) -> str:

@@ -113,8 +113,10 @@ def sample(session: ReleaseSession, attempt: int) -> Outcome:
 def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
     """The number that a run has, or why it has none."""
     if outcome.status is not Status.OK:
-        said = outcome.raised.message if outcome.raised is not None else "; ".join(outcome.notes)
-        return None, shorten(f"the script does not end well on this release ({outcome.status}): {said}", 300)
+        message = outcome.raised.message if outcome.raised is not None else "; ".join(outcome.notes)
+        return None, shorten(
+            f"the script does not end well on this release ({outcome.status}): {message}", 300
+        )
     measures = outcome.facts.get("measures") or {}
     if not measures.get("calls"):
         return None, "no compiled region was entered"

@@ -20,7 +20,7 @@ from .build_verdict import Decision, TargetFailure, decide
 from .release_session import Pins, ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
 
 
-class ReleaseAsker:
+class ReleaseJudge:
     """The :class:`accel_lab.search.timeline.version_search.Asker` of real environments.
 
     What is decided lies in ``versions/<release>/tested.json`` for the reader; a run that is resumed asks
@@ -84,7 +84,7 @@ class ReleaseAsker:
         """Wait for what is running; forget what has not begun."""
         self._judges.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> ReleaseAsker:
+    def __enter__(self) -> ReleaseJudge:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -130,4 +130,4 @@ def skipped(version: str, why: str, began: float, environment: Environment | Non
     )
 
 
-__all__ = ["ReleaseAsker", "skipped", "tested"]
+__all__ = ["ReleaseJudge", "skipped", "tested"]

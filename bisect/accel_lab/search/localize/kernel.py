@@ -89,7 +89,7 @@ def localize_kernel(
     applied = _applied(runner, at)
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     result = Localization()
-    found: list[Item] = []
+    items_at_fault: list[Item] = []
     allowance = allowance_of(runner.baseline)
     if stage is not Stage.SCHEDULER:
         questions = Ablation(runner=runner, rung=rung, most=MOST, allowance=allowance)
@@ -98,14 +98,14 @@ def localize_kernel(
             questions.known[frozenset(items)] = all_off
         operators = _operators(questions, items)
         if operators is not None:
-            found = _add_operators(result, questions, operators, len(items))
+            items_at_fault = _add_operators(result, questions, operators, len(items))
     if rung is Rung.KERNEL:
         _add_choice(runner, result, applied, gone, allowance)
     if allowance.refused:
         result.evidence.append(allowance.note())
     if result.component is not None:
         result.component = replace(result.component, detail=_detail(result.component, gone))
-    show_kernel(runner, result, found, at)
+    show_kernel(runner, result, items_at_fault, at)
     return result
 
 
@@ -125,22 +125,22 @@ def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
     """The operators; None where the failure stays with every lowering left out."""
     if not items or not questions.passes_without(items):
         return None
-    found = _Operators()
+    operators = _Operators()
     left = list(items)
-    while len(found.sets) < MOST_FAULTS:
+    while len(operators.sets) < MOST_FAULTS:
         kept = _sufficient(questions, items, left)
         if kept is None:
             break
-        found.sets.append(kept)
-        found.fixes += [item for item in kept[:MOST_MEMBERS] if questions.passes_without([item])]
-        together = [item for one in found.sets for item in one]
-        if len(kept) > 1 or found.fixes or questions.passes_without(together):
-            found.necessary = together if len(kept) == 1 else found.fixes
-            return found
+        operators.sets.append(kept)
+        operators.fixes += [item for item in kept[:MOST_MEMBERS] if questions.passes_without([item])]
+        together = [item for one in operators.sets for item in one]
+        if len(kept) > 1 or operators.fixes or questions.passes_without(together):
+            operators.necessary = together if len(kept) == 1 else operators.fixes
+            return operators
         left = [item for item in left if item not in kept]  # another fault hides behind this one
-    if not found.sets:
-        found.necessary = minimal_fix_set(items, questions.passes_without, MOST) or []
-    return found if found.sets or len(found.necessary) < len(items) else None
+    if not operators.sets:
+        operators.necessary = minimal_fix_set(items, questions.passes_without, MOST) or []
+    return operators if operators.sets or len(operators.necessary) < len(items) else None
 
 
 def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
@@ -175,27 +175,29 @@ def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item
     return None if kept is None or questions.spent else kept
 
 
-def _add_operators(result: Localization, questions: Ablation, found: _Operators, total: int) -> list[Item]:
+def _add_operators(
+    result: Localization, questions: Ablation, operators: _Operators, total: int
+) -> list[Item]:
     """Fill in the component and the evidence; the applications that are named."""
-    sets, fixes = found.sets, found.fixes
+    sets, fixes = operators.sets, operators.fixes
     chosen = [item for one in sets for item in one]
     if sets and len(sets[-1]) > 1 and fixes:
         chosen = fixes
-    chosen = chosen or found.necessary
+    chosen = chosen or operators.necessary
     alone = len({operator(key) for _, key in chosen}) == 1
-    sole = alone and bool(sets) and bool(found.necessary) and set(found.necessary) <= set(chosen)
+    sole = alone and bool(sets) and bool(operators.necessary) and set(operators.necessary) <= set(chosen)
     result.component = Component(
         kind="op",
         name=_names(chosen),
         detail="node " + shorten(", ".join(dict.fromkeys(_node(key) for _, key in chosen)), 120),
     )
-    result.passing_run = questions.passing(fixes[:1] or found.necessary) if sole else None
+    result.passing_run = questions.passing(fixes[:1] or operators.necessary) if sole else None
     if len(fixes) > 1:
         each = " or ".join(_spelt([item]) for item in fixes)
         result.evidence.append(f"it passes when only {each} calls its eager kernel")
-    elif found.necessary:
-        verb = "calls its eager kernel" if len(found.necessary) == 1 else "call their eager kernels"
-        result.evidence.append(f"it passes when only {_spelt(found.necessary)} {verb}")
+    elif operators.necessary:
+        verb = "calls its eager kernel" if len(operators.necessary) == 1 else "call their eager kernels"
+        result.evidence.append(f"it passes when only {_spelt(operators.necessary)} {verb}")
     for kept in (one for one in sets if len(one) < total):
         result.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
     return list(chosen)

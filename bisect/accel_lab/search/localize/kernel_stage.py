@@ -197,7 +197,7 @@ def _crashes(top: Step) -> bool:
 def _add_switches(result: Split) -> None:
     passing = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
     if passing:
-        result.evidence.append("it passes with " + "; ".join(passing))
+        result.evidence.append("it passes with: " + "; ".join(passing))
     narrow = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     if narrow and result.stage in (Stage.CODEGEN, Stage.KERNEL, Stage.SCHEDULER):
         result.component = Component(

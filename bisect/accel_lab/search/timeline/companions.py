@@ -20,7 +20,7 @@ from accel_lab.core.versions import Tested
 from accel_lab.search.proof import prove_verdicts
 
 #: Judges torch in this version beside companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
-AskSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
+JudgeSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
 TORCH = "torch"
 
 
@@ -93,7 +93,7 @@ def one_sided(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
     return tuple(sorted((good.companions.keys() ^ bad.companions.keys()) - {TORCH}))
 
 
-def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
+def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
     """Swap the companions of a flip, all together first, then one by one, and say who is at fault.
 
     ``good`` and ``bad`` are the two sides as they were judged: their own runs are not repeated.
@@ -104,19 +104,19 @@ def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
         summary = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
         proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=summary)])
         return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {summary}", open=alone)
-    asker = _Swapper(good=good, bad=bad, names=names, ask=ask)
-    pair = asker.pairs([names])[0]
+    swapper = _Swapper(good=good, bad=bad, names=names, ask=ask)
+    pair = swapper.pairs([names])[0]
     if pair.acquits or len(names) == 1:
-        return _blame_of(asker, alone, pair, {names[0]: pair} if len(names) == 1 else {})
-    singles = dict(zip(names, asker.pairs([(name,) for name in names]), strict=True))
+        return _blame_of(swapper, alone, pair, {names[0]: pair} if len(names) == 1 else {})
+    singles = dict(zip(names, swapper.pairs([(name,) for name in names]), strict=True))
     able = tuple(name for name in names if singles[name].judged)
     if not pair.judged and 1 < len(able) < len(names):
         # One that cannot be parted from torch spoils the swap of all: the others are swapped without it.
-        rest = asker.pairs([able])[0]
+        rest = swapper.pairs([able])[0]
         if rest.acquits:
             alone = (*alone, *(name for name in names if name not in able))
-            return _blame_of(asker, alone, rest, singles)
-    return _blame_of(asker, alone, pair, singles)
+            return _blame_of(swapper, alone, rest, singles)
+    return _blame_of(swapper, alone, pair, singles)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class _Pair:
 class _Swapper:
     """Asks the swapped combinations and keeps each run."""
 
-    def __init__(self, *, good: FlipSide, bad: FlipSide, names: Sequence[str], ask: AskSwapped) -> None:
+    def __init__(self, *, good: FlipSide, bad: FlipSide, names: Sequence[str], ask: JudgeSwapped) -> None:
         self.good, self.bad, self.names = good, bad, tuple(names)
         self._ask = ask
         self.swaps: list[Swap] = []
@@ -158,12 +158,12 @@ class _Swapper:
             (self._submit(self.bad, self.good, group), self._submit(self.good, self.bad, group))
             for group in groups
         ]
-        found = []
+        pairs = []
         for group, (taken, brought) in zip(groups, jobs, strict=True):
             one = self._keep(self.bad, self.good, group, "bad", taken)
             two = self._keep(self.good, self.bad, group, "good", brought)
-            found.append(_Pair(taken=one, brought=two))
-        return found
+            pairs.append(_Pair(taken=one, brought=two))
+        return pairs
 
     def _pins(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> dict[str, str]:
         """Every companion that differs is held: those of the group at the other side's version."""
@@ -199,9 +199,9 @@ class _Swapper:
         return verdict
 
 
-def _blame_of(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
+def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
     """The verdict over all runs. ``pair`` is that of the largest group that could be swapped."""
-    good, bad, names = asker.good, asker.bad, asker.names
+    good, bad, names = swapper.good, swapper.bad, swapper.names
     cleared = names if pair.acquits and not singles else tuple(n for n in names if singles[n].acquits)
     unsure = (*alone, *(n for n in names if n in singles and not singles[n].judged and n not in alone))
     convicted = tuple(n for n in names if n in singles and singles[n].convicts)
@@ -212,15 +212,15 @@ def _blame_of(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Map
         other = Considered(name="another_companion", open=not isolated, words=words)
         return Blame(
             culprits=culprits,
-            proven=prove_verdicts((swap.error for swap in asker.swaps), [other]).proven,
+            proven=prove_verdicts((swap.error for swap in swapper.swaps), [other]).proven,
             sentence=sentence + (_only_on_one(alone) if alone else ""),
-            swaps=tuple(asker.swaps),
+            swaps=tuple(swapper.swaps),
             cleared=cleared,
             open=unsure,
         )
 
-    said = {n: f"{n} {good.companions[n]} -> {bad.companions[n]}" for n in names}
-    every = _and(said[n] for n in names)
+    changes = {n: f"{n} {good.companions[n]} -> {bad.companions[n]}" for n in names}
+    every = _and(changes[n] for n in names)
     if pair.acquits:
         return verdict(
             (TORCH,),
@@ -232,17 +232,17 @@ def _blame_of(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Map
         return verdict(
             convicted,
             len(convicted) == 1,
-            f"not torch but {_and(said[n] for n in convicted)}: taken back beside torch {bad.torch} "
+            f"not torch but {_and(changes[n] for n in convicted)}: taken back beside torch {bad.torch} "
             f"it passes, brought along beside torch {good.torch} it fails",
         )
     if pair.convicts:
         left = tuple(n for n in names if n not in cleared)
-        if left != names and not asker.pairs([left])[0].convicts:
+        if left != names and not swapper.pairs([left])[0].convicts:
             left = names
         return verdict(
             left,
             True,
-            f"not torch but its companions together ({_and(said[n] for n in left)}): with all taken back "
+            f"not torch but its companions together ({_and(changes[n] for n in left)}): with all taken back "
             f"torch {bad.torch} passes, with all of them torch {good.torch} fails; none alone does both",
         )
     if pair.judged and pair.taken is Verdict.GOOD:
@@ -250,7 +250,7 @@ def _blame_of(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Map
         return verdict(
             (TORCH, *needed),
             len(needed) == 1 and not alone,
-            f"it takes both torch {bad.torch} and {_and(said[n] for n in needed)}: with either taken back "
+            f"it takes both torch {bad.torch} and {_and(changes[n] for n in needed)}: with either taken back "
             "it passes",
         )
     if pair.judged:

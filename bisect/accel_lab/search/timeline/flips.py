@@ -52,7 +52,7 @@ def chance_right(rows: Iterable[Tested]) -> float | None:
 
 def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Tested]) -> tuple[Flip, ...]:
     places = {version: place for place, version in enumerate(line)}
-    found: list[Flip] = []
+    flips: list[Flip] = []
     was_bad = False
     for before, at in pairwise(judged):
         was_bad = was_bad or before.verdict is Verdict.BAD
@@ -60,7 +60,7 @@ def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Te
             continue
         between = tuple(line[places[before.torch] + 1 : places[at.torch]])
         kind = "fixed" if at.verdict is Verdict.GOOD else "broken_again" if was_bad else "introduced"
-        found.append(
+        flips.append(
             Flip(
                 after=before.torch,
                 at=at.torch,
@@ -70,7 +70,7 @@ def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Te
                 notes=tuple(_blur(between, known)),
             )
         )
-    return tuple(found)
+    return tuple(flips)
 
 
 def _blur(between: Sequence[str], known: Mapping[str, Tested]) -> list[str]:
