@@ -175,7 +175,7 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_documented_commands_parse(tmp_path: Path) -> None:
-    """Every bench command of docs/measuring.md is one that the command line takes, run by a fake interpreter."""
+    """Every bench command of docs/measuring.md parses; a fake interpreter runs it."""
     text = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
     lines = re.findall(r"^accel-lab bench (.*?)(?:\s+#.*)?$", text, re.MULTILINE)
     assert len(lines) >= 3

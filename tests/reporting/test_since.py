@@ -9,7 +9,7 @@ import pytest
 
 from accel_lab.core.text import for_terminal
 from accel_lab.reporting.page.report import render_html
-from accel_lab.reporting.page.text_budget import Teller, keep
+from accel_lab.reporting.page.text_budget import TextBudget, keep
 from accel_lab.reporting.page.versions_section import versions_view
 from accel_lab.reporting.tables.findings import versions_block
 from accel_lab.reporting.words import versions as since
@@ -121,7 +121,7 @@ def test_the_terminal_shows_what_was_asked(tmp_path: Path) -> None:
 
 
 def test_the_section_holds_the_line_and_both_sides() -> None:
-    shown = versions_view(versions(), Teller(keep))
+    shown = versions_view(versions(), TextBudget(keep))
     assert shown is not None
     assert [(s.torch, s.name, s.turns) for s in shown.stops] == [
         ("2.4.0", "na", False),

@@ -42,7 +42,7 @@ def write_files(
             findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), said.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += [*elsewhere(made), *made.warnings]
-            say_left(made, folder)
+            report_left(made, folder)
         except (LabError, OSError) as error:
             findings.warnings.append(f"no bundle was written: {error}")
         _write_reports(findings, folder)
@@ -74,13 +74,13 @@ def sum_up(findings: Findings) -> None:
     findings.next_steps = next_steps(findings)
 
 
-def say_left(made: BundleReport, folder: Path) -> None:
+def report_left(made: BundleReport, folder: Path) -> None:
     """One line on standard error: how many words that look private were left, and how to see them."""
-    from accel_lab.reporting.redact.review import told
+    from accel_lab.reporting.redact.review import count_words
 
     count = len(made.left)
     see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
-    click.echo(f"{told(count)} in the bundle{see}", err=True)
+    click.echo(f"{count_words(count)} in the bundle{see}", err=True)
 
 
 def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
@@ -135,4 +135,4 @@ def exit_code(findings: Findings) -> int:
     return 1
 
 
-__all__ = ["exit_code", "say_left", "show", "sum_up", "write_files"]
+__all__ = ["exit_code", "report_left", "show", "sum_up", "write_files"]

@@ -13,7 +13,7 @@ from accel_lab.reporting.words import diff as words
 
 from .diff_plots import Picture
 from .files import style, style_digest, template
-from .text_budget import Redact, Teller, keep
+from .text_budget import Redact, TextBudget, keep
 
 #: Rows of the page's table.
 MOST_ROWS = 2000
@@ -21,8 +21,8 @@ MOST_ROWS = 2000
 
 def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Redact = keep) -> str:
     """The page as text."""
-    teller = Teller(redact)
-    say = teller.say
+    texts = TextBudget(redact)
+    say = texts.say
     sheet = style("report.css", "grid.css")
     rows = list(diff["rows"])
     return template("diff.html.j2").render(

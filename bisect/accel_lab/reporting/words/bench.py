@@ -140,8 +140,8 @@ def _parts(row: Measurement) -> list[str]:
     parts = {name: ms for name, ms in (row.parts_ms or {}).items() if ms > 0}
     whole_ms = sum(parts.values())
     shares = sorted(((ms / whole_ms, name) for name, ms in parts.items()), reverse=True)
-    told = [f"{name.replace('_', ' ')} {share:.0%}" for share, name in shares if share >= 0.01]
-    return [f"where the time of a call goes: {', '.join(told)}"] if told else []
+    shown_parts = [f"{name.replace('_', ' ')} {share:.0%}" for share, name in shares if share >= 0.01]
+    return [f"where the time of a call goes: {', '.join(shown_parts)}"] if shown_parts else []
 
 
 def _counted(name: str, counts: Mapping[str, int] | None) -> list[str]:

@@ -197,29 +197,29 @@ def last_good(findings: Findings) -> Step | None:
     """The nearest passing step below the first failing one (the highest passing one if none fails)."""
     bad = first_bad(findings)
     by_rung = {step.rung: step for step in reversed(findings.ladder)}
-    found: Step | None = None
+    step_found: Step | None = None
     for rung in LONG_LADDER:
         if bad is not None and rung is bad.rung:
             break
         step = by_rung.get(rung)
         if step is not None and step.verdict is Verdict.GOOD:
-            found = step
-    return found
+            step_found = step
+    return step_found
 
 
 def passing_backend(findings: Findings) -> str:
     """The backend of torch that does the most of those that pass, below the first failing rung; or empty."""
     bad = first_bad(findings)
     by_rung = {step.rung: step for step in reversed(findings.ladder)}
-    found = ""
+    backend = ""
     for rung in LONG_LADDER:
         # What passes at the kernel rung passes by something else than its backend.
         if rung is Rung.KERNEL or (bad is not None and rung is bad.rung):
             break
         step = by_rung.get(rung)
         if step is not None and step.verdict is Verdict.GOOD:
-            found = TORCH_BACKENDS.get(rung, found)
-    return found
+            backend = TORCH_BACKENDS.get(rung, backend)
+    return backend
 
 
 #: The alternatives of the search, as a reader calls them.
