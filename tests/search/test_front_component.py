@@ -348,7 +348,7 @@ def test_a_setting_that_only_avoids_the_failure_is_no_component() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}], "calls": [call(0)]}
     named, _ = dynamo(facts, lambda s: "assume_static_by_default" in s.get("dynamo", ()))
     assert named.component is None
-    assert "a way around it" in named.evidence[-1]
+    assert "a workaround" in named.evidence[-1]
     reused = {**facts, "calls": [call(0), call(1)]}
     named, _ = dynamo(reused, lambda s: "assume_static_by_default" in s.get("dynamo", ()))
     assert named.component is not None and named.component.kind == "setting"

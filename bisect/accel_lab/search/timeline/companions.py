@@ -19,7 +19,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
 from accel_lab.search.proof import prove_verdicts
 
-#: Judges torch in this version beside companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
+#: Judges torch in this version with companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
 JudgeSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
 TORCH = "torch"
 
@@ -225,15 +225,15 @@ def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: M
         return verdict(
             (TORCH,),
             not alone,
-            f"torch: torch {bad.torch} fails beside the companions of {good.torch} too, "
-            f"and torch {good.torch} passes beside those of {bad.torch} ({every})",
+            f"torch: torch {bad.torch} also fails with the companions of {good.torch}, "
+            f"and torch {good.torch} passes with those of {bad.torch} ({every})",
         )
     if convicted:
         return verdict(
             convicted,
             len(convicted) == 1,
-            f"not torch but {_and(changes[n] for n in convicted)}: taken back beside torch {bad.torch} "
-            f"it passes, brought along beside torch {good.torch} it fails",
+            f"not torch but {_and(changes[n] for n in convicted)}: downgrading it fixes torch {bad.torch}, "
+            f"upgrading it breaks torch {good.torch}",
         )
     if pair.convicts:
         left = tuple(n for n in names if n not in cleared)
@@ -242,22 +242,22 @@ def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: M
         return verdict(
             left,
             True,
-            f"not torch but its companions together ({_and(changes[n] for n in left)}): with all taken back "
-            f"torch {bad.torch} passes, with all of them torch {good.torch} fails; none alone does both",
+            f"not torch but its companions together ({_and(changes[n] for n in left)}): downgrading "
+            f"all fixes torch {bad.torch}, upgrading all breaks torch {good.torch}; none alone does both",
         )
     if pair.judged and pair.taken is Verdict.GOOD:
         needed = tuple(n for n in names if n in singles and singles[n].taken is Verdict.GOOD) or names
         return verdict(
             (TORCH, *needed),
             len(needed) == 1 and not alone,
-            f"it takes both torch {bad.torch} and {_and(changes[n] for n in needed)}: with either taken back "
-            "it passes",
+            f"it takes both torch {bad.torch} and {_and(changes[n] for n in needed)}: downgrading either "
+            "fixes it",
         )
     if pair.judged:
         return verdict(
             (TORCH, *(n for n in names if n not in cleared)),
             False,
-            f"torch {bad.torch} brings the failure, and so do the companions alone ({every}): two causes",
+            f"torch {bad.torch} introduces the failure, and so do the companions alone ({every}): two causes",
         )
     return _half(verdict, pair, names, cleared, good, bad)
 
@@ -270,21 +270,21 @@ def _half(
     good: FlipSide,
     bad: FlipSide,
 ) -> Blame:
-    """At most one of the two runs could be had: what it speaks for, never proven."""
+    """At most one of the two swaps could be judged: its verdict is never proven."""
     if pair.taken is Verdict.BAD:
         return verdict(
             (TORCH,),
             False,
-            f"torch, likely: torch {bad.torch} fails beside the companions of {good.torch} too",
+            f"torch, likely: torch {bad.torch} also fails with the companions of {good.torch}",
         )
     if pair.brought is Verdict.GOOD:
         return verdict(
-            (TORCH,), False, f"torch, likely: torch {good.torch} passes beside the companions of {bad.torch}"
+            (TORCH,), False, f"torch, likely: torch {good.torch} passes with the companions of {bad.torch}"
         )
     if Verdict.GOOD is pair.taken or Verdict.BAD is pair.brought:
         left = tuple(n for n in names if n not in cleared)
         return verdict(
-            left, False, f"a companion, likely ({', '.join(left)}): only one of the two runs was had"
+            left, False, f"a companion, likely ({', '.join(left)}): only one of the two swaps could be judged"
         )
     if cleared == names:
         return verdict((TORCH,), False, "torch, likely: each companion was swapped alone and changes nothing")
