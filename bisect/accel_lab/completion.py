@@ -1,4 +1,4 @@
-"""Completes the findings of a run: environment, counts, warnings, the files beside the report."""
+"""Completes the findings of a run: environment, counts, warnings, files next to the report."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def nothing_fails(program: Program, line: ReleaseLine) -> Findings:
 
 
 def keep_kernel_script(findings: Findings, folder: Path) -> None:
-    """Copy the script of a captured kernel, which its probe left behind, beside the report."""
+    """Copy the script of a captured kernel, which its probe left behind, next to the report."""
     for place, culprit in enumerate(findings.culprits):
         for number, exhibit in enumerate(culprit.exhibits):
             if exhibit.kind != "kernel_script":

@@ -86,7 +86,7 @@ def command(
 
 
 def _question(name: str, attempt: int = 0) -> Question:
-    """The run behind a name; eager is run beside float64, which is what decides."""
+    """The run behind a name; eager also runs in float64, which decides."""
     if name in (FLOAT64, "eager"):
         return Question(rung=Rung.UNCOMPILED, switches=(("shadow", True),), attempt=attempt)
     rung = _NAMES.get(name) or Rung(name)

@@ -28,7 +28,7 @@ def config_option(command: F) -> F:
 
 
 def read_settings(named: str | None = None, *, folder: Path | None = None) -> Config:
-    """The settings of ``--config``, else of the working directory; files left unread are told, each once."""
+    """The settings of ``--config``, else of the working directory; unread files are reported once."""
     config = load(folder or Path.cwd(), Path(named).absolute() if named else None)
     for note in config.notes:
         if note not in _reported:

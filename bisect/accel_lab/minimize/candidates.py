@@ -122,7 +122,7 @@ class LabProblem:
     # -- asking --------------------------------------------------------------------------------
 
     def key(self, candidate: Candidate) -> str:
-        """Sixteen hex digits over the source and the files beside it."""
+        """Sixteen hex digits over the source and the files of its folder."""
         digest = hashlib.sha256(candidate.source.encode())
         for name, path in sorted(candidate.files.items()):
             digest.update(f"\0{name}\0{self._digest(path)}".encode())

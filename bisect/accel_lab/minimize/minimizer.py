@@ -209,7 +209,7 @@ class Minimizer:
 
 
 def _neighbours(script: Path) -> dict[str, Path]:
-    """What lies beside the script: it may import or open it."""
+    """The other files in the script's folder: it may import or open them."""
     try:
         entries = sorted(script.parent.iterdir())
     except OSError:

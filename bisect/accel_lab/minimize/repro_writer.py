@@ -92,7 +92,7 @@ class ReproWriter:
         }
 
     def nearest_passing(self, product: Product, folder: Path) -> tuple[Path, list[Exhibit]] | None:
-        """The largest neighbour that passes, written beside the repro, and the differences of both."""
+        """The largest neighbour that passes, written into the repro's folder, and the differences of both."""
         passing = repro.nearest_passing(product.problem.passing, product.candidate)
         if passing is None:
             return None

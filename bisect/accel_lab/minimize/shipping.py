@@ -1,4 +1,4 @@
-"""What a reduced script needs beside it, and a folder with that and nothing else to prove it in.
+"""The files that a reduced script needs, and a folder with only those to prove it in.
 
 A candidate is tried in a folder of links to all that lies beside the user's script. The repro is handed out
 with copies of what it opens: a run of it tells what that is.
@@ -25,7 +25,7 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: str) -> dict[str, Path]:
-    """The files that a candidate opens of those beside it, by their place there.
+    """The files of its folder that a candidate opens, by their relative path.
 
     ``folder`` is where it is run, with links; a file of the working directory's has its place there. Where no
     run can tell, all that the source may mean by a name in it.
@@ -47,7 +47,7 @@ def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: s
 
 
 def everything(candidate: Candidate) -> dict[str, Path]:
-    """All files that lie beside a candidate, as far as a repro may bring them along."""
+    """All files of a candidate's folder, within the limits of a repro."""
     return _bounded(
         {
             (name if path == source else f"{name}/{path.relative_to(source).as_posix()}"): path

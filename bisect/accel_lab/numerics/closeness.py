@@ -30,7 +30,7 @@ _SAMPLE = 1 << 18
 
 
 def equal(g: Array, w: Array, signed_zero: bool) -> Array:
-    """Equal numbers, infinities of the same sign, and NaN beside NaN; for complex numbers in both parts."""
+    """Equal numbers, infinities of the same sign, and NaN against NaN; for complex numbers in both parts."""
     if g.dtype.kind == "c":
         return equal(g.real, w.real, signed_zero) & equal(g.imag, w.imag, signed_zero)
     same: Array = (g == w) | (np.isnan(g) & np.isnan(w))

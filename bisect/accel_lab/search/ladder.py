@@ -101,5 +101,5 @@ def with_row(ladder: Sequence[Step], step: Step) -> list[Step]:
 
 
 def index(rung: Rung) -> int:
-    """How high a rung stands; -1 for a check beside the ladder."""
+    """How high a rung stands; -1 for a check that is no step of the ladder."""
     return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1

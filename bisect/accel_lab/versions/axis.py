@@ -177,7 +177,7 @@ class VersionAxis:
 
 
 def companions_of(environment: Environment) -> dict[str, str]:
-    """The packages beside torch that a compiled program leans on, with their versions."""
+    """The companion packages that a compiled program depends on, with their versions."""
     packages = environment.provenance.get("packages") or {}
     return {name: str(packages[name]) for name in COMPANIONS if name in packages}
 

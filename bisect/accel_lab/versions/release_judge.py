@@ -49,7 +49,7 @@ class ReleaseJudge:
         self._sessions.fetch(version, self._listener)
 
     def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
-        """Judge a release beside companions that are held at other versions than its own."""
+        """Judge a release with companions pinned at other versions than its own."""
         return self._judges.submit(self.judge, version, tuple(sorted(pins.items())))
 
     def judge(self, version: str, pins: Pins = ()) -> Tested:

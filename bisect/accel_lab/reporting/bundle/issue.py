@@ -65,7 +65,7 @@ def issue_markdown(
 
 
 class _Parts:
-    """The pieces of the issue, redacted once and cut as told."""
+    """The pieces of the issue, redacted once and cut to the room that is given."""
 
     def __init__(self, findings: Findings, run_dir: Path, redact: Redact, bundle: str) -> None:
         self.findings = findings

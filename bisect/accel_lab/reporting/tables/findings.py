@@ -187,7 +187,7 @@ def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
 
 
 def _remark(step: Step, findings: Findings) -> str:
-    """How a step failed; the failure that is looked for is told once, in the paragraph."""
+    """How a step failed; the target failure is shown once, in the summary."""
     known = step.verdict is Verdict.BAD and findings.signature is not None
     parts = ["the same failure" if known else terms.failure_of(step)]
     if step.max_abs_error:

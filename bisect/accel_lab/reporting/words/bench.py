@@ -16,7 +16,7 @@ MARKS: dict[Standing, Mark] = {
     Standing.FAILED: Mark(name="bad", symbol="✗", ascii="x", words="failed"),
     Standing.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
 }
-#: Reasons and names that are told of one row; the rest is counted.
+#: Reasons and names that are listed for one row; the rest is counted.
 TOLD = 6
 
 
@@ -112,12 +112,12 @@ def error(value: float | None) -> str:
 
 
 def whole(value: int | None) -> str:
-    """A count; empty where it was not told."""
+    """A count; empty where it is unknown."""
     return "" if value is None else str(value)
 
 
 def total(counts: Mapping[str, int] | None) -> str:
-    """The sum of counts by name; empty where they were not told."""
+    """The sum of counts by name; empty where they are unknown."""
     return "" if counts is None else str(sum(counts.values()))
 
 

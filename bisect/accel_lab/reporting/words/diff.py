@@ -26,7 +26,7 @@ def headline(diff: Mapping[str, Any]) -> str:
 
 
 def notes(diff: Mapping[str, Any]) -> list[str]:
-    """What to know beside the table: the first and the worst value, runs that failed, what agrees means."""
+    """Notes below the table: the first and the worst value, runs that failed, what agrees means."""
     summary = diff["summary"]
     lines = []
     if summary["first"]:
@@ -37,7 +37,7 @@ def notes(diff: Mapping[str, Any]) -> list[str]:
         lines.append(diff["rule"])
     if diff["runs"] > 1:
         lines.append(
-            f"{diff['runs']} runs of {diff['test']}; mean and variance of the greatest error are told"
+            f"{diff['runs']} runs of {diff['test']}; mean and variance of the greatest error are shown"
         )
     return [*lines, *diff["failures"]]
 
@@ -76,7 +76,7 @@ def specials(row: Mapping[str, Any]) -> str:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    """The greatest error against float64, and eager's own beside it."""
+    """The greatest error against float64, and eager's own."""
     ours, eagers = row["error_vs_float64"], row["eager_error_vs_float64"]
     return "" if ours is None else f"{number(ours)} (eager {number(eagers)})"
 

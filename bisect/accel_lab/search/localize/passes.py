@@ -103,7 +103,7 @@ def _functions_on_stack(outcome: Outcome) -> frozenset[str]:
 
 
 def _down(search: _Search) -> tuple[FixSet | None, list[FixSet]]:
-    """The deepest level that could be told, and the levels above it."""
+    """The deepest level that was found, and the levels above it."""
     fix_set = _level(search, search.tree.kinds(search.tree.tops()))
     if fix_set is None and not search.hanging:
         # What changed no node may still have changed a node's meta data.

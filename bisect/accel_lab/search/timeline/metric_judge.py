@@ -83,7 +83,7 @@ class MetricJudge:
     exact: bool = False
 
     def judge(self, samples: Sequence[float]) -> Verdict:
-        """GOOD, BAD (worse by the factor), or SKIP: not to be told from so many samples."""
+        """GOOD, BAD (worse by the factor), or SKIP: so few samples do not decide."""
         return self.reading(samples).verdict
 
     def reading(self, samples: Sequence[float]) -> MetricReading:
