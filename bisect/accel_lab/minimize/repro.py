@@ -180,7 +180,7 @@ def prove(
     proof.bad, proof.good = answer.bad.value, "" if answer.good is None else answer.good.value
     proof.holds = same and answer.interesting
     proof.words.append(
-        f"a plain run in a fresh process {'failed in the same way' if same else 'did not fail so'}"
+        f"a plain run in a fresh process {'failed in the same way' if same else 'did not reproduce it'}"
     )
     proof.words.append(
         f"at {target.bad}: {_said(answer.bad)}"

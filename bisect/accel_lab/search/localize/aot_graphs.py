@@ -69,12 +69,12 @@ def _operator(questions: Questions, result: Localization, raised_in: Component |
         return None
     by_key = {unit["key"]: unit for unit in units}
     fixes = questions.single_fixes("outside", list(by_key))
-    rows = [(u["target"], u["line"], "cures" * (u["key"] in fixes)) for u in units]
+    rows = [(u["target"], u["line"], "passes" * (u["key"] in fixes)) for u in units]
     result.exhibits.append(
         Exhibit(
             kind="operators",
             title="Operators of the captured graphs, each run outside of AOTAutograd",
-            rows=(("operator", "line", "left outside"), *rows[:60]),
+            rows=(("operator", "line", "with it outside"), *rows[:60]),
         )
     )
     if not fixes or (len(units) == 1 and _is_block(units[0])):

@@ -127,7 +127,7 @@ class _Code:
         """The innermost of ``fixes``: no other one is inlined into them, or resumes them.
 
         The rest of a function behind a graph break is a frame of its own, which is there only as long as the
-        frame before it is compiled. That is seen in the runs in which one of them was left as it is.
+        frame before it is compiled. That is seen in the runs in which one of them was left uncompiled.
         """
         around = {outer for key in fixes for outer in self.outer(key)}
         traced = {key: _traced(step) for key, step in fixes.items()}
@@ -194,7 +194,7 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
         (
             key,
             "a frame" if key in code.frames else f"inlined into {code.callers[key]}",
-            "cures" * (key in fixes),
+            "passes" * (key in fixes),
         )
         for key in code.keys
     ]
@@ -213,10 +213,10 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
         result.evidence.append(f"{narrow[0]} is all the code that Dynamo compiled")
         return None
     which = narrow[0] if len(narrow) == 1 else "each of " + ", ".join(narrow)
-    raised_in = f"{which} must be traced for the failure: with only that left uncompiled, it passes"
+    sentence = f"{which} must be traced for the failure: with only that left uncompiled, it passes"
     if others:
-        raised_in += f" (so it does with {', '.join(others)} around it)"
-    result.evidence.append(raised_in)
+        sentence += f" (so it does with {', '.join(others)} around it)"
+    result.evidence.append(sentence)
     frame = narrow[0] in code.frames
     component = Component(
         kind="frame" if frame else "function",

@@ -23,7 +23,7 @@ def localize_line(
     """The line of the function ``key`` that brings the failure; None where no single pair of runs shows it.
 
     ``outer`` are the functions that ``key`` is inlined into: left as they are, it has a trace of its own.
-    ``left_out`` is the run with ``key`` itself left as it is, which passes.
+    ``left_out`` is the run with ``key`` itself left uncompiled, which passes.
     """
     if outer:
         more["eager"] = sorted(outer)
