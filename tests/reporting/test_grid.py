@@ -23,7 +23,7 @@ from accel_lab.versions.release_session import ReleaseSessions, Setting
 from fakes_releases import Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
-SCHEMA = Path(grid_page.__file__).with_name("matrix.schema.json")
+SCHEMA = Path(grid_page.__file__).parents[1] / "matrix.schema.json"
 
 
 def run(tmp_path: Path, provider: FakeProvider, accelerators: tuple[str, ...] = ()) -> GridRun:

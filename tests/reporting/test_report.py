@@ -24,7 +24,7 @@ from accel_lab.reporting.bundle.issue import LIMIT, code, fenced, issue_markdown
 from accel_lab.reporting.page.exhibits import View, view
 from accel_lab.reporting.page.ladder_picture import WIDTH, draw
 from accel_lab.reporting.page.report import render_html, write_html
-from accel_lab.reporting.page.text_budget import TEXT_LIMIT, TOTAL_LIMIT, Teller, keep
+from accel_lab.reporting.page.text_budget import TEXT_LIMIT, TOTAL_LIMIT, TextBudget, keep
 from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT, SHAPES, FakeRun
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}{% raw %}"
@@ -102,7 +102,7 @@ def test_verdict_comes_first(tmp_path: Path) -> None:
         "Evidence",
     ]
     order += [
-        "A second witness",
+        "Cross-check with another tool",
         "The failure",
         "Last good rung",
         "Code and graphs",
@@ -371,7 +371,7 @@ def test_the_repro_comes_right_after_the_verdict(tmp_path: Path) -> None:
         "It exits 1 while the bug is there.",
         "a plain run in a fresh process failed in the same way",
         "It is 1-minimal",
-        "Beside it lies what it reads: inputs.safetensors.",
+        "It reads inputs.safetensors.",
         "The other repro, made from the script: repro/script/repro.py",
         "it may still get smaller",
         "The nearest script that passes, against the one that fails",
@@ -428,7 +428,7 @@ def test_exhibits_of_a_culprit(tmp_path: Path) -> None:
 
 
 def shown(text: str, **fields: Any) -> View:
-    return view(Exhibit(kind="k", title="t", text=text, **fields), Teller(keep))
+    return view(Exhibit(kind="k", title="t", text=text, **fields), TextBudget(keep))
 
 
 def test_short_exhibits_are_open_and_long_ones_folded() -> None:
@@ -447,9 +447,9 @@ def test_short_exhibits_are_open_and_long_ones_folded() -> None:
 
 
 def test_marks_that_are_true_no_more_are_dropped() -> None:
-    teller = Teller(lambda text, file: text.replace("two\nthree", "gone"))
+    texts = TextBudget(lambda text, file: text.replace("two\nthree", "gone"))
     exhibit = Exhibit(kind="k", title="t", text="one\ntwo\nthree\nfour", marked=(4,))
-    lines = view(exhibit, teller).lines
+    lines = view(exhibit, texts).lines
     assert [line.text for line in lines] == ["one", "gone", "four"]
     assert not any("mark" in line.name for line in lines)
 

@@ -9,7 +9,7 @@ import pytest
 
 from accel_lab.core.text import for_terminal
 from accel_lab.reporting.page.report import render_html
-from accel_lab.reporting.page.text_budget import Teller, keep
+from accel_lab.reporting.page.text_budget import TextBudget, keep
 from accel_lab.reporting.page.versions_section import versions_view
 from accel_lab.reporting.tables.findings import versions_block
 from accel_lab.reporting.words import versions as since
@@ -121,7 +121,7 @@ def test_the_terminal_shows_what_was_asked(tmp_path: Path) -> None:
 
 
 def test_the_section_holds_the_line_and_both_sides() -> None:
-    shown = versions_view(versions(), Teller(keep))
+    shown = versions_view(versions(), TextBudget(keep))
     assert shown is not None
     assert [(s.torch, s.name, s.turns) for s in shown.stops] == [
         ("2.4.0", "na", False),
@@ -222,7 +222,7 @@ def test_the_change_is_on_the_page_and_in_the_terminal(tmp_path: Path) -> None:
     findings = FakeRun(tmp_path, "kernel").findings
     findings.versions = found
     assert "2.4.1 to 2.5.0: the change is celu in" in " ".join(versions_block(findings).split())
-    view = versions_view(found, Teller(keep))
+    view = versions_view(found, TextBudget(keep))
     assert view is not None and view.flips[0].diffs[0].text == CHANGE["diff"]
     html = render_html(findings, tmp_path)
     assert "old &lt;b&gt;" in html and "The change is celu in" in html

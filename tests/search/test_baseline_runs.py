@@ -52,7 +52,7 @@ def test_a_failure_of_the_first_runs_only_is_told_as_state_that_is_kept(first: i
     lab = RememberingLab(first=first)
     found = diagnose(lab)
     assert (found.verdict, found.culprits) == ("inconclusive", [])
-    assert any(f"the first {first} of " in line and "left behind" in line for line in found.warnings)
+    assert any(f"the first {first} of " in line and "left outside" in line for line in found.warnings)
     assert len(lab.asked) <= 12
 
 

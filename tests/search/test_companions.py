@@ -49,7 +49,7 @@ def test_torch_is_proven_by_two_runs() -> None:
     assert (found.culprits, found.proven) == (("torch",), True)
     assert fake.asked == [frozenset({"torch"}), frozenset(NAMES)]
     assert found.cleared == NAMES
-    assert "torch 2.6.0 fails beside the companions of 2.5.1 too" in found.sentence
+    assert "torch 2.6.0 also fails with the companions of 2.5.1" in found.sentence
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,7 +127,7 @@ def test_nothing_is_guessed_where_nothing_can_be_made() -> None:
 @pytest.mark.parametrize(
     ("only", "cause", "says"),
     [
-        ("bad", "torch", "torch, likely: torch 2.6.0 fails"),
+        ("bad", "torch", "torch, likely: torch 2.6.0 also fails"),
         ("good", "torch", "torch, likely: torch 2.5.1 passes"),
         ("bad", "numpy", "a companion, likely (numpy)"),
         ("good", "numpy", "a companion, likely (numpy)"),

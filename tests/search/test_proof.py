@@ -16,7 +16,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.registry import ALTERNATIVES
 from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.components import localize_component
 from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import (
     PairOfRuns,
@@ -148,7 +148,7 @@ def test_a_cure_that_does_not_hold_is_no_cure() -> None:
     lab = FakeLab(fault=Rung.FX)  # fails whatever is left out
     part = Component(kind="pass", name="p")
     told, words = prove_component(runner(lab), part, step(Verdict.GOOD), step(Verdict.BAD), comparisons=1)
-    assert told.confidence is Confidence.INCONCLUSIVE and "did not" in words
+    assert told.confidence is Confidence.INCONCLUSIVE and "passed before failed" in words
     told, words = prove_component(runner(lab), part, None, step(Verdict.BAD), comparisons=1)
     assert (told, words) == (part, "")  # nothing was left out: likely, as it was
 
@@ -174,7 +174,7 @@ def test_a_frame_is_proven_by_its_own_question_and_not_by_the_last_one() -> None
 
     lab = FakeLab(answer=answer)
     at = Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failing(facts=facts), failures=1)
-    named = name_component(runner(lab), Stage.DYNAMO, at, ladder=[at])
+    named = localize_component(runner(lab), Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and (named.component.kind, named.component.name) == ("frame", "f")
     assert named.component.confidence is Confidence.PROVEN
     assert asked and all(switch == {"eager": [key]} for switch in asked)

@@ -36,9 +36,9 @@ from accel_lab.search.repeats import Tally
 from accel_lab.session import Session
 from accel_lab.versions import line as line_module
 from accel_lab.versions.build_verdict import TargetFailure
-from accel_lab.versions.failing_release import order, seek
+from accel_lab.versions.failing_release import first_failing, order
 from accel_lab.versions.line import VersionsRequest
-from accel_lab.versions.release_judge import ReleaseAsker
+from accel_lab.versions.release_judge import ReleaseJudge
 from accel_lab.versions.release_session import ReleaseSessions, Setting, clean_environment
 from fakes_releases import Behave, Deed, FakeProvider, broken_between
 
@@ -58,7 +58,7 @@ def sessions(tmp_path: Path, provider: FakeProvider) -> ReleaseSessions:
 def answer(tmp_path: Path, behave: Behave, wanted: TargetFailure = BOOM, **changes: Any) -> Row:
     """What one release answers when it behaves so."""
     provider = FakeProvider(behave=behave, names=["2.6.0"], **changes)
-    with ReleaseAsker(sessions(tmp_path, provider), wanted) as asker:
+    with ReleaseJudge(sessions(tmp_path, provider), wanted) as asker:
         return asker.judge("2.6.0")
 
 
@@ -113,7 +113,7 @@ def test_a_release_that_enters_no_region_says_nothing(tmp_path: Path) -> None:
         return run
 
     provider.runner = no_regions  # type: ignore[method-assign]
-    with ReleaseAsker(sessions(tmp_path, provider), BOOM) as asker:
+    with ReleaseJudge(sessions(tmp_path, provider), BOOM) as asker:
         row = asker.judge("2.6.0")
     assert row.verdict is Verdict.SKIP
     assert "no compiled region" in row.why
@@ -205,7 +205,7 @@ def test_seek_passes_over_what_fails_uncompiled(tmp_path: Path) -> None:
         return ("ValueError", "boom") if release == "2.4.0" and rung != "uncompiled" else "ok"
 
     provider = FakeProvider(behave=behave, names=NAMES)
-    found = seek(sessions(tmp_path, provider), NAMES)
+    found = first_failing(sessions(tmp_path, provider), NAMES)
     assert found.version == "2.4.0"
     assert [row.verdict for row in found.tested] == [Verdict.SKIP, Verdict.BAD]
 

@@ -15,8 +15,8 @@ import click
 from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
+from accel_lab.core.files import write_atomic
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import new_folder, state_folder
@@ -142,7 +142,7 @@ def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
         module=measure.WORKER,
         limits=limits_from(wanted.timeout, wanted.memory),
     )
-    found = Benchmark(
+    benchmark = Benchmark(
         settings=wanted.settings.to_json(),
         environment=_environment(build),
         titles={model.name: model.title for model in wanted.models},
@@ -154,29 +154,29 @@ def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
         backends = registry.choose_backends(wanted.backends, _described(wanted, worker).adapters)
         packages = sorted(build.facts.get("packages", {}))
         for row, facts in measure.run(wanted.models, backends, wanted.settings, packages, worker.ask):
-            found.rows.append(row)
-            found.environment.update(facts.get("machine", {}))
+            benchmark.rows.append(row)
+            benchmark.environment.update(facts.get("machine", {}))
             _tell(row, quiet)
-        found.complete = True
+        benchmark.complete = True
     except KeyboardInterrupt:
-        if not found.rows:
+        if not benchmark.rows:
             raise
         sys.stderr.write("interrupted: what was measured so far is in the report\n")
     finally:
         worker.tidy()
-        found.seconds = time.monotonic() - began
-    _write_files(found, folder, [(backend.name, backend.title) for backend in backends])
-    _show(found, as_json)
-    return exit_code(found)
+        benchmark.seconds = time.monotonic() - began
+    _write_files(benchmark, folder, [(backend.name, backend.title) for backend in backends])
+    _show(benchmark, as_json)
+    return exit_code(benchmark)
 
 
-def exit_code(found: Benchmark) -> int:
+def exit_code(benchmark: Benchmark) -> int:
     """0 measured and right, 1 something failed or differs, 3 nothing was measured, 130 interrupted."""
-    if not found.complete:
+    if not benchmark.complete:
         return 130
-    if found.count(Standing.FAILED, Standing.DIFFERS):
+    if benchmark.count(Standing.FAILED, Standing.DIFFERS):
         return 1
-    return 0 if found.count(Standing.OK) else 3
+    return 0 if benchmark.count(Standing.OK) else 3
 
 
 def _new_folder(out: Path | None) -> Path:
@@ -185,14 +185,14 @@ def _new_folder(out: Path | None) -> Path:
 
 def _described(wanted: Wanted, worker: Isolated) -> Described:
     """The probed environment's adapters; raises LabError if it lacks the device or does not answer."""
-    told = measure.describe(worker.ask, wanted.settings.device)
-    if isinstance(told, Reply):
-        error = told.facts.get("error", {})
-        why = error.get("message") or told.ended or told.said or "it gave no answer"
+    description = measure.describe(worker.ask, wanted.settings.device)
+    if isinstance(description, Reply):
+        error = description.facts.get("error", {})
+        why = error.get("message") or description.ended or description.said or "it gave no answer"
         raise LabError(f"{wanted.python} does not run the lab's worker: {why}")
-    if not told.device_ready:
+    if not description.device_ready:
         raise LabError(f"torch in {wanted.python} sees no {wanted.settings.device} device: use --device cpu")
-    return told
+    return description
 
 
 def _environment(build: Build) -> dict[str, Any]:
@@ -217,34 +217,34 @@ def _tell(row: Measurement, quiet: bool) -> None:
     sys.stderr.flush()
 
 
-def _write_files(found: Benchmark, folder: Path, backends: list[tuple[str, str]]) -> None:
+def _write_files(benchmark: Benchmark, folder: Path, backends: list[tuple[str, str]]) -> None:
     """``bench.json``, ``bench.html`` and the pictures."""
     from accel_lab.reporting.page.bench import render
     from accel_lab.reporting.page.bench_plots import plots
     from accel_lab.reporting.schema import json_text
 
-    pictures = plots(found)
+    pictures = plots(benchmark)
     for picture in pictures:
         write_atomic(folder / f"{picture.name}.svg", picture.svg)
-    found.report = str(folder / "bench.html")
-    write_atomic(folder / "bench.html", render(found, pictures, backends))
-    write_atomic(folder / "bench.json", json_text(found.to_json()))
+    benchmark.report = str(folder / "bench.html")
+    write_atomic(folder / "bench.html", render(benchmark, pictures, backends))
+    write_atomic(folder / "bench.json", json_text(benchmark.to_json()))
 
 
-def _show(found: Benchmark, as_json: bool) -> None:
+def _show(benchmark: Benchmark, as_json: bool) -> None:
     """The result on standard output."""
     if as_json:
         from accel_lab.reporting.schema import json_text
 
-        click.echo(json_text(found.to_json()), nl=False)
+        click.echo(json_text(benchmark.to_json()), nl=False)
         return
     from accel_lab.reporting.tables.bench import text
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
     width = shutil.get_terminal_size((120, 24)).columns
-    click.echo(text(found, colour=colour, unicode=unicode, width=width))
-    click.echo(f"\nreport  {found.report}\nfolder  {found.artifacts}")
+    click.echo(text(benchmark, colour=colour, unicode=unicode, width=width))
+    click.echo(f"\nreport  {benchmark.report}\nfolder  {benchmark.artifacts}")
 
 
 __all__ = ["command", "exit_code", "work"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.finish import elsewhere, say_left, sum_up, write_files
+from accel_lab.cli.finish import elsewhere, report_left, sum_up, write_files
 from accel_lab.cli.options import Number
 from accel_lab.cli.rehearse import Rehearsal, ship
 from accel_lab.cli.report_command import find_run, only_read
@@ -21,7 +21,7 @@ from accel_lab.core.text import printable
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.reporting.bundle.limits import LIMIT_BYTES
 from accel_lab.reporting.bundle.writer import BundleReport
-from accel_lab.reporting.redact.review import Left, told
+from accel_lab.reporting.redact.review import Left, count_words
 
 #: A list of words is refused beyond this: it is another file than was meant.
 _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
@@ -89,7 +89,7 @@ def command(
     elif written:
         _show_made(made, said)
         if not review:
-            say_left(made, folder)
+            report_left(made, folder)
     else:
         click.echo(
             "Nothing was written. Put the words to take out into a file, one a line, and go on with "
@@ -130,7 +130,7 @@ def _on_terminal() -> bool:
 
 
 def _show_left(left: tuple[Left, ...]) -> None:
-    click.echo(told(len(left)).capitalize() + (":" if left else "."))
+    click.echo(count_words(len(left)).capitalize() + (":" if left else "."))
     for row in left:
         place = f"{row.file}:{row.line}" if row.line else f"{row.file} (its name)"
         more = f" and {row.places - 1} more" if row.places > 1 else ""

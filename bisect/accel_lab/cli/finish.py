@@ -13,9 +13,9 @@ import click
 
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
-from accel_lab.execution.journal import write_atomic
 from accel_lab.reporting.words.summary import next_steps, summarise
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def write_files(
             findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), said.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += [*elsewhere(made), *made.warnings]
-            say_left(made, folder)
+            report_left(made, folder)
         except (LabError, OSError) as error:
             findings.warnings.append(f"no bundle was written: {error}")
         _write_reports(findings, folder)
@@ -57,7 +57,7 @@ def _write_reports(findings: Findings, folder: Path) -> None:
 
 
 def elsewhere(made: BundleReport) -> list[str]:
-    """What a reader of the bundle has to put in place, and what the program read outside of its folder."""
+    """Files that the reader of the bundle has to add, and files read from outside the script's folder."""
     lines = [
         f"too big for the bundle; a reader has to put it at {name}: {path}" for name, path in made.missing
     ]
@@ -69,18 +69,18 @@ def elsewhere(made: BundleReport) -> list[str]:
 
 
 def sum_up(findings: Findings) -> None:
-    """Puts what was found, and what to do next, into sentences."""
+    """Fills in the summary and the next steps."""
     findings.summary = summarise(findings)
     findings.next_steps = next_steps(findings)
 
 
-def say_left(made: BundleReport, folder: Path) -> None:
+def report_left(made: BundleReport, folder: Path) -> None:
     """One line on standard error: how many words that look private were left, and how to see them."""
-    from accel_lab.reporting.redact.review import told
+    from accel_lab.reporting.redact.review import count_words
 
     count = len(made.left)
     see = f": accel-lab bundle {shlex.quote(str(folder))} --review" if count else ""
-    click.echo(f"{told(count)} in the bundle{see}", err=True)
+    click.echo(f"{count_words(count)} in the bundle{see}", err=True)
 
 
 def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
@@ -104,7 +104,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     if findings.ablation and tables:
         blocks.append(terminal.ablation_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.witness and tables:
-        blocks.append(f"Second witness: {findings.witness['words']}")
+        blocks.append(f"Cross-check: {findings.witness['words']}")
     blocks.append(_files(findings))
     click.echo("\n\n".join(block for block in blocks if block))
 
@@ -135,4 +135,4 @@ def exit_code(findings: Findings) -> int:
     return 1
 
 
-__all__ = ["exit_code", "say_left", "show", "sum_up", "write_files"]
+__all__ = ["exit_code", "report_left", "show", "sum_up", "write_files"]

@@ -51,7 +51,7 @@ class KeptEnvironments:
         return self._entries[key].label if key in self._entries else self._kept[key].label
 
     def rows(self) -> list[dict[str, Any]]:
-        """What is told of each, the one used last first."""
+        """The details of each, the one used last first."""
         rows = []
         if self._census is not None:
             usage = self._census.environments
@@ -101,7 +101,7 @@ class KeptEnvironments:
 def _images(folder: Path, *, wanted: bool, configured: bool) -> ImageShelf | None:
     """The images of the daemon; where none answers that is an error only if they were asked for by name.
 
-    ``configured``: the settings speak of docker, so it is told.
+    ``configured``: the settings speak of docker, so it is listed.
     """
     try:
         from accel_lab.environments.docker.images import ImageShelf

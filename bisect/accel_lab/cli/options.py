@@ -1,4 +1,4 @@
-"""Options that several commands share, and how ``SCRIPT ARGS`` and ``-m MODULE ARGS`` are told apart."""
+"""Options that several commands share, and how ``SCRIPT ARGS`` and ``-m MODULE ARGS`` are parsed."""
 
 from __future__ import annotations
 

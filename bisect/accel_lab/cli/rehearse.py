@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.run_folder.out_of_sight import OutOfSight
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.reporting import repro_reader
@@ -91,24 +91,24 @@ def ship(
             made = written(draft, choice, "")
             if why_not:
                 unasked = Rehearsal(result=NOT_RUN, words=f"not run again: {why_not}")
-                told = _earlier(folder, made.digest) or unasked
+                result = _earlier(folder, made.digest) or unasked
             else:
-                told = rehearse(made, findings, folder)
-            if told.result == MISMATCH and made.reduced:
-                _take_out(findings, folder, told)
+                result = rehearse(made, findings, folder)
+            if result.result == MISMATCH and made.reduced:
+                _take_out(findings, folder, result)
                 continue
-            first = first or (choice, told)
-            if told.result == MATCH:
-                first = (choice, told)
+            first = first or (choice, result)
+            if result.result == MATCH:
+                first = (choice, result)
             # Where nothing is run, another way of packing it may be the one that was run before.
-            if told.result == MATCH or (told.result == NOT_RUN and not (why_not and before)):
+            if result.result == MATCH or (result.result == NOT_RUN and not (why_not and before)):
                 break
     assert first is not None
-    choice, told = first
-    made = written(path, choice, told.words)
-    if told.result != NOT_RUN:
-        write_atomic(folder / _RECORD, json.dumps({**told.to_json(), "digest": told.digest}, indent=1))
-    return made, told
+    choice, result = first
+    made = written(path, choice, result.words)
+    if result.result != NOT_RUN:
+        write_atomic(folder / _RECORD, json.dumps({**result.to_json(), "digest": result.digest}, indent=1))
+    return made, result
 
 
 def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choice]:
@@ -125,11 +125,11 @@ def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choic
         yield Choice(smallest=False, whole=True)
 
 
-def _take_out(findings: Findings, folder: Path, told: Rehearsal) -> None:
+def _take_out(findings: Findings, folder: Path, result: Rehearsal) -> None:
     """Take the repro that did not fail as recorded out of the findings, and out of what they say."""
     scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
     gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
-    why = f"the reduced {gone.kind or 'script'} is not offered: {told.words}"
+    why = f"the reduced {gone.kind or 'script'} is not offered: {result.words}"
     findings.repro = repro_reader.without(findings.repro or {}, gone.kind, why)
     findings.summary, findings.next_steps = summarise(findings), next_steps(findings)
 

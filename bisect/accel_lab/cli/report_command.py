@@ -41,8 +41,8 @@ def again(folder: Path) -> Findings:
         go_on = command_line("accel-lab", "bisect", "--resume", folder)
         raise UsageError(f"that run is not finished: go on with `{go_on}`")
     request = load_request(folder)
-    told = _told(folder)
-    if told.bisected:
+    saved = _saved_report(folder)
+    if saved.bisected:
         # The journal holds all that the search asked, but a reduction that ran out of time would go on, and
         # a line of releases would be opened again.
         session = Session(replace(request, minimize_s=0.0, versions=None), folder, replay=True)
@@ -51,18 +51,18 @@ def again(folder: Path) -> Findings:
         except Unanswered as error:
             raise LabError(f"{error}; an earlier run is only read again, nothing is run for it") from None
     else:  # releases only: no build was bisected
-        findings = Findings(program=request.program, verdict=told.verdict)
-    if told.versions:
-        findings.versions, findings.warnings = told.versions, told.warnings
-        findings.probes, findings.artifacts = told.probes, str(folder)
+        findings = Findings(program=request.program, verdict=saved.verdict)
+    if saved.versions:
+        findings.versions, findings.warnings = saved.versions, saved.warnings
+        findings.probes, findings.artifacts = saved.probes, str(folder)
     # What the run took and made, not what it took to read it again.
-    findings.seconds_total, findings.seconds_probes = told.seconds
-    findings.repro = told.repro
+    findings.seconds_total, findings.seconds_probes = saved.seconds
+    findings.repro = saved.repro
     return findings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class SavedReport:
     """What the report of an earlier run says that its journal does not."""
 
     bisected: bool
@@ -74,21 +74,21 @@ class Told:
     repro: dict[str, Any] | None
 
 
-def _told(folder: Path) -> Told:
+def _saved_report(folder: Path) -> SavedReport:
     """Raises :class:`UsageError` for a report that was not written by the lab, or was changed since."""
     try:
-        told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         for name, kind in (("versions", dict), ("repro", dict)):
-            if told.get(name) is not None and not isinstance(told[name], kind):
+            if data.get(name) is not None and not isinstance(data[name], kind):
                 raise TypeError(f"{name} is not a {kind.__name__}")
-        return Told(
-            bisected=bool(told["baseline"]["runs"]),
-            verdict=str(told["verdict"]),
-            versions=told.get("versions"),
-            warnings=[str(line) for line in told["warnings"]],
-            probes={str(kind): int(count) for kind, count in told["probes_by_kind"].items()},
-            seconds=(float(told["seconds"]["total"]), float(told["seconds"]["probes"])),
-            repro=told["repro"],
+        return SavedReport(
+            bisected=bool(data["baseline"]["runs"]),
+            verdict=str(data["verdict"]),
+            versions=data.get("versions"),
+            warnings=[str(line) for line in data["warnings"]],
+            probes={str(kind): int(count) for kind, count in data["probes_by_kind"].items()},
+            seconds=(float(data["seconds"]["total"]), float(data["seconds"]["probes"])),
+            repro=data["repro"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None

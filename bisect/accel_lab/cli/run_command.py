@@ -33,11 +33,11 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
     if as_json:
         print_json(outcome.to_json())
     else:
-        told = f"fails: {signature.line}" if signature else "passes"
+        result = f"fails: {signature.line}" if signature else "passes"
         if outcome.status in (Status.NOT_APPLICABLE, Status.REFUSED):
             what = "not applicable" if outcome.status is Status.NOT_APPLICABLE else "refused"
-            told = f"{what}: {'; '.join(outcome.notes)}"
-        click.echo(f"{rung} on torch {ran.build.torch}: {told}  ({outcome.seconds:.1f} s)")
+            result = f"{what}: {'; '.join(outcome.notes)}"
+        click.echo(f"{rung} on torch {ran.build.torch}: {result}  ({outcome.seconds:.1f} s)")
         for name in ("stdout.txt", "stderr.txt", "artifacts"):
             if (Path(outcome.folder) / name).exists():
                 click.echo(f"  {Path(outcome.folder) / name}")

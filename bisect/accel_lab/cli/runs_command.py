@@ -32,18 +32,18 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
     rows = []
     for folder in base.iterdir() if base.is_dir() else ():
         if (folder / "request.json").is_file():
-            told = _bisection(folder)
+            summary = _bisection(folder)
         elif is_benchmark(folder):
-            told = _benchmark(folder)
+            summary = _benchmark(folder)
         elif is_marked(folder):  # of `run` or `check`
-            told = {"kind": "once", "verdict": "", "stage": ""}
+            summary = {"kind": "once", "verdict": "", "stage": ""}
         else:
             continue
         rows.append(
             {
                 "name": folder.name,
                 "time": folder.stat().st_mtime,
-                **told,
+                **summary,
                 "mb": sum(_size(path) for path in folder.rglob("*")) / 1e6,
                 "folder": str(folder),
             }

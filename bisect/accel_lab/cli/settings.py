@@ -14,7 +14,7 @@ from accel_lab.config import Config, load
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What was told already: one process reads the settings more than once.
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
 def config_option(command: F) -> F:
@@ -28,10 +28,10 @@ def config_option(command: F) -> F:
 
 
 def read_settings(named: str | None = None, *, folder: Path | None = None) -> Config:
-    """The settings of ``--config``, else of the working directory; files left unread are told, each once."""
+    """The settings of ``--config``, else of the working directory; unread files are reported once."""
     config = load(folder or Path.cwd(), Path(named).absolute() if named else None)
     for note in config.notes:
-        if note not in _told:
-            _told.add(note)
+        if note not in _reported:
+            _reported.add(note)
             sys.stderr.write(f"accel-lab: {note}\n")
     return config

@@ -10,6 +10,7 @@ from typing import Any
 from accel_lab.protocol.job import PROTOCOL, Job
 from accel_lab.protocol.switches import SWITCHES
 
+from .environment import EnvironmentId
 from .stages import Rung
 
 
@@ -70,7 +71,7 @@ class Probe:
     program: Program
     rung: Rung = Rung.KERNEL
     switches: tuple[tuple[str, Any], ...] = ()
-    environment: str = "local"
+    environment: EnvironmentId = field(default_factory=EnvironmentId)
     limits: Limits = field(default_factory=Limits)
     bare: bool = False
     cold: bool = False
@@ -85,7 +86,7 @@ class Probe:
                 "program": self.program.to_json(),
                 "rung": self.rung.value,
                 "switches": sorted((k, v) for k, v in self.switches),
-                "environment": self.environment,
+                "environment": str(self.environment),
                 "limits": self.limits.to_json(),
                 "bare": self.bare,
                 "cold": self.cold,

@@ -17,16 +17,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from accel_lab.core.files import write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.journal import write_atomic
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.search.lab import Lab
 
 from .target import Answer, Target, ask
 
-#: ``told(note, asked, source)`` is called whenever a smaller program was found.
+#: ``listener(note, tried, source)`` is called whenever a smaller program was found.
 Listener = Callable[[str, int, str], None]
 SCRIPT_NAME = "repro.py"
 
@@ -122,7 +122,7 @@ class LabProblem:
     # -- asking --------------------------------------------------------------------------------
 
     def key(self, candidate: Candidate) -> str:
-        """Sixteen hex digits over the source and the files beside it."""
+        """Sixteen hex digits over the source and the files of its folder."""
         digest = hashlib.sha256(candidate.source.encode())
         for name, path in sorted(candidate.files.items()):
             digest.update(f"\0{name}\0{self._digest(path)}".encode())

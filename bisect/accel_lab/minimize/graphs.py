@@ -122,10 +122,10 @@ def _raised_in_a_region(outcome: Outcome) -> Raised | None:
     return Raised.from_json(caught[-1]) if caught else None
 
 
-def reduce(problem: LabProblem, made: Plan) -> Reduced | str:
+def reduce(problem: LabProblem, plan: Plan) -> Reduced | str:
     """The smallest graph that fails, or why none does. Raises OutOfBudget before one was seen to fail."""
-    for program in made.programs:
-        for check in made.checks:
+    for program in plan.programs:
+        for check in plan.checks:
             start = emit(program, check)
             if not problem.submit(start).result():
                 continue
@@ -142,7 +142,7 @@ def reduce(problem: LabProblem, made: Plan) -> Reduced | str:
 def script_of_graph(path: Path, folder: Path) -> Path:
     """The script of a captured graph (a ``graph<k>.json`` of a probe's capture folder), to bisect it.
 
-    Raises :class:`UsageError` for a file that is none or cannot be told as a script.
+    Raises :class:`UsageError` for a file that is none or cannot be written as a script.
     """
     try:
         capture = load_capture(path)

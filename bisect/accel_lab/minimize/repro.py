@@ -112,7 +112,7 @@ _OUTSIDE = {
 
 def _title(culprit: Culprit | None) -> str:
     if culprit is None:
-        return "A failure whose stage could not be told."
+        return "A failure whose stage is unknown."
     stage = "the script itself, or an eager kernel" if culprit.stage is Stage.EAGER else str(culprit.stage)
     text = f"Stage at fault: {stage} ({culprit.confidence})"
     if culprit.component is not None:
@@ -167,7 +167,7 @@ def prove(
     proof.bad, proof.good = answer.bad.value, "" if answer.good is None else answer.good.value
     proof.holds = same and answer.interesting
     proof.words.append(
-        f"a plain run in a fresh process {'failed in the same way' if same else 'did not fail so'}"
+        f"a plain run in a fresh process {'failed in the same way' if same else 'did not reproduce it'}"
     )
     proof.words.append(
         f"at {target.bad}: {_said(answer.bad)}"

@@ -1,4 +1,4 @@
-"""What a reduced script needs beside it, and a folder with that and nothing else to prove it in.
+"""The files that a reduced script needs, and a folder with only those to prove it in.
 
 A candidate is tried in a folder of links to all that lies beside the user's script. The repro is handed out
 with copies of what it opens: a run of it tells what that is.
@@ -25,7 +25,7 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: str) -> dict[str, Path]:
-    """The files that a candidate opens of those beside it, by their place there.
+    """The files of its folder that a candidate opens, by their relative path.
 
     ``folder`` is where it is run, with links; a file of the working directory's has its place there. Where no
     run can tell, all that the source may mean by a name in it.
@@ -33,21 +33,21 @@ def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: s
     script = write_program(candidate, folder)
     program = replace(probe.program, path=str(script), module=None, sha256=key)
     outcome = lab.submit(replace(probe, program=program, cold=True, bare=False)).result()
-    told = outcome.facts.get("opened")
-    if not isinstance(told, dict):
+    opened = outcome.facts.get("opened")
+    if not isinstance(opened, dict):
         return _named_in(candidate)
-    found: dict[str, Path] = {}
-    roots = [folder.resolve(), Path(str(told.get("cwd") or folder))]
-    for path in map(Path, _texts(told, "read") + _texts(told, "handed")):
+    files: dict[str, Path] = {}
+    roots = [folder.resolve(), Path(str(opened.get("cwd") or folder))]
+    for path in map(Path, _texts(opened, "read") + _texts(opened, "handed")):
         for root in roots:
             if root in path.parents and path.is_file() and path != script and ".." not in path.parts:
-                found.setdefault(path.relative_to(root).as_posix(), path.resolve())
+                files.setdefault(path.relative_to(root).as_posix(), path.resolve())
                 break
-    return _bounded(found)
+    return _bounded(files)
 
 
 def everything(candidate: Candidate) -> dict[str, Path]:
-    """All files that lie beside a candidate, as far as a repro may bring them along."""
+    """All files of a candidate's folder, within the limits of a repro."""
     return _bounded(
         {
             (name if path == source else f"{name}/{path.relative_to(source).as_posix()}"): path
@@ -82,8 +82,8 @@ def probe_in(probe: Probe, script: Path, key: str) -> Probe:
 
 def _named_in(candidate: Candidate) -> dict[str, Path]:
     """The files whose name, or whose package's, stands in the source."""
-    named = {name: path for name, path in candidate.files.items() if Path(name).stem in candidate.source}
-    return everything(Candidate(candidate.source, named))
+    mentioned = {name: path for name, path in candidate.files.items() if Path(name).stem in candidate.source}
+    return everything(Candidate(candidate.source, mentioned))
 
 
 def _below(source: Path) -> Iterable[Path]:
@@ -103,17 +103,17 @@ def _is_skipped(folder: Path) -> bool:
 
 def _bounded(files: Mapping[str, Path]) -> dict[str, Path]:
     """The smallest of them first, as many as fit."""
-    found: dict[str, Path] = {}
+    kept: dict[str, Path] = {}
     left = MAX_BYTES
     for name, path in sorted(files.items(), key=lambda row: (row[1].stat().st_size, row[0])):
         left -= path.stat().st_size
-        if left < 0 or len(found) >= MAX_FILES:
+        if left < 0 or len(kept) >= MAX_FILES:
             break
         if name != SCRIPT_NAME:
-            found[name] = path
-    return found
+            kept[name] = path
+    return kept
 
 
-def _texts(told: Mapping[str, Any], kind: str) -> list[str]:
-    value = told.get(kind)
+def _texts(opened: Mapping[str, Any], kind: str) -> list[str]:
+    value = opened.get(kind)
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

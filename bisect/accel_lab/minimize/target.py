@@ -55,7 +55,7 @@ class Target:
 def target_of(
     base: Baseline, ladder: Sequence[Step], culprit: Culprit | None, pair: Pair | None = None
 ) -> tuple[Target | None, str]:
-    """The target, or None and why nothing can be reduced; ``pair`` are the runs that told it, if known."""
+    """The target, or None and why nothing can be reduced; ``pair`` are the runs that isolate it, if known."""
     if base.target is None:
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
@@ -66,7 +66,10 @@ def target_of(
     if base.flaky:
         rate = cautious_rate(base.tally, 0.2)
         if rate < 0.3:
-            return None, "the failure is too rare: a smaller script could not be told from a lucky run"
+            return (
+                None,
+                "the failure is too rare: a smaller script that passes may be luck",
+            )
         attempts = runs_to_see(rate, 0.1)
         passes = attempts
     reading = read([(s.rung, s.verdict) for s in ladder if s.rung is not Rung.META])
@@ -147,12 +150,12 @@ class _Judging:
 
     def verdict(self, rung: Rung, switches: Switches, runs: int) -> Verdict:
         """The verdict of up to ``runs`` runs; the first that fails ends them."""
-        told = Verdict.SKIP
+        verdict = Verdict.SKIP
         for attempt in range(runs):
-            told = self._one(rung, switches, attempt)
-            if told in (Verdict.BAD, Verdict.SKIP):
+            verdict = self._one(rung, switches, attempt)
+            if verdict in (Verdict.BAD, Verdict.SKIP):
                 break
-        return told
+        return verdict
 
     def _run(self, rung: Rung, switches: Switches, attempt: int = 0) -> Outcome:
         probe = replace(self._probe, rung=rung, switches=switches, attempt=attempt)

@@ -25,12 +25,12 @@ _PROPORTIONAL, _REST, _SCALED = 16, 0.02, 2.0**-6
 _MEANT = 0.25
 #: Fewer values than this may end in zero bits by chance.
 _FEW = 4
-#: Evenly spaced elements that stand for a large tensor where its own magnitude is told.
+#: Evenly spaced elements that stand for a large tensor where its own magnitude is computed.
 _SAMPLE = 1 << 18
 
 
 def equal(g: Array, w: Array, signed_zero: bool) -> Array:
-    """Equal numbers, infinities of the same sign, and NaN beside NaN; for complex numbers in both parts."""
+    """Equal numbers, infinities of the same sign, and NaN against NaN; for complex numbers in both parts."""
     if g.dtype.kind == "c":
         return equal(g.real, w.real, signed_zero) & equal(g.imag, w.imag, signed_zero)
     same: Array = (g == w) | (np.isnan(g) & np.isnan(w))
@@ -226,7 +226,7 @@ class _Around:
 
 
 def greatest(errors: Array) -> float:
-    """The greatest error, infinite where one cannot be told."""
+    """The greatest error, infinite where one is unknown."""
     if errors.size == 0:
         return 0.0
     return float("inf") if np.isnan(errors).any() else float(errors.max())

@@ -5,8 +5,8 @@ stated factor and beyond a floor that depends on the type (``ComparisonConfig``,
 the rule is relative to the tensor's own values, however small; its strict form, the sieve, only tells whether
 a float64 run is worth asking.
 
-Type and shape always count. Strides are told but count only when asked: torch promises the values of a
-compiled function's outputs, while their memory order changes with layout optimisation and with the kernel
+Type and shape always count. Strides are reported but count only when requested: torch promises the values of
+a compiled function's outputs, while their memory order changes with layout optimisation and with the kernel
 that a build picks; a wrong stride that matters shows in values or in an exception.
 """
 

@@ -112,7 +112,7 @@ def _wide(got: Array, dtype: str) -> np.dtype[Any]:
 
 
 def _apart(got: Array, want: Array, alike: Array) -> Array:
-    """The distance of each element; infinite where it cannot be told."""
+    """The distance of each element; infinite where it is unknown."""
     apart: Array = np.where(alike, 0.0, np.abs(got - want))
     return np.where(np.isnan(apart), np.inf, apart)
 

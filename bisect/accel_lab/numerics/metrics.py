@@ -18,7 +18,7 @@ from .dtypes import Array, is_complex, is_floating, ulps_apart
 
 #: Elements that are widened to float64 at a time.
 PART = 1 << 18
-#: Places that are told, the worst first.
+#: Places that are listed, the worst first.
 WORST = 5
 #: Powers of two of the histogram of relative errors; what is smaller counts as equal.
 LEAST_POWER, MOST_POWER = -60, 10

@@ -9,7 +9,8 @@ from typing import Any
 
 from .dtypes import Array, is_floating
 from .metrics import Metrics, measure
-from .records import Entry, Key, Recording, compare_entries
+from .recording import Entry, Key, Recording
+from .records import compare_entries
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure
 
@@ -80,15 +81,15 @@ def pairs(
     config = config or ComparisonConfig()
     shared = Measure(magnitude=want.magnitude, half=want.half)
     keys = [*want.entries, *(key for key in got.entries if key not in want.entries)]
-    found = []
+    pairs = []
     for key in keys:
         one, two = got.entries.get(key), want.entries.get(key)
         if one is None or two is None:
-            found.append(_alone(key, one or two, missing=one is None))
+            pairs.append(_alone(key, one or two, missing=one is None))
         elif key[3] != "raised" or one.record.value != two.record.value:
-            found.append(_pair(key, one, two, shared, config, against_float64))
+            pairs.append(_pair(key, one, two, shared, config, against_float64))
     others = [run.entries for run in more]
-    return [_repeated(pair, others, want, against_float64) for pair in found]
+    return [_repeated(pair, others, want, against_float64) for pair in pairs]
 
 
 def arrays(got: Recording, want: Recording, key: Key, *, against_float64: bool) -> tuple[Array, Array] | None:
@@ -157,12 +158,12 @@ def _greatest(metrics: Metrics | None) -> tuple[float, ...]:
     return () if metrics is None or metrics.absolute.max is None else (metrics.absolute.max,)
 
 
-def differing(found: Sequence[Pair]) -> Iterator[Pair]:
+def differing(pairs: Sequence[Pair]) -> Iterator[Pair]:
     """The pairs that count as different."""
-    return (pair for pair in found if not pair.comparison.same)
+    return (pair for pair in pairs if not pair.comparison.same)
 
 
-def by_error(found: Sequence[Pair]) -> list[Pair]:
+def by_error(pairs: Sequence[Pair]) -> list[Pair]:
     """The pairs of floating-point values, the greatest relative error first."""
-    rated = [pair for pair in found if pair.metrics is not None and is_floating(pair.dtype)]
+    rated = [pair for pair in pairs if pair.metrics is not None and is_floating(pair.dtype)]
     return sorted(rated, key=lambda pair: -(pair.metrics.relative.rms or 0.0) if pair.metrics else 0.0)

@@ -109,7 +109,7 @@ def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, s
 
 
 def exhibits_of(findings: Findings) -> list[Exhibit]:
-    """What lies beside the repro to be looked at; a damaged row is left out."""
+    """The exhibits of the repro; a damaged row is left out."""
     rows = (findings.repro or {}).get("exhibits")
     found = (exhibit_from(row) for row in rows) if isinstance(rows, (list, tuple)) else ()
     return [exhibit for exhibit in found if exhibit is not None]
@@ -143,7 +143,7 @@ def why_not(findings: Findings) -> str:
 
 
 def notes_of(findings: Findings) -> list[str]:
-    """What the reduction has to say beside its result."""
+    """Notes of the reduction besides its result."""
     notes = (findings.repro or {}).get("notes")
     return [str(line) for line in notes] if isinstance(notes, (list, tuple)) else []
 
@@ -175,7 +175,7 @@ def folder_of(said: str, run_dir: Path | None) -> Path | None:
 
 
 def data_files(said: str, run_dir: Path | None) -> list[tuple[str, Path]]:
-    """Name and path of all that lies beside a reduced script: its inputs, and modules of the user's.
+    """Name and path of the other files of a reduced script: its inputs, and modules of the user's.
 
     Only the folders of finished repros are looked through: what lies beside another script is not its data.
     """

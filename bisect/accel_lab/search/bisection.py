@@ -1,4 +1,4 @@
-"""What every bisection has: the lab, the program, the findings that fill up, the counts of what was asked."""
+"""Base class of the bisections: the lab, the program, the findings, the probe counts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs that told the culprit where no two rungs do: the switches of the one that fails and of the
-    one that passes, and in words what the second has instead. ``bad`` and ``good`` have a rung each."""
+    """Two runs that isolate the culprit where no two rungs do: rung and switches of
+    the failing run and of the passing one, and in words what the second has instead."""
 
     bad: tuple[Rung, Switches]
     good: tuple[Rung, Switches] | None = None
@@ -47,19 +47,19 @@ class Bisection:
         self.pair: Pair | None = None
 
     def run(self) -> Findings:
-        """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
+        """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         raise NotImplementedError
 
     def _take_baseline(self, base: Baseline, runs: int) -> None:
         """What the baseline says goes to the findings; it took so many runs."""
-        found = self.findings
-        found.baseline = list(base.steps)
-        found.signature = base.target
-        found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
-        found.agreement = base.agreement
-        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        findings = self.findings
+        findings.baseline = list(base.steps)
+        findings.signature = base.target
+        findings.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
+        findings.agreement = base.agreement
+        findings.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
         self.counts["baseline"] = runs
-        found.probes = self.counts
+        findings.probes = self.counts
 
     def _ladder_runner(self, base: Baseline, held: Switches = ()) -> LadderRunner:
         return LadderRunner(

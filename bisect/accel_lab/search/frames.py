@@ -60,7 +60,7 @@ def stage_of_file(file: str) -> Stage | None:
     return best[1] if best else None
 
 
-#: What a stage uses beside its own files: a change there may be what it fails by.
+#: What a stage uses besides its own files: a change there may be what it fails by.
 _SHARED: dict[Stage, tuple[str, ...]] = {
     Stage.DYNAMO: ("torch/_guards", "torch/_subclasses/", "torch/fx/experimental/"),
     Stage.AOT_AUTOGRAD: ("torch/_subclasses/", "torch/_higher_order_ops/"),

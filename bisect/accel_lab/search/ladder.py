@@ -1,8 +1,8 @@
-"""Reads a ladder: which rung the failure starts at, whether the ladder is monotone, and what to doubt of it.
+"""Reads a ladder: the rung at which the failure starts, whether it is monotone, what stays open.
 
 Reading is pure: it gets the verdicts from the lowest rung to the highest and says where the last
 unbroken run of failures begins. Nothing is forced into an answer: failures below a passing rung are
-told, and a rung that failed in another way is kept apart.
+reported, and a rung that failed in another way is kept apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """``last_good`` and ``first_bad`` are neighbours once the rungs that said nothing are left out.
+    """``last_good`` and ``first_bad`` are neighbours once the inconclusive rungs are left out.
 
     ``different`` are the rungs between them that failed in another way; ``islands`` are rungs below
     ``last_good`` that failed although a higher rung passes.
@@ -40,32 +40,32 @@ class Reading:
         return self.different[0] if self.different else self.first_bad
 
     def alternatives(self) -> list[Considered]:
-        """What the ladder itself leaves open."""
-        found = []
+        """Alternatives that the ladder itself leaves open."""
+        alternatives = []
         if self.islands:
             words = (
                 f"the ladder is not monotone: it fails at {', '.join(map(str, self.islands))} and passes "
                 "again "
                 f"at {self.last_good}"
             )
-            found.append(
+            alternatives.append(
                 Considered(name="not_monotone", open=True, words=words, limit=Confidence.INCONCLUSIVE)
             )
         if self.different:
             words = f"{', '.join(map(str, self.different))} fails in another way than the script does"
-            found.append(Considered(name="another_failure", open=True, words=words))
-        return found
+            alternatives.append(Considered(name="another_failure", open=True, words=words))
+        return alternatives
 
 
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
     """The reading of verdicts given lowest rung first."""
-    told = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
+    judged = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
     skipped = tuple(rung for rung, verdict in rows if verdict is Verdict.SKIP)
-    top = len(told)
-    while top > 0 and told[top - 1][1] is not Verdict.GOOD:
+    top = len(judged)
+    while top > 0 and judged[top - 1][1] is not Verdict.GOOD:
         top -= 1
-    failing = told[top:]
-    below = told[:top]
+    failing = judged[top:]
+    below = judged[:top]
     bad = [rung for rung, verdict in failing if verdict is Verdict.BAD]
     return Reading(
         first_bad=bad[0] if bad else None,
@@ -101,5 +101,5 @@ def with_row(ladder: Sequence[Step], step: Step) -> list[Step]:
 
 
 def index(rung: Rung) -> int:
-    """How high a rung stands; -1 for a check beside the ladder."""
+    """How high a rung stands; -1 for a check that is no step of the ladder."""
     return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1

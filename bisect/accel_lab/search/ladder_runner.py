@@ -1,4 +1,4 @@
-"""Asks the rungs of the ladder, each as often as the failure's rate demands, and keeps the rows."""
+"""Runs the rungs of the ladder, each as often as the failure's rate demands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Switches = tuple[tuple[str, Any], ...]
 
 @dataclass(kw_only=True)
 class LadderRunner:
-    """Asks questions about one failing program and remembers how often each was asked.
+    """Runs probes of one failing program, and counts them.
 
     ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang
     costs the whole time limit, so where one is looked for a question waits a tenth of it only, until

@@ -1,4 +1,4 @@
-"""The premise of a search: what the unchanged script does, and how often."""
+"""The premise of a search: how the unchanged script fails, and how often."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Baseline:
 
     @property
     def hidden(self) -> bool:
-        """Whether only the untouched script shows the failure, and each time."""
+        """Whether the script fails deterministically, but never when instrumented."""
         return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
 
     @property
     def ends_here(self) -> bool:
-        """Whether running the script again and again can tell nothing more of the failure."""
+        """Whether more runs cannot show anything more of the failure."""
         return any(alternative.name in (STATE, LAB_FAILURE) for alternative in self.alternatives)
 
     @property
@@ -78,7 +78,7 @@ class Baseline:
         return 0 < self.tally.failures < self.tally.runs
 
     def keep(self, step: Step) -> None:
-        """Add a run, and count it if it tells anything."""
+        """Add a run, and count it if it is conclusive."""
         self.steps.append(step)
         self.tally = self.tally.plus(_counted([step]))
 
@@ -90,9 +90,9 @@ class Baseline:
 
 
 def _counted(steps: Iterable[Step]) -> Tally:
-    """The runs that tell anything of how often it fails: another failure does not."""
-    told = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
-    return Tally(runs=len(told), failures=sum(step.failures for step in told))
+    """The conclusive runs: another failure does not count."""
+    judged = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
+    return Tally(runs=len(judged), failures=sum(step.failures for step in judged))
 
 
 def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
@@ -118,15 +118,15 @@ def values_signature(different: Sequence[Difference]) -> Signature:
     return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
 
 
-def values_verdict(lab: Lab, found: Baseline, outcome: Outcome) -> Verdict:
+def values_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
     """The verdict of a run when wrong recorded values are what is looked for."""
     if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
         return Verdict.SKIP
     if lab.signature(outcome) is not None:
         return Verdict.DIFFERENT
-    if found.uncompiled is None:
+    if baseline.uncompiled is None:
         return Verdict.SKIP
-    different = lab.differences(outcome, found.uncompiled, found.reference)
+    different = lab.differences(outcome, baseline.uncompiled, baseline.reference)
     if not different:
         return Verdict.GOOD
-    return Verdict.BAD if lab.same_differences(different, found.values) else Verdict.DIFFERENT
+    return Verdict.BAD if lab.same_differences(different, baseline.values) else Verdict.DIFFERENT

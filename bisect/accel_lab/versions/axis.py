@@ -22,7 +22,7 @@ from . import files, flip_sides
 from .build_verdict import TargetFailure
 from .change import find_change
 from .flip_sides import Side
-from .release_judge import ReleaseAsker
+from .release_judge import ReleaseJudge
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
 #: What is held and swapped at a flip. The C++ compiler is this machine's (or the image's) on every side.
@@ -73,10 +73,10 @@ class VersionAxis:
         return self.versions
 
     def _search(self) -> None:
-        with self._asker() as asker:
+        with self._judge() as judge:
             search = LineSearch(
                 self._line,
-                asker,
+                judge,
                 reference=self._reference,
                 known=self._known,
                 side_by_side=self._side_by_side,
@@ -86,8 +86,8 @@ class VersionAxis:
             finally:
                 self.versions = search.found
 
-    def _asker(self) -> ReleaseAsker:
-        return ReleaseAsker(
+    def _judge(self) -> ReleaseJudge:
+        return ReleaseJudge(
             self._sessions, self._target, side_by_side=self._side_by_side, listener=self._listener
         )
 
@@ -99,7 +99,7 @@ class VersionAxis:
             self._listener(
                 "looking", flips[place].at, f"both sides of {flips[place].after} and {flips[place].at}"
             )
-            flips[place] = self._look_into(flips[place])
+            flips[place] = self._with_details(flips[place])
             axes = two_axes(flips, {name: side.laddered for name, side in self._sides.items()})
             self.versions = replace(
                 self.versions, flips=tuple(flips), tested=self._rows(), axes=axes.to_json()
@@ -114,25 +114,16 @@ class VersionAxis:
             for row in self.versions.tested
         )
 
-    def _look_into(self, flip: Flip) -> Flip:
-        """The flip with its details; what cannot be made or read is said in a note."""
+    def _with_details(self, flip: Flip) -> Flip:
+        """The flip with its details; what cannot be built or read becomes a note."""
         good_version, bad_version = ends(flip)
         try:
-            good = self._sessions.open(good_version)
-        except EnvironmentUnavailable as error:
-            return replace(flip, notes=(*flip.notes, str(error)))
-        try:
-            bad = self._sessions.open(bad_version)
-            try:
+            with self._sessions.session(good_version) as good, self._sessions.session(bad_version) as bad:
                 return self._between(flip, good, bad)
-            finally:
-                self._sessions.shut(bad)
         except Interrupted:
             raise
         except LabError as error:
             return replace(flip, notes=(*flip.notes, str(error)))
-        finally:
-            self._sessions.shut(good)
 
     def _between(self, flip: Flip, good: ReleaseSession, bad: ReleaseSession) -> Flip:
         one = self._good_side(good)
@@ -150,7 +141,7 @@ class VersionAxis:
                 notes.append(compared.said)
             if self._change_s:
                 flip = replace(flip, change=self._change((good, one), (bad, two), stage))
-        details["code"] = flip_sides.beside(one, two)
+        details["code"] = flip_sides.side_by_side(one, two)
         if self._companions:
             blamed = self._blame(good, bad)
             if isinstance(blamed, str):
@@ -193,9 +184,9 @@ class VersionAxis:
                 self._sessions.spec(two.torch, tuple((name, one.companions[name]) for name in names))
         except EnvironmentUnavailable as error:
             pairs = ", ".join(f"{name} {one.companions[name]} and {two.companions[name]}" for name in names)
-            return f"not told from torch are its companions, which differ too ({pairs}): {error}"
-        with self._asker() as asker:
-            return blame(one, two, asker.swapped)
+            return f"companion packages differ too ({pairs}) and could not be swapped: {error}"
+        with self._judge() as judge:
+            return blame(one, two, judge.swapped)
 
     def _good_side(self, session: ReleaseSession) -> Side:
         if session.version not in self._sides:
@@ -209,7 +200,7 @@ class VersionAxis:
 
 
 def companions_of(environment: Environment) -> dict[str, str]:
-    """The packages beside torch that a compiled program leans on, with their versions."""
+    """The companion packages that a compiled program depends on, with their versions."""
     packages = environment.provenance.get("packages") or {}
     return {name: str(packages[name]) for name in COMPANIONS if name in packages}
 

@@ -47,10 +47,10 @@ class TargetFailure:
         """How often a build is run before it may be called good."""
         return Patience(failing=self.tally, verdicts=self.verdicts, budget=budget)
 
-    def baseline(self, found: Baseline) -> Baseline:
+    def as_premise(self, baseline: Baseline) -> Baseline:
         """A baseline with this failure as its target and with what ``found`` knows of its own build."""
         return replace(
-            found, target=self.signature, values=self.values, tally=self.tally, steps=list(found.steps)
+            baseline, target=self.signature, values=self.values, tally=self.tally, steps=list(baseline.steps)
         )
 
 
@@ -87,23 +87,23 @@ def decide(lab: Lab, probe: Probe, wanted: TargetFailure, *, budget: float = 0.0
     on the compiler: it is skipped, as is a script that cannot run there at all.
     """
     if wanted.signature.kind == "timeout":
-        return _sober(lab, probe, wanted, _hang(lab, probe, wanted))
+        return _without_eager_failure(lab, probe, wanted, _hang(lab, probe, wanted))
     silent = wanted.signature.kind == "values"
-    found = BaselineSearch(lab, probe).look(silent=silent)
-    told = _silent(lab, found, wanted) if silent else _loud(lab, found, wanted)
-    if told.verdict is Verdict.GOOD and wanted.flaky:
-        told = _often(lab, probe, wanted, found, told, budget)
-    elif not silent and _disagree(found, told):
-        told = _once_more(lab, probe, wanted, found, told)
-    return _sober(lab, probe, wanted, told)
+    baseline = BaselineSearch(lab, probe).first_runs(silent=silent)
+    decision = _judge_values(lab, baseline, wanted) if silent else _judge_failure(lab, baseline, wanted)
+    if decision.verdict is Verdict.GOOD and wanted.flaky:
+        decision = _judge_flaky(lab, probe, wanted, baseline, decision, budget)
+    elif not silent and _disagree(baseline, decision):
+        decision = _once_more(lab, probe, wanted, baseline, decision)
+    return _without_eager_failure(lab, probe, wanted, decision)
 
 
 # -- what the two cold runs say --------------------------------------------------------------------
 
 
-def _loud(lab: Lab, found: Baseline, wanted: TargetFailure) -> Decision:
+def _judge_failure(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decision:
     """A failure that the run itself shows. The recorded run decides; where it cannot be, the plain one."""
-    plain, recorded = found.steps[0], found.steps[1]
+    plain, recorded = baseline.steps[0], baseline.steps[1]
     step, verdict = recorded, judge(recorded.outcome, wanted.signature, recorded.signature)
     why = ""
     if verdict is Verdict.SKIP:
@@ -133,29 +133,29 @@ def _judged_plain(plain: Step, wanted: TargetFailure) -> Verdict:
     return Verdict.BAD if same_failure(plain.signature, wanted.signature) else Verdict.DIFFERENT
 
 
-def _silent(lab: Lab, found: Baseline, wanted: TargetFailure) -> Decision:
+def _judge_values(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decision:
     """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
-    recorded = found.steps[1]
-    signature, why = found.target, ""
+    recorded = baseline.steps[1]
+    signature, why = baseline.target, ""
     if not _usable(recorded):
         verdict, why = Verdict.SKIP, "; ".join(recorded.outcome.notes) or "the run cannot be recorded"
     elif signature is not None and signature.kind == "values":
-        same = lab.same_differences(found.values, wanted.values)
+        same = lab.same_differences(baseline.values, wanted.values)
         verdict = Verdict.BAD if same else Verdict.DIFFERENT
         if not same:
-            why = "its compiled regions return other wrong values: " + found.values[0].line
+            why = "its compiled regions return other wrong values: " + baseline.values[0].line
     elif signature is not None:
         verdict = Verdict.DIFFERENT
     elif not _reached(recorded, wanted):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
-    elif found.uncompiled is None or lab.signature(found.uncompiled) is not None:
+    elif baseline.uncompiled is None or lab.signature(baseline.uncompiled) is not None:
         verdict, why = (
             Verdict.SKIP,
             "the script fails when nothing is compiled, so there is nothing to compare",
         )
     else:
         verdict = Verdict.GOOD
-    runs = 2 + (found.uncompiled is not None) + (found.reference is not None)
+    runs = 2 + (baseline.uncompiled is not None) + (baseline.reference is not None)
     return Decision(
         verdict=verdict,
         outcome=recorded.outcome,
@@ -207,14 +207,14 @@ def _hang(lab: Lab, probe: Probe, wanted: TargetFailure) -> Decision:
     )
 
 
-def _often(
-    lab: Lab, probe: Probe, wanted: TargetFailure, found: Baseline, told: Decision, budget: float
+def _judge_flaky(
+    lab: Lab, probe: Probe, wanted: TargetFailure, baseline: Baseline, decision: Decision, budget: float
 ) -> Decision:
     """A failure that comes on some runs only: a build is good after as many passes as its rate demands."""
     lab.warm_up()
     patience = wanted.patience(budget)
     # The runner's own patience is for the ladder of one build: here the whole line shares the budget.
-    base = replace(wanted.baseline(found), tally=Tally(runs=1, failures=1))
+    base = replace(wanted.as_premise(baseline), tally=Tally(runs=1, failures=1))
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     step = runner.one(Rung.KERNEL, kind="versions")
     if step.verdict is Verdict.GOOD:
@@ -223,35 +223,39 @@ def _often(
     if step.verdict is Verdict.GOOD:
         verdict = patience.verdict(runs)
         why = "" if verdict is Verdict.GOOD else f"passed {runs.runs} times: too few for so rare a failure"
-        return replace(told, verdict=verdict, why=why, runs=told.runs + runs.runs, error=patience.error(runs))
+        return replace(
+            decision, verdict=verdict, why=why, runs=decision.runs + runs.runs, error=patience.error(runs)
+        )
     return Decision(
         verdict=step.verdict,
         outcome=step.outcome,
         signature=step.signature,
         why=_why(step.verdict, step.signature),
-        runs=told.runs + runs.runs,
+        runs=decision.runs + runs.runs,
         failures=runs.failures,
     )
 
 
-def _disagree(found: Baseline, told: Decision) -> bool:
+def _disagree(baseline: Baseline, decision: Decision) -> bool:
     """Whether only one of the plain and the recorded run failed."""
-    if told.verdict is Verdict.SKIP or not _usable(found.steps[1]):
+    if decision.verdict is Verdict.SKIP or not _usable(baseline.steps[1]):
         return False
-    return (found.steps[0].signature is None) is not (found.steps[1].signature is None)
+    return (baseline.steps[0].signature is None) is not (baseline.steps[1].signature is None)
 
 
-def _once_more(lab: Lab, probe: Probe, wanted: TargetFailure, found: Baseline, told: Decision) -> Decision:
+def _once_more(
+    lab: Lab, probe: Probe, wanted: TargetFailure, baseline: Baseline, decision: Decision
+) -> Decision:
     """The plain and the recorded run part: more runs tell whether the failure comes now and then."""
-    runner = LadderRunner(lab=lab, probe=probe, baseline=wanted.baseline(found), patient=True)
+    runner = LadderRunner(lab=lab, probe=probe, baseline=wanted.as_premise(baseline), patient=True)
     first = runner.one(Rung.KERNEL, kind="versions")
     more = runner.repeat(first, DISAGREEING_RUNS - 1, "versions")
-    tally = tally_of([more]).plus(Tally(runs=told.runs, failures=told.failures))
-    if told.failures or more.verdict is Verdict.BAD:
+    tally = tally_of([more]).plus(Tally(runs=decision.runs, failures=decision.failures))
+    if decision.failures or more.verdict is Verdict.BAD:
         why = f"failed in {max(tally.failures, 1)} of {tally.runs} runs"
-        outcome = told.outcome if told.failures else more.outcome
+        outcome = decision.outcome if decision.failures else more.outcome
         return replace(
-            told,
+            decision,
             verdict=Verdict.BAD,
             outcome=outcome,
             signature=wanted.signature,
@@ -259,34 +263,34 @@ def _once_more(lab: Lab, probe: Probe, wanted: TargetFailure, found: Baseline, t
             runs=tally.runs,
             failures=tally.failures,
         )
-    plain = found.steps[0]
+    plain = baseline.steps[0]
     line = plain.signature.line if plain.signature is not None else "nothing"
     return replace(
-        told,
+        decision,
         verdict=Verdict.SKIP,
         why=f"the plain run failed ({line}), {tally.runs - 1} recorded runs did not",
         runs=tally.runs,
     )
 
 
-def _sober(lab: Lab, probe: Probe, wanted: TargetFailure, told: Decision) -> Decision:
+def _without_eager_failure(lab: Lab, probe: Probe, wanted: TargetFailure, decision: Decision) -> Decision:
     """A failing build is asked once more with nothing compiled: is it the compiler that fails there?"""
-    if wanted.eager or told.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
-        return told
+    if wanted.eager or decision.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
+        return decision
     outcome = lab.submit(hurried(replace(probe, rung=Rung.UNCOMPILED), wanted.signature)).result()
     signature = lab.signature(outcome)
     if signature is None:
-        return replace(told, runs=told.runs + 1)
-    if told.verdict is Verdict.BAD and not signature.same_as(wanted.signature):
-        return replace(told, runs=told.runs + 1)
-    how = "in the same way " if told.verdict is Verdict.BAD else ""
+        return replace(decision, runs=decision.runs + 1)
+    if decision.verdict is Verdict.BAD and not signature.same_as(wanted.signature):
+        return replace(decision, runs=decision.runs + 1)
+    how = "in the same way " if decision.verdict is Verdict.BAD else ""
     return replace(
-        told,
+        decision,
         verdict=Verdict.SKIP,
         signature=signature,
         outcome=outcome,
         why=f"the script fails {how}on this release with nothing compiled: {signature.line}",
-        runs=told.runs + 1,
+        runs=decision.runs + 1,
     )
 
 

@@ -221,9 +221,9 @@ class BuildMixer:
 
 def _runner(session: ReleaseSession, target: TargetFailure) -> LadderRunner:
     """Asks a release cold: a warm server has imported what is to be exchanged."""
-    base = BaselineSearch(session.lab, session.probe).look(silent=target.signature.kind == "values")
+    base = BaselineSearch(session.lab, session.probe).first_runs(silent=target.signature.kind == "values")
     if session.environment.spec.provider == "docker":
         raise LabError("the change is not searched in containers: they do not see the mixed sources")
     return LadderRunner(
-        lab=session.lab, probe=replace(session.probe, cold=True), baseline=target.baseline(base)
+        lab=session.lab, probe=replace(session.probe, cold=True), baseline=target.as_premise(base)
     )

@@ -130,7 +130,7 @@ def _copies(session: ReleaseSession) -> Path:
 def compare(
     good: ReleaseSession, bad: ReleaseSession, stage: Stage, failure: Outcome | None, culprit: str = ""
 ) -> Compared | str:
-    """How the failing stage differs between two builds; a string says why that cannot be told."""
+    """How the failing stage differs between two builds; a string says why that is unknown."""
     prefixes = frames.areas_of(stage)
     if not prefixes:
         return f"{stage} has no files of its own"

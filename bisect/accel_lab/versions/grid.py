@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
@@ -195,27 +194,19 @@ class GridRun:
         try:
             made = self._sessions.made(version, listener=self._listener)
             self._environments[version] = describe(made)
-            session = self._sessions.open(version)
-        except Interrupted:
-            raise
-        except (EnvironmentUnavailable, LabError) as error:
-            self.grid.missing[version] = str(error)
-            self._listener("judged", version, f"skip: {error}")
-            return
-        try:
-            self._row(session)
+            with self._sessions.session(version) as session:
+                self._row(session)
         except Interrupted:
             raise
         except LabError as error:
             self.grid.missing[version] = str(error)
-        finally:
-            self._sessions.shut(session)
+            self._listener("judged", version, f"skip: {error}")
 
     def _row(self, session: ReleaseSession) -> None:
         """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
         lab, probe = session.lab, session.probe
         search = BaselineSearch(lab, probe)
-        base = search.look(meanwhile=lab.warm_up, silent=False)
+        base = search.first_runs(meanwhile=lab.warm_up, silent=False)
         if base.target is not None:
             search.warm(base)
         top = base.steps[1].outcome
@@ -224,13 +215,13 @@ class GridRun:
             for column in self.grid.columns
             if column.rung is not Rung.KERNEL
         ]
-        found = {column.name: job.result() for column, job in jobs}
-        found.update({c.name: top for c in self.grid.columns if c.rung is Rung.KERNEL})
-        compared = _Compared(lab, probe, found.get(Rung.UNCOMPILED.value))
-        for name, outcome in found.items():
+        outcomes = {column.name: job.result() for column, job in jobs}
+        outcomes.update({c.name: top for c in self.grid.columns if c.rung is Rung.KERNEL})
+        compared = _Compared(lab, probe, outcomes.get(Rung.UNCOMPILED.value))
+        for name, outcome in outcomes.items():
             self.grid.raw[session.version, name] = compared.raw(outcome, name)
         self._lab = self._lab or lab
-        failing = [name for name in found if self.grid.raw[session.version, name].fails]
+        failing = [name for name in outcomes if self.grid.raw[session.version, name].fails]
         self._listener("judged", session.version, f"fails at {', '.join(failing)}" if failing else "passes")
 
 
@@ -242,7 +233,7 @@ class _Compared:
         self._probe = probe
         self._uncompiled = uncompiled if uncompiled is not None and uncompiled.status is Status.OK else None
         self._reference: Outcome | None = None
-        self._asked = False
+        self._reference_made = False
 
     def raw(self, outcome: Outcome, name: str) -> Raw:
         """The run with its failure, be it one of its own or wrong values."""
@@ -260,8 +251,8 @@ class _Compared:
         return Raw(outcome=outcome, signature=values_signature(different), differences=different)
 
     def _twin(self) -> Outcome | None:
-        if not self._asked:
-            self._asked = True
+        if not self._reference_made:
+            self._reference_made = True
             twin = self._lab.submit(
                 replace(self._probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))
             ).result()
@@ -279,11 +270,11 @@ class _Compared:
 
 def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a grid: rungs of the ladder, then accelerators by name."""
-    found = [Column(name=rung.value, rung=rung) for rung in rungs]
+    columns = [Column(name=rung.value, rung=rung) for rung in rungs]
     for name in accelerators:
         accelerator = accelerator_called(name)
-        found.append(Column(name=name, rung=accelerator.rung, switches=accelerator.switches()))
-    return tuple(found)
+        columns.append(Column(name=name, rung=accelerator.rung, switches=accelerator.switches()))
+    return tuple(columns)
 
 
 def relative(folder: str, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""The user's own build beside the line: where it passes and the releases fail, it is one side of a flip."""
+"""The user's own build next to the line: where it passes and the releases fail, it is one side of a flip."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def with_own(versions: Versions, torch: str) -> Versions:
         return versions
     first, last = judged[0], judged[-1]
     if last.verdict is Verdict.BAD and _order(torch) > _order(last.torch):
-        relation, said = "fixed_by", f"fixed by {torch}, your own build (bad: {last.torch})"
+        relation, sentence = "fixed_by", f"fixed by {torch}, your own build (bad: {last.torch})"
     elif first.verdict is Verdict.BAD and _order(torch) < _order(first.torch):
-        relation, said = "before", f"introduced after {torch}, your own build (bad: {first.torch})"
+        relation, sentence = "before", f"introduced after {torch}, your own build (bad: {first.torch})"
     else:
         return versions
     notes = versions.notes
     if not versions.flips and all(row.verdict is Verdict.BAD for row in judged):
         names = ", ".join(row.torch for row in judged)
         count = f"{len(judged)} of {len(versions.line)}"
-        told = f"every release that was judged has the failure ({count}: {names})"
-        notes = (told, *notes[1:])
-    own = {"torch": torch, "verdict": Verdict.GOOD.value, "relation": relation, "sentence": said}
+        summary = f"every release that was judged has the failure ({count}: {names})"
+        notes = (summary, *notes[1:])
+    own = {"torch": torch, "verdict": Verdict.GOOD.value, "relation": relation, "sentence": sentence}
     return replace(versions, notes=notes, own=own)
 
 

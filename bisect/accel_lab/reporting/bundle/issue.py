@@ -14,7 +14,7 @@ from accel_lab.core.text import command_line, printable, shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import repro_reader, run_files
 from accel_lab.reporting.page.exhibits import view
-from accel_lab.reporting.page.text_budget import Redact, Teller, keep
+from accel_lab.reporting.page.text_budget import Redact, TextBudget, keep
 from accel_lab.reporting.run_files import cut
 from accel_lab.reporting.schema import plain
 from accel_lab.reporting.words import terms as words
@@ -55,7 +55,7 @@ def issue_markdown(
 
 
 class _Parts:
-    """The pieces of the issue, redacted once and cut as told."""
+    """The pieces of the issue, redacted once and cut to the room that is given."""
 
     def __init__(self, findings: Findings, run_dir: Path, redact: Redact, bundle: str) -> None:
         self.findings = findings
@@ -88,9 +88,9 @@ class _Parts:
         return "\n\n".join(blocks) + "\n"
 
     def _describe(self) -> str:
-        found = self.findings
-        lines = [self._say(found.summary) or "The cause could not be told."]
-        for culprit in found.culprits:
+        findings = self.findings
+        lines = [self._say(findings.summary) or "The cause is unknown."]
+        for culprit in findings.culprits:
             data = culprit.to_json()
             where = f"{data['side'].replace('_', ' ')}, {data['level']} level"
             part = culprit.component
@@ -100,12 +100,12 @@ class _Parts:
             if part is not None and part.detail:
                 lines.append(f"  - {self._say(part.detail)}")
             lines += [f"  - {self._say(line)}" for line in culprit.evidence]
-        if found.failure_rate is not None and found.failure_rate < 1:
-            lines.append(f"- It fails in {found.failure_rate:.0%} of its runs.")
-        if found.witness:
-            pairs = "; ".join(f"{key}: {run_text(value)}" for key, value in found.witness.items())
-            said = run_text(found.witness.get("words") or pairs)
-            lines.append(f"- A second witness: {self._say(said)}")
+        if findings.failure_rate is not None and findings.failure_rate < 1:
+            lines.append(f"- It fails in {findings.failure_rate:.0%} of its runs.")
+        if findings.witness:
+            pairs = "; ".join(f"{key}: {run_text(value)}" for key, value in findings.witness.items())
+            said = run_text(findings.witness.get("words") or pairs)
+            lines.append(f"- Cross-check: {self._say(said)}")
         lines += [f"- {self._say(line)}" for line in self._since()]
         attached = f" Everything is in the attached `{self.bundle}`." if self.bundle else ""
         lines.append(f"\nFound by accel-lab {__version__}.{attached}")
@@ -115,10 +115,10 @@ class _Parts:
         versions = self.findings.versions
         if not versions:
             return []
-        told = since.headline(versions)
+        headline_text = since.headline(versions)
         judged = [row for row in since.rows_of(versions) if row.mark in (words.GOOD, words.BAD)]
         table = ", ".join(f"{row.torch} {row.mark.words}" for row in judged)
-        lines = [f"Over releases of torch: {told}"] if told else []
+        lines = [f"Over releases of torch: {headline_text}"] if headline_text else []
         lines += [f"Tested: {table}"] if table else []
         return lines + since.notes_of(versions)
 
@@ -170,23 +170,23 @@ class _Parts:
 
     def _lead(self) -> str:
         """What the script below is, and how far it was checked."""
-        found = self.reduced
-        if found is None:
+        repro = self.reduced
+        if repro is None:
             return "The script, not reduced."
-        size = f" to {found.sizes}" if found.sizes else ""
-        if not found.verified:
+        size = f" to {repro.sizes}" if repro.sizes else ""
+        if not repro.verified:
             return (
                 f"Reduced{size}; not verified: it failed while it was made and was not run again in a fresh "
                 "process."
             )
-        shows = f"; it {found.exits}" if found.exits else "; its exit code does not show the bug"
-        minimal = ", 1-minimal" if found.minimal else ""
+        shows = f"; it {repro.exits}" if repro.exits else "; its exit code does not show the bug"
+        minimal = ", 1-minimal" if repro.minimal else ""
         return f"Reduced{size}{minimal} and verified in fresh processes{shows}."
 
     def _exhibit(self) -> str:
         """The first exhibit that is short enough, folded."""
-        found = [exhibit for culprit in self.findings.culprits for exhibit in culprit.exhibits]
-        for exhibit in (*found, *repro_reader.exhibits_of(self.findings)):
+        exhibits = [exhibit for culprit in self.findings.culprits for exhibit in culprit.exhibits]
+        for exhibit in (*exhibits, *repro_reader.exhibits_of(self.findings)):
             body = self._shown(exhibit)
             if body:
                 title = unlinked(shorten(" ".join(self._plain(exhibit.title or exhibit.kind).split()), 400))
@@ -195,7 +195,7 @@ class _Parts:
 
     def _shown(self, exhibit: Exhibit) -> str:
         """An exhibit in Markdown; empty when it is too long for an issue."""
-        shown, blocks = view(exhibit, Teller(self.redact)), []
+        shown, blocks = view(exhibit, TextBudget(self.redact)), []
         lines = [line.text for line in shown.near or shown.lines]
         if (
             len(lines) > EXHIBIT_LINES

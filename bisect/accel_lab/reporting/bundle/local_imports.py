@@ -1,4 +1,4 @@
-"""The modules that a source imports and that lie beside it."""
+"""The modules that a source imports from its own folder."""
 
 from __future__ import annotations
 

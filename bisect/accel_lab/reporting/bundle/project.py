@@ -245,7 +245,7 @@ class _Maker:
         return (path for path in self.opened.get("pythonpath", ()) if self._name(Path(path)) is not None)
 
     def _imports(self) -> None:
-        """What the sources import from beside them, and that in turn: a run may not come to all of it."""
+        """The modules of their folder that the sources import, also those that a run does not reach."""
         folders = [self.folder, *map(Path, self._pythonpath())]
         queue = [member.path for member in self.found.values() if member.name.endswith(".py")]
         if self.program.path is not None:

@@ -115,7 +115,7 @@ class _Names:
         self._folders.update(_folders(name))
 
     def problem(self, name: str) -> str:
-        """Why this name cannot go in beside the others; empty if it can."""
+        """Why this name cannot go in with the others; empty if it can."""
         if why := name_problem(name):
             return f"a name that a bundle cannot hold: {why}"
         if name.casefold() in self._files:

@@ -254,7 +254,7 @@ def _add_beside(found: Sources, said: str, text: str, run_dir: Path, room: int, 
 def _data_of(
     found: Sources, said: str, run_dir: Path, room: int, *, prefix: str, needed: bool
 ) -> tuple[list[Data], str]:
-    """What lies beside a script; and in words why not all of it can lie beside it in the bundle."""
+    """The files of a script's folder, and why not all of them fit into the bundle."""
     data: list[Data] = []
     problem = ""
     for name, path in repro_reader.data_files(said, run_dir):

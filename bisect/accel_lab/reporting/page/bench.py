@@ -12,13 +12,13 @@ from accel_lab.reporting.words import bench as words
 
 from .bench_plots import Plot
 from .files import style, style_digest, template
-from .text_budget import Teller, keep
+from .text_budget import TextBudget, keep
 
 
 def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple[str, str]] = ()) -> str:
     """The page as text; ``backends`` are the names and what each of them is."""
-    teller = Teller(keep)
-    say = teller.say
+    texts = TextBudget(keep)
+    say = texts.say
     sheet = style("report.css", "bench.css")
     digest = style_digest(sheet)
     verdict, mark = words.verdict(benchmark)
@@ -31,14 +31,14 @@ def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple
         summary=_sentence(say(words.summary(benchmark))),
         facts=[(name, say(value, limit=400)) for name, value in _facts(benchmark)],
         cautions=[say(line) for line in words.cautions(benchmark)],
-        models=[_model(benchmark, model, teller) for model in benchmark.models],
+        models=[_model(benchmark, model, texts) for model in benchmark.models],
         plots=[
             {"title": plot.title, "words": say(plot.words, limit=2000), "source": _source(plot)}
             for plot in plots
         ],
         meanings=[(" ".join(filter(None, c.head)).replace("- ", ""), c.means) for c in words.COLUMNS],
         backends=[(say(name), say(what)) for name, what in backends],
-        environment=[(key, text) for key, text in teller.pairs(benchmark.environment) if text],
+        environment=[(key, text) for key, text in texts.pairs(benchmark.environment) if text],
         version=__version__,
         schema=SCHEMA,
     )
@@ -64,10 +64,10 @@ def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 
 
-def _model(benchmark: Benchmark, model: str, teller: Teller) -> dict[str, Any]:
-    say, rows = teller.say, benchmark.of(model)
-    told = [row for row in rows if row.backend]
-    columns = [column for column in words.COLUMNS if any(column.cell(row) for row in told)]
+def _model(benchmark: Benchmark, model: str, texts: TextBudget) -> dict[str, Any]:
+    say, rows = texts.say, benchmark.of(model)
+    with_backend = [row for row in rows if row.backend]
+    columns = [column for column in words.COLUMNS if any(column.cell(row) for row in with_backend)]
     return {
         "name": say(model),
         "title": say(words.title(benchmark, model)),
@@ -78,7 +78,7 @@ def _model(benchmark: Benchmark, model: str, teller: Teller) -> dict[str, Any]:
                 "mark": words.MARKS[row.standing],
                 "cells": [column.cell(row) for column in columns],
             }
-            for row in told
+            for row in with_backend
         ],
         "remarks": [
             (say(row.backend), say(remark, limit=600)) for row in rows for remark in words.remarks(row)

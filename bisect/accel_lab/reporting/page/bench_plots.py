@@ -176,7 +176,7 @@ def _scale(axes: Axes, kind: _Kind, values: Sequence[float]) -> None:
 
 
 def _whisker(axes: Axes, place: float, ends: tuple[float, float] | None) -> None:
-    """Dark with a light rim: to be seen on the bar and beside it, on light ground and on dark."""
+    """Dark with a light rim: visible on the bar and next to it, on light and dark backgrounds."""
     if ends is not None:
         for colour, width in (("#f6f7f9", 3.6), ("#1b2129", 1.8)):
             axes.plot(ends, (place, place), color=colour, linewidth=width, solid_capstyle="butt")

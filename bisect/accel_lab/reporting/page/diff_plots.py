@@ -44,8 +44,8 @@ class Picture:
 def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     """The relative error of each floating-point value, in the order in which the run made them."""
     rows = [(n, pair) for n, pair in enumerate(pairs, 1) if pair.metrics is not None]
-    told = [(n, pair, _rms(pair.metrics)) for n, pair in rows if pair.metrics is not None]
-    drawn = [(n, pair, error) for n, pair, error in told if error is not None and 0 < error < math.inf]
+    measured = [(n, pair, _rms(pair.metrics)) for n, pair in rows if pair.metrics is not None]
+    drawn = [(n, pair, error) for n, pair, error in measured if error is not None and 0 < error < math.inf]
     if not drawn:
         return None
     figure = _figure(7.2, 3.0)

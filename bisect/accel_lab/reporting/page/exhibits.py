@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from accel_lab.core.findings import Exhibit
 
-from .text_budget import Teller, line_class
+from .text_budget import TextBudget, line_class
 
 #: A text or a table up to this length is open; a longer one is folded.
 OPEN_LINES = 40
@@ -49,27 +49,27 @@ class View:
     more: str = ""
 
 
-def views(exhibits: Sequence[Exhibit], teller: Teller) -> list[View]:
+def views(exhibits: Sequence[Exhibit], budget: TextBudget) -> list[View]:
     """The exhibits within what is left of the page's budget."""
-    return [view(exhibit, teller) for exhibit in exhibits[:MAX_EXHIBITS] if not teller.spent]
+    return [view(exhibit, budget) for exhibit in exhibits[:MAX_EXHIBITS] if not budget.spent]
 
 
-def view(exhibit: Exhibit, teller: Teller) -> View:
+def view(exhibit: Exhibit, budget: TextBudget) -> View:
     """One exhibit, redacted, cleaned and cut."""
-    lines, total = _lines(exhibit, teller)
+    lines, total = _lines(exhibit, budget)
     left_out = total - len(lines)
     marked = [place for place, line in enumerate(lines) if "mark" in line.name]
     short = len(lines) <= OPEN_LINES
     near = () if short or not marked else joined(_near(lines, marked), total)
-    rows = [tuple(teller.say(cell, limit=CELL_LIMIT) for cell in row) for row in exhibit.rows[: MAX_ROWS + 1]]
-    teller.taken(sum(len(cell) for row in rows for cell in row))
+    rows = [tuple(budget.say(cell, limit=CELL_LIMIT) for cell in row) for row in exhibit.rows[: MAX_ROWS + 1]]
+    budget.taken(sum(len(cell) for row in rows for cell in row))
     width = max((len(row) for row in rows), default=0)
     rows = [row + ("",) * (width - len(row)) for row in rows]
     more = [f"{left_out:,} lines are left out."] if left_out else []
     if len(exhibit.rows) > MAX_ROWS + 1:
         more.append(f"{len(exhibit.rows) - MAX_ROWS - 1:,} rows are left out.")
     return View(
-        title=teller.say(exhibit.title or exhibit.kind, limit=600),
+        title=budget.say(exhibit.title or exhibit.kind, limit=600),
         lines=joined(lines, total),
         near=near,
         head=rows[0] if rows else (),
@@ -81,17 +81,17 @@ def view(exhibit: Exhibit, teller: Teller) -> View:
     )
 
 
-def _lines(exhibit: Exhibit, teller: Teller) -> tuple[list[Line], int]:
+def _lines(exhibit: Exhibit, budget: TextBudget) -> tuple[list[Line], int]:
     """The lines that have room, those around the marks before the others; and how many there are in all."""
     if not exhibit.text.strip():
         return [], 0
-    shown = teller.whole(exhibit.text, _FILES.get(exhibit.language, "report.html")).rstrip("\n")
+    shown = budget.whole(exhibit.text, _FILES.get(exhibit.language, "report.html")).rstrip("\n")
     texts = shown.split("\n")
     # What was redacted may have been several lines long: then the numbers are true no more.
     same = len(texts) == len(exhibit.text.replace("\r\n", "\n").rstrip("\n").split("\n"))
     marked = {number - 1 for number in exhibit.marked if same and number <= len(texts)}
-    picked = _picked(texts, marked, teller.room())
-    teller.taken(sum(len(texts[place]) for place in picked))
+    picked = _picked(texts, marked, budget.room())
+    budget.taken(sum(len(texts[place]) for place in picked))
     lines = []
     for place in picked:
         name = line_class(texts[place]) if exhibit.language == "diff" else "same"

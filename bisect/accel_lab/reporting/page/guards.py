@@ -10,7 +10,7 @@ from accel_lab.inspection.compile_report import SCHEMA, CompileReport
 from accel_lab.reporting.words import guards as words
 
 from .files import style, style_digest, template
-from .text_budget import Redact, Teller, keep
+from .text_budget import Redact, TextBudget, keep
 
 #: Entries of each section; guards.json has all.
 MOST_ENTRIES = 200
@@ -18,7 +18,7 @@ MOST_ENTRIES = 200
 
 def render(report: CompileReport, program: str, torch: str, *, redact: Redact = keep) -> str:
     """The page as text."""
-    teller = Teller(redact)
+    texts = TextBudget(redact)
     sheet = style("report.css", "grid.css")
     sections = [
         ("breaks", "Graph breaks", words.breaks(report)),
@@ -29,18 +29,18 @@ def render(report: CompileReport, program: str, torch: str, *, redact: Redact = 
         style=sheet,
         csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
         "form-action 'none'",
-        name=teller.say(program),
-        torch=teller.say(torch),
+        name=texts.say(program),
+        torch=texts.say(torch),
         again=bool(report.recompilations or report.breaks),
-        headline=teller.say(words.headline(report)),
-        notes=[teller.say(note, limit=300) for note in words.notes(report)],
+        headline=texts.say(words.headline(report)),
+        notes=[texts.say(note, limit=300) for note in words.notes(report)],
         head=words.COSTLIEST_HEAD,
-        costliest=[[teller.say(cell, limit=200) for cell in row] for row in words.costliest(report)],
+        costliest=[[texts.say(cell, limit=200) for cell in row] for row in words.costliest(report)],
         sections=[
             {
                 "id": key,
                 "title": title,
-                "entries": _entries(entries[:MOST_ENTRIES], teller),
+                "entries": _entries(entries[:MOST_ENTRIES], texts),
                 "left_out": max(0, len(entries) - MOST_ENTRIES),
             }
             for key, title, entries in sections
@@ -50,13 +50,13 @@ def render(report: CompileReport, program: str, torch: str, *, redact: Redact = 
     )
 
 
-def _entries(entries: Sequence[words.Entry], teller: Teller) -> list[dict[str, object]]:
+def _entries(entries: Sequence[words.Entry], texts: TextBudget) -> list[dict[str, object]]:
     return [
         {
-            "title": teller.say(entry.title, limit=300),
-            "place": teller.say(entry.place, limit=200),
-            "source": teller.say(entry.source, limit=300),
-            "details": [teller.say(detail, limit=400) for detail in entry.details],
+            "title": texts.say(entry.title, limit=300),
+            "place": texts.say(entry.place, limit=200),
+            "source": texts.say(entry.source, limit=300),
+            "details": [texts.say(detail, limit=400) for detail in entry.details],
             "rewrite": entry.rewrite,
         }
         for entry in entries

@@ -90,7 +90,7 @@ def _is_kernel(step: Step) -> bool:
 
 
 def _indent(rung: Rung, levels: list[Rung]) -> int:
-    """Higher steps start further right; a check beside the ladder stands in from the step below it."""
+    """Higher steps start further right; a check that is no step is indented from the step below it."""
     order = list(Rung)
     below = [level for level in levels if order.index(level) <= order.index(rung)]
     return 4 + _INDENT * max(len(below) - 1, 0) + (0 if rung in LADDER else 2 * _INDENT)

@@ -9,17 +9,18 @@ from typing import Any
 from urllib.parse import quote
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.reporting.words import matrix as words
 from accel_lab.reporting.words import versions
 
 from .files import style, style_digest, template
-from .text_budget import Redact, Teller, keep
+from .text_budget import Redact, TextBudget, keep
 
 
 def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Redact = keep) -> str:
     """The page as text; ``picture`` is the PNG that is shown under the table."""
-    teller = Teller(redact)
-    say = teller.say
+    texts = TextBudget(redact)
+    say = texts.say
     sheet = style("report.css", "grid.css")
     digest = style_digest(sheet)
     script = grid.get("script") or {}
@@ -34,7 +35,7 @@ def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Red
         failure=say(words.failure(grid), limit=1000),
         notes=[say(note) for note in words.notes_of(grid)],
         columns=[(say(name, limit=60), say(words.meaning(name), limit=200)) for name in columns],
-        rows=[_row(row, columns, teller) for row in words.rows_of(grid)],
+        rows=[_row(row, columns, texts) for row in words.rows_of(grid)],
         picture="data:image/png;base64," + base64.b64encode(picture).decode() if picture else "",
         environments=[
             (say(name, limit=80), say(versions.environment_line(made), limit=400))
@@ -45,15 +46,15 @@ def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Red
     )
 
 
-def _row(row: words.RowWords, columns: list[str], teller: Teller) -> dict[str, Any]:
+def _row(row: words.RowWords, columns: list[str], texts: TextBudget) -> dict[str, Any]:
     return {
-        "torch": teller.say(row.torch, limit=80),
-        "starts": teller.say(row.starts, limit=60),
+        "torch": texts.say(row.torch, limit=80),
+        "starts": texts.say(row.starts, limit=60),
         "cells": [
             {
-                "column": teller.say(column, limit=60),
+                "column": texts.say(column, limit=60),
                 "mark": cell.mark,
-                "said": teller.say(cell.said, limit=300),
+                "said": texts.say(cell.said, limit=300),
                 "seconds": cell.seconds,
                 "link": _link(cell.folder),
             }
@@ -71,6 +72,4 @@ def _link(folder: str) -> str:
 
 def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
     """Writes the page, whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(render(grid, picture), encoding="utf-8", errors="backslashreplace")
-    draft.replace(path)
+    write_atomic(path, render(grid, picture))

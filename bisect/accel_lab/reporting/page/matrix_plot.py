@@ -1,4 +1,4 @@
-"""The matrix of releases and rungs as a picture: one box a run, told by sign as well as by colour."""
+"""The matrix of releases and rungs as a picture: one box a run, marked by sign and colour."""
 
 from __future__ import annotations
 

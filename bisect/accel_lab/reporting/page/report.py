@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.text import command_line
@@ -19,7 +20,7 @@ from .exhibits import views
 from .files import style, style_digest, template
 from .ladder_picture import by_height, draw
 from .repro_section import section
-from .text_budget import TEXT_LIMIT, Redact, Shown, Teller, keep
+from .text_budget import TEXT_LIMIT, Redact, Shown, TextBudget, keep
 from .versions_section import versions_view
 
 MAX_FILES = 40
@@ -29,10 +30,7 @@ WIDE = 28
 
 def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
     """Writes the report, whole or not at all."""
-    text = render_html(findings, run_dir, redact=redact)
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-    draft.replace(path)
+    write_atomic(path, render_html(findings, run_dir, redact=redact))
 
 
 def render_html(
@@ -53,72 +51,73 @@ class _View:
         self.findings = findings
         self.run_dir = run_dir
         self.names = names
-        self.teller = Teller(redact)
-        self.say = self.teller.say
-        self._pairs = self.teller.pairs
+        self.texts = TextBudget(redact)
+        self.say = self.texts.say
+        self._pairs = self.texts.pairs
 
     def build(self) -> dict[str, Any]:
         """Everything that the template names."""
-        found, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
+        findings, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
         sheet = style("report.css")
         digest = style_digest(sheet)
         return {
             "style": sheet,
             "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
             "form-action 'none'",
-            "name": self.say(found.program.name),
-            "verdict": terms.verdict_of(found),
+            "name": self.say(findings.program.name),
+            "verdict": terms.verdict_of(findings),
             "mark": {"fails": terms.BAD, "passes": terms.GOOD, "by_design": terms.GOOD}.get(
-                found.verdict, terms.SKIP
+                findings.verdict, terms.SKIP
             ),
-            "summary": self.say(found.summary) or "No summary was written.",
+            "summary": self.say(findings.summary) or "No summary was written.",
             "facts": self._facts(),
             "wide": WIDE,
-            "next_steps": [self.say(line) for line in found.next_steps],
-            "warnings": [self.say(line) for line in found.warnings],
+            "next_steps": [self.say(line) for line in findings.next_steps],
+            "warnings": [self.say(line) for line in findings.warnings],
             # First, so that it gets what it needs of the page's budget.
-            "repro": section(found, self.run_dir, self.teller, self.names),
-            "picture": draw(found),
-            "ladder": [self._row(step) for step in by_height(found)],
-            "ablation": [self._row(step) for step in found.ablation],
-            "culprits": [self._culprit(number) for number in range(len(found.culprits))],
-            "witness": self._pairs(found.witness),
-            "versions": versions_view(found.versions, self.teller),
+            "repro": section(findings, self.run_dir, self.texts, self.names),
+            "picture": draw(findings),
+            "ladder": [self._row(step) for step in by_height(findings)],
+            "ablation": [self._row(step) for step in findings.ablation],
+            "culprits": [self._culprit(number) for number in range(len(findings.culprits))],
+            "cross_check": self.say(str((findings.witness or {}).get("words") or "")),
+            "witness": self._pairs({k: v for k, v in (findings.witness or {}).items() if k != "words"}),
+            "versions": versions_view(findings.versions, self.texts),
             "error": self._error(bad),
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],
             "pair": (good.rung.value, bad.rung.value) if good and bad else None,
-            "code": self._code(bad or (found.ladder[-1] if found.ladder else None)),
-            "environment": self._pairs({k: v for k, v in found.environment.items() if k != "collect_env"}),
+            "code": self._code(bad or (findings.ladder[-1] if findings.ladder else None)),
+            "environment": self._pairs({k: v for k, v in findings.environment.items() if k != "collect_env"}),
             "again": self._again(good, bad),
             "version": __version__,
-            "schema": found.to_json()["schema"],
+            "schema": findings.to_json()["schema"],
         }
 
     def _facts(self) -> list[tuple[str, str]]:
-        found = self.findings
+        findings = self.findings
         facts: list[tuple[str, str]] = []
-        if found.culprit is not None:
-            data = found.culprit.to_json()
-            facts.append(("Stage", terms.STAGES[found.culprit.stage]))
+        if findings.culprit is not None:
+            data = findings.culprit.to_json()
+            facts.append(("Stage", terms.STAGES[findings.culprit.stage]))
             facts.append(("Where", f"{data['side'].replace('_', ' ')}, {data['level']} level"))
-            if found.culprit.component is not None:
-                facts.append(("Component", terms.component_of(found.culprit)))
+            if findings.culprit.component is not None:
+                facts.append(("Component", terms.component_of(findings.culprit)))
             facts.append(("Confidence", self._confidence(data["confidence"])))
-        if versions.headline(found.versions):
-            facts.append(("Since when", versions.headline(found.versions)))
-        repro = repro_reader.repro_of(found, self.run_dir)
+        if versions.headline(findings.versions):
+            facts.append(("Since when", versions.headline(findings.versions)))
+        repro = repro_reader.repro_of(findings, self.run_dir)
         if repro is not None and repro.sizes:
             facts.append(("Smallest repro", repro.sizes))
-        if found.signature is not None:
-            facts.append(("Failure", found.signature.line))
-        if found.failure_rate is not None and found.failure_rate < 1:
-            facts.append(("Fails in", f"{found.failure_rate:.0%} of its runs"))
+        if findings.signature is not None:
+            facts.append(("Failure", terms.brief_failure(findings.signature)))
+        if findings.failure_rate is not None and findings.failure_rate < 1:
+            facts.append(("Fails in", f"{findings.failure_rate:.0%} of its runs"))
         facts += [
             (name, said)
-            for name, said in zip(("Torch", "Python"), terms.build_of(found), strict=True)
+            for name, said in zip(("Torch", "Python"), terms.build_of(findings), strict=True)
             if said
         ]
-        facts.append(("Probes", f"{sum(found.probes.values())} in {found.seconds_total:.1f} s"))
+        facts.append(("Probes", f"{sum(findings.probes.values())} in {findings.seconds_total:.1f} s"))
         return [(name, self.say(text, limit=400)) for name, text in facts]
 
     def _confidence(self, word: str) -> str:
@@ -126,13 +125,13 @@ class _View:
         return f"{word}, {number:.1%}" if number is not None else word
 
     def _row(self, step: Step) -> dict[str, Any]:
-        said = terms.mark_of(step)
-        told = step.verdict is Verdict.BAD and step is not terms.first_bad(self.findings)
-        remarks = ["the same failure" if told else terms.failure_of(step), step.note]
+        mark = terms.mark_of(step)
+        same = step.verdict is Verdict.BAD and self.findings.signature is not None
+        remarks = ["the same failure" if same else terms.failure_of(step), step.note]
         if step.max_abs_error:
             remarks.insert(1, f"largest absolute error {step.max_abs_error:.3g}")
         return {
-            "mark": said,
+            "mark": mark,
             "said": terms.said_of(step),
             "rung": step.rung.value,
             "runs": terms.runs_of(step),
@@ -153,7 +152,7 @@ class _View:
             "component_confidence": part.confidence.value if part else "",
             "detail": self.say(part.detail) if part else "",
             "evidence": [self.say(line) for line in culprit.evidence],
-            "exhibits": views(culprit.exhibits, self.teller),
+            "exhibits": views(culprit.exhibits, self.texts),
             "alternatives": [
                 (terms.alternative(row.name), "open" if row.open else "ruled out", self.say(row.words))
                 for row in culprit.alternatives
@@ -171,8 +170,8 @@ class _View:
             if not trace.strip() and step.outcome.raised is not None:
                 trace = step.outcome.raised.text
         return {
-            "signature": self._pairs(_told(signature)) if signature else [],
-            "trace": self.teller.block("What was printed", trace, open=True),
+            "signature": self._pairs(_signature_rows(signature)) if signature else [],
+            "trace": self.texts.block("What was printed", trace, open=True),
         }
 
     def _error_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
@@ -180,7 +179,7 @@ class _View:
         if good is None or bad is None:
             return None
         one, two = (self._printed(step) for step in (good, bad))
-        return self.teller.diff(
+        return self.texts.diff(
             f"What was printed: {good.rung} (passes) against {bad.rung} (fails)",
             (one, str(good.rung)),
             (two, str(bad.rung)),
@@ -207,7 +206,7 @@ class _View:
         texts = [
             self.say(run_files.read_text(a.path, TEXT_LIMIT).text, a.name).splitlines() for a in (one, two)
         ]
-        return self.teller.diff(
+        return self.texts.diff(
             f"The graph: {good.rung} (passes) against {bad.rung} (fails)",
             (texts[0], f"{good.rung}/{one.name}"),
             (texts[1], f"{bad.rung}/{two.name}"),
@@ -217,17 +216,17 @@ class _View:
         """The graphs and the generated code of one rung, generated code first."""
         if step is None:
             return {"rung": "", "files": [], "more": 0}
-        found = sorted(run_files.artifacts_of(step, self.run_dir), key=lambda a: (a.is_graph, a.name))
+        artifacts = sorted(run_files.artifacts_of(step, self.run_dir), key=lambda a: (a.is_graph, a.name))
         files = []
-        for artifact in found[:MAX_FILES]:
-            if self.teller.spent:
+        for artifact in artifacts[:MAX_FILES]:
+            if self.texts.spent:
                 break
             text = run_files.read_text(artifact.path, 4 * TEXT_LIMIT).text
             files.append(
-                self.teller.block(f"{artifact.name} ({_size(artifact.size)})", text, file=artifact.name)
+                self.texts.block(f"{artifact.name} ({_size(artifact.size)})", text, file=artifact.name)
             )
         shown = [file for file in files if file is not None]
-        return {"rung": step.rung.value, "files": shown, "more": len(found) - len(files)}
+        return {"rung": step.rung.value, "files": shown, "more": len(artifacts) - len(files)}
 
     def _again(self, good: Step | None, bad: Step | None) -> list[tuple[str, str]]:
         program = self.findings.program
@@ -250,7 +249,7 @@ class _View:
         return [(name, self.say(text, limit=2000)) for name, text in rows]
 
 
-def _told(signature: Signature) -> dict[str, Any]:
+def _signature_rows(signature: Signature) -> dict[str, Any]:
     """The signature: its message as it was raised, then as it is compared where that is another text."""
     row = signature.to_json()
     said = row.pop("said", "") or row["message"]

@@ -11,7 +11,7 @@ from accel_lab.reporting import repro_reader
 from accel_lab.reporting.repro_reader import Reduced
 
 from .exhibits import View, view, views
-from .text_budget import Teller
+from .text_budget import TextBudget
 
 _KINDS = {"graph": "made from the captured graph", "script": "made from the script"}
 
@@ -43,7 +43,7 @@ class Section:
 
 
 def section(
-    findings: Findings, run_dir: Path, teller: Teller, names: Mapping[str, str] | None = None
+    findings: Findings, run_dir: Path, texts: TextBudget, names: Mapping[str, str] | None = None
 ) -> Section | None:
     """The section; None when no repro was looked for.
 
@@ -55,11 +55,11 @@ def section(
     first, second = repro_reader.repro_of(findings, run_dir), repro_reader.other_of(findings, run_dir)
     why = repro_reader.why_not(findings)
     return Section(
-        script=_script(first, run_dir, teller, known) if first is not None else None,
-        other=_script(second, run_dir, teller, known) if second is not None else None,
-        exhibits=tuple(views(repro_reader.exhibits_of(findings), teller)),
-        notes=tuple(teller.say(line, limit=2_000) for line in repro_reader.notes_of(findings)),
-        why_not="" if first is not None else teller.say(why or "no smaller script was found", limit=2_000),
+        script=_script(first, run_dir, texts, known) if first is not None else None,
+        other=_script(second, run_dir, texts, known) if second is not None else None,
+        exhibits=tuple(views(repro_reader.exhibits_of(findings), texts)),
+        notes=tuple(texts.say(line, limit=2_000) for line in repro_reader.notes_of(findings)),
+        why_not="" if first is not None else texts.say(why or "no smaller script was found", limit=2_000),
         effort=_effort(findings),
     )
 
@@ -69,26 +69,26 @@ def shown_path(said: str, names: Mapping[str, str]) -> str:
     return names.get(said) or repro_reader.short_name(said)
 
 
-def _script(found: Reduced, run_dir: Path, teller: Teller, names: Mapping[str, str]) -> Script:
-    path = teller.say(shown_path(found.path, names), limit=1_000)
+def _script(found: Reduced, run_dir: Path, texts: TextBudget, names: Mapping[str, str]) -> Script:
+    path = texts.say(shown_path(found.path, names), limit=1_000)
     facts = []
     if found.lines_after is not None:
         facts.append(("Lines", _shrunk(found.lines_before, found.lines_after)))
     if found.nodes is not None:
         facts.append(("Graph nodes", _shrunk(*found.nodes)))
     if found.verified:
-        facts.append(("Run it", teller.say(found.command(path), limit=2_000)))
+        facts.append(("Run it", texts.say(found.command(path), limit=2_000)))
     text = Exhibit(kind="repro", title=path, text=found.text, language="python")
     return Script(
         kind=_KINDS.get(found.kind, ""),
         path=path,
         facts=tuple(facts),
-        proof=tuple(teller.say(line, limit=1_000) for line in (*_shows(found), *found.proof)),
+        proof=tuple(texts.say(line, limit=1_000) for line in (*_shows(found), *found.proof)),
         standing=found.standing,
         verified=found.verified,
-        code=view(text, teller) if found.text.strip() else None,
+        code=view(text, texts) if found.text.strip() else None,
         data=tuple(
-            teller.say(name, limit=300) for name, _ in repro_reader.data_files(found.path, run_dir)[:20]
+            texts.say(name, limit=300) for name, _ in repro_reader.data_files(found.path, run_dir)[:20]
         ),
     )
 

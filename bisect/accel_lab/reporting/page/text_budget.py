@@ -40,8 +40,8 @@ class Shown:
         return [(line_class(line), line) for line in self.text.splitlines()]
 
 
-class Teller:
-    """Makes what may be shown out of what was found, and keeps count of how much was shown."""
+class TextBudget:
+    """Redacts, cleans and cuts every text of a page, and keeps count of the total."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact

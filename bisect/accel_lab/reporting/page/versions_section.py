@@ -13,7 +13,7 @@ from accel_lab.reporting.words.terms import Mark
 from accel_lab.reporting.words.versions import Row
 
 from .exhibits import View, view
-from .text_budget import Shown, Teller
+from .text_budget import Shown, TextBudget
 
 #: The picture: one box a release, so many in a row.
 _BOX = 92
@@ -82,35 +82,35 @@ class VersionsView:
     numbers: bool
 
 
-def versions_view(versions: Mapping[str, Any] | None, teller: Teller) -> VersionsView | None:
+def versions_view(versions: Mapping[str, Any] | None, texts: TextBudget) -> VersionsView | None:
     """The section, redacted and within the page's budget; None where no releases were asked."""
     if not versions:
         return None
-    rows = [_told(row, teller) for row in since.rows_of(versions)]
+    rows = [_told(row, texts) for row in since.rows_of(versions)]
     flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
     turns = {str(flip.get("at", "")) for flip in flips}
     across = max(1, min(len(rows), _PER_ROW))
     return VersionsView(
-        headline=teller.say(since.headline(versions)),
-        notes=tuple(teller.say(line, limit=2000) for line in since.notes_of(versions)),
+        headline=texts.say(since.headline(versions)),
+        notes=tuple(texts.say(line, limit=2000) for line in since.notes_of(versions)),
         stops=tuple(_stop(row, place, row.torch in turns) for place, row in enumerate(rows)),
         width=across * _BOX + 4,
         height=-(-len(rows) // across) * _ROW + 4,
         rows=tuple(rows),
-        flips=tuple(_flip(flip, teller) for flip in flips),
+        flips=tuple(_flip(flip, texts) for flip in flips),
         numbers=any(row.number for row in rows),
     )
 
 
-def _told(row: Row, teller: Teller) -> Row:
+def _told(row: Row, texts: TextBudget) -> Row:
     return Row(
-        torch=teller.say(row.torch, limit=80),
+        torch=texts.say(row.torch, limit=80),
         mark=row.mark,
-        why=teller.say(row.why, limit=500),
-        where=teller.say(row.where, limit=200),
+        why=texts.say(row.why, limit=500),
+        where=texts.say(row.where, limit=200),
         runs=row.runs,
-        environment=teller.say(row.environment, limit=300),
-        number=teller.say(row.number, limit=80),
+        environment=texts.say(row.environment, limit=300),
+        number=texts.say(row.number, limit=80),
     )
 
 
@@ -127,23 +127,21 @@ def _stop(row: Row, place: int, turns: bool) -> Stop:
     )
 
 
-def _flip(flip: Mapping[str, Any], teller: Teller) -> FlipView:
+def _flip(flip: Mapping[str, Any], texts: TextBudget) -> FlipView:
     details = flip.get("details")
     details = details if isinstance(details, Mapping) else {}
     good, bad = (_mapping(details.get(side)) for side in ("good", "bad"))
     return FlipView(
-        title=teller.say(_capital(since.flip_line(flip)), limit=400),
-        notes=tuple(
-            teller.say(str(note), limit=1000) for note in [*_change(flip), *_list(flip.get("notes"))]
-        ),
-        good=teller.say(good.get("torch", ""), limit=80),
-        bad=teller.say(bad.get("torch", ""), limit=80),
+        title=texts.say(_capital(since.flip_line(flip)), limit=400),
+        notes=tuple(texts.say(str(note), limit=1000) for note in [*_change(flip), *_list(flip.get("notes"))]),
+        good=texts.say(good.get("torch", ""), limit=80),
+        bad=texts.say(bad.get("torch", ""), limit=80),
         rungs=tuple(_rungs(good, bad)),
-        files=_files(_mapping(details.get("files")), teller),
-        diffs=(*_change_diff(flip, teller), *_diffs(_mapping(details.get("files")), teller)),
-        code=tuple(_code(details, teller)),
-        swaps=tuple(_swaps(_mapping(details.get("companions")), teller)),
-        numbers=tuple(_numbers(_mapping(details.get("numbers")), teller)),
+        files=_files(_mapping(details.get("files")), texts),
+        diffs=(*_change_diff(flip, texts), *_diffs(_mapping(details.get("files")), texts)),
+        code=tuple(_code(details, texts)),
+        swaps=tuple(_swaps(_mapping(details.get("companions")), texts)),
+        numbers=tuple(_numbers(_mapping(details.get("numbers")), texts)),
     )
 
 
@@ -158,7 +156,7 @@ def _verdicts(side: Mapping[str, Any]) -> dict[str, Mark]:
     return {str(row.get("rung", ""))[:40]: _MARKS.get(str(row.get("verdict")), terms.SKIP) for row in rows}
 
 
-def _files(files: Mapping[str, Any], teller: Teller) -> View | None:
+def _files(files: Mapping[str, Any], texts: TextBudget) -> View | None:
     changed = [row for row in _list(files.get("changed")) if isinstance(row, Mapping)]
     if not changed:
         return None
@@ -178,7 +176,7 @@ def _files(files: Mapping[str, Any], teller: Teller) -> View | None:
     more = files.get("more")
     title = str(files.get("said", "Files of the failing stage that differ"))
     title += f" ({more} are not listed)" if more else ""
-    return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), teller)
+    return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), texts)
 
 
 def _change(flip: Mapping[str, Any]) -> list[str]:
@@ -186,35 +184,35 @@ def _change(flip: Mapping[str, Any]) -> list[str]:
     return [_capital(since.change_line(change))] if change else []
 
 
-def _change_diff(flip: Mapping[str, Any], teller: Teller) -> list[Shown]:
+def _change_diff(flip: Mapping[str, Any], texts: TextBudget) -> list[Shown]:
     """The smallest difference of torch's sources that moves the failure."""
-    text = _mapping(flip.get("change")).get("diff")
-    if not text or teller.spent:
+    diff = _mapping(flip.get("change")).get("diff")
+    if not diff or texts.spent:
         return []
-    text = teller.say(text, limit=teller.room())
-    teller.taken(len(text))
+    text = texts.say(diff, limit=texts.room())
+    texts.taken(len(text))
     return [Shown(title="The change, in torch's own sources", text=text, diff=True)]
 
 
-def _diffs(files: Mapping[str, Any], teller: Teller) -> list[Shown]:
+def _diffs(files: Mapping[str, Any], texts: TextBudget) -> list[Shown]:
     found = []
     for row in _list(files.get("diffs")):
-        if not isinstance(row, Mapping) or teller.spent:
+        if not isinstance(row, Mapping) or texts.spent:
             continue
-        text = teller.say(row.get("text", ""), limit=teller.room())
-        teller.taken(len(text))
-        found.append(Shown(title=teller.say(row.get("path", ""), limit=200), text=text, diff=True))
+        text = texts.say(row.get("text", ""), limit=texts.room())
+        texts.taken(len(text))
+        found.append(Shown(title=texts.say(row.get("path", ""), limit=200), text=text, diff=True))
     return found
 
 
-def _code(details: Mapping[str, Any], teller: Teller) -> list[Beside]:
+def _code(details: Mapping[str, Any], texts: TextBudget) -> list[Beside]:
     found = []
     for row in _list(details.get("code")):
-        if not isinstance(row, Mapping) or teller.spent:
+        if not isinstance(row, Mapping) or texts.spent:
             continue
         language, title = _CODE.get(str(row.get("kind")), ("text", str(row.get("kind", ""))))
         good, bad = (
-            view(Exhibit(kind="side", title=name, text=str(row.get(side, "")), language=language), teller)
+            view(Exhibit(kind="side", title=name, text=str(row.get(side, "")), language=language), texts)
             for side, name in (("good", "passes"), ("bad", "fails"))
         )
         same = bool(row.get("same"))
@@ -224,24 +222,24 @@ def _code(details: Mapping[str, Any], teller: Teller) -> list[Beside]:
     return found
 
 
-def _swaps(companions: Mapping[str, Any], teller: Teller) -> list[tuple[str, str, Mark]]:
+def _swaps(companions: Mapping[str, Any], texts: TextBudget) -> list[tuple[str, str, Mark]]:
     found = []
     for swap in _list(companions.get("swaps")):
         if isinstance(swap, Mapping):
             pins = _mapping(swap.get("pins"))
             beside = ", ".join(f"{name} {version}" for name, version in pins.items())
             mark = _MARKS.get(str(swap.get("verdict")), terms.SKIP)
-            found.append((teller.say(swap.get("torch", ""), limit=80), teller.say(beside, limit=300), mark))
+            found.append((texts.say(swap.get("torch", ""), limit=80), texts.say(beside, limit=300), mark))
     return found
 
 
-def _numbers(table: Mapping[str, Any], teller: Teller) -> list[tuple[str, str, str]]:
+def _numbers(table: Mapping[str, Any], texts: TextBudget) -> list[tuple[str, str, str]]:
     """What was measured on both sides."""
     found = []
     for name, row in table.items():
         one, two = (_mapping(row).get(side) for side in ("good", "bad"))
         shown = [f"{v:.4g}" if isinstance(v, (int, float)) else "" for v in (one, two)]
-        found.append((teller.say(str(name).replace("_", " "), limit=60), shown[0], shown[1]))
+        found.append((texts.say(str(name).replace("_", " "), limit=60), shown[0], shown[1]))
     return found
 
 

@@ -99,7 +99,7 @@ def left_in(texts: Mapping[str, str], names: Iterable[str] = ()) -> list[Left]:
     return sorted(found.values(), key=lambda left: (order[left.kind], left.file, left.line, left.word))
 
 
-def told(count: int) -> str:
+def count_words(count: int) -> str:
     """How many words were left, in words."""
     if count == 0:
         return "no word that looks like a name or a key was left"

@@ -39,7 +39,7 @@ def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = Tr
     """The ladder, one row a rung, in the order in which the compiler works."""
     rows = [
         [
-            _said(step, unicode),
+            _verdict_words(step, unicode),
             step.rung.value,
             terms.TORCH_BACKENDS.get(step.rung, step.label),
             f"{step.outcome.seconds:.1f}",
@@ -57,7 +57,7 @@ def ablation_table(
     """The switches that were changed one at a time, with what each did to the failure."""
     rows = [
         [
-            _said(step, unicode),
+            _verdict_words(step, unicode),
             one_line(step.switch, 40),
             one_line(step.label, 40),
             f"{step.outcome.seconds:.1f}",
@@ -108,25 +108,25 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
     """The smallest repro: how small, where, the proof, and its text if that fits on a screen."""
     if findings.repro is None:
         return ""
-    found, other = repro_reader.repro_of(findings), repro_reader.other_of(findings)
+    repro, other = repro_reader.repro_of(findings), repro_reader.other_of(findings)
     notes = [wrapped(f"note: {line}", width, hang="  ") for line in repro_reader.notes_of(findings)]
-    if found is None:
+    if repro is None:
         why = repro_reader.why_not(findings) or "no smaller script was found"
         return "\n".join([wrapped(f"No smaller repro: {why}", width, hang="  "), *notes])
     standing = (
-        ("1-minimal" if found.minimal else "may still get smaller") if found.verified else "not verified"
+        ("1-minimal" if repro.minimal else "may still get smaller") if repro.verified else "not verified"
     )
     lines = [
         paint("Smallest repro", "bold", colour)
         + "  "
-        + printable("; ".join(filter(None, (found.sizes, standing)))),
-        printable(found.path),
+        + printable("; ".join(filter(None, (repro.sizes, standing)))),
+        printable(repro.path),
     ]
-    if found.proof:
-        lines.append(wrapped("proof: " + "; ".join(found.proof), width, hang="  "))
-    elif not found.verified:
-        lines.append(wrapped(found.standing, width, hang="  "))
-    script = printable(found.text).strip("\n").splitlines()
+    if repro.proof:
+        lines.append(wrapped("proof: " + "; ".join(repro.proof), width, hang="  "))
+    elif not repro.verified:
+        lines.append(wrapped(repro.standing, width, hang="  "))
+    script = printable(repro.text).strip("\n").splitlines()
     if script and len(script) <= _SCREEN:
         lines += ["", *script, ""]
     if other is not None:
@@ -172,7 +172,7 @@ def _exhibit_lines(exhibits: Sequence[Exhibit], width: int) -> list[str]:
     return [one_line(f"see report.html: {e.title or e.kind}", width) for e in exhibits]
 
 
-def _said(step: Step, unicode: bool) -> str:
+def _verdict_words(step: Step, unicode: bool) -> str:
     mark = terms.mark_of(step)
     return f"{mark.symbol if unicode else mark.ascii} {terms.said_of(step)}"
 
@@ -181,13 +181,13 @@ def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
     """Colour goes on after the columns were laid out, so that escapes never count as width."""
     lines = table.splitlines()
     for row, step in enumerate(steps, 2):
-        said = _said(step, unicode)
+        said = _verdict_words(step, unicode)
         lines[row] = paint(said, terms.mark_of(step).name, True) + lines[row][len(said) :]
     return "\n".join(lines)
 
 
 def _remark(step: Step, findings: Findings) -> str:
-    """How a step failed; the failure that is looked for is told once, in the paragraph."""
+    """How a step failed; the target failure is shown once, in the summary."""
     known = step.verdict is Verdict.BAD and findings.signature is not None
     parts = ["the same failure" if known else terms.failure_of(step)]
     if step.max_abs_error:

@@ -16,7 +16,7 @@ MARKS: dict[Standing, Mark] = {
     Standing.FAILED: Mark(name="bad", symbol="✗", ascii="x", words="failed"),
     Standing.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
 }
-#: Reasons and names that are told of one row; the rest is counted.
+#: Reasons and names that are listed for one row; the rest is counted.
 TOLD = 6
 
 
@@ -112,12 +112,12 @@ def error(value: float | None) -> str:
 
 
 def whole(value: int | None) -> str:
-    """A count; empty where it was not told."""
+    """A count; empty where it is unknown."""
     return "" if value is None else str(value)
 
 
 def total(counts: Mapping[str, int] | None) -> str:
-    """The sum of counts by name; empty where they were not told."""
+    """The sum of counts by name; empty where they are unknown."""
     return "" if counts is None else str(sum(counts.values()))
 
 
@@ -140,8 +140,8 @@ def _parts(row: Measurement) -> list[str]:
     parts = {name: ms for name, ms in (row.parts_ms or {}).items() if ms > 0}
     whole_ms = sum(parts.values())
     shares = sorted(((ms / whole_ms, name) for name, ms in parts.items()), reverse=True)
-    told = [f"{name.replace('_', ' ')} {share:.0%}" for share, name in shares if share >= 0.01]
-    return [f"where the time of a call goes: {', '.join(told)}"] if told else []
+    shown_parts = [f"{name.replace('_', ' ')} {share:.0%}" for share, name in shares if share >= 0.01]
+    return [f"where the time of a call goes: {', '.join(shown_parts)}"] if shown_parts else []
 
 
 def _counted(name: str, counts: Mapping[str, int] | None) -> list[str]:

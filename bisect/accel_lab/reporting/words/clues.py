@@ -9,12 +9,12 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-#: So many rungs must fail, each with other numbers, before that is told.
+#: So many rungs must fail, each with other numbers, before that is reported.
 _RUNGS = 3
 
 
 def names_tests(signature: Signature | None) -> bool:
-    """Whether the failure is told as tests of a test runner that fail."""
+    """Whether the failure is reported as failing tests of a test runner."""
     return signature is not None and signature.kind == "exit" and ".py" in signature.said.split(" ", 1)[0]
 
 

@@ -26,20 +26,20 @@ def headline(diff: Mapping[str, Any]) -> str:
 
 
 def notes(diff: Mapping[str, Any]) -> list[str]:
-    """What to know beside the table: the first and the worst value, runs that failed, what agrees means."""
+    """Notes below the table: the first and the worst value, runs that failed, what agrees means."""
     summary = diff["summary"]
-    told = []
+    lines = []
     if summary["first"]:
-        told.append(f"the first that differs: {summary['first']}")
+        lines.append(f"the first that differs: {summary['first']}")
     if summary["worst"] and summary["worst"] != summary["first"]:
-        told.append(f"the greatest relative error: {summary['worst']}")
+        lines.append(f"the greatest relative error: {summary['worst']}")
     if diff["rule"]:
-        told.append(diff["rule"])
+        lines.append(diff["rule"])
     if diff["runs"] > 1:
-        told.append(
-            f"{diff['runs']} runs of {diff['test']}; mean and variance of the greatest error are told"
+        lines.append(
+            f"{diff['runs']} runs of {diff['test']}; mean and variance of the greatest error are shown"
         )
-    return [*told, *diff["failures"]]
+    return [*lines, *diff["failures"]]
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,16 +67,16 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 def specials(row: Mapping[str, Any]) -> str:
     """NaN, infinities and negative zeros that only one side has; empty where there are none."""
     metrics = row["metrics"] or {}
-    told = []
+    lines = []
     for name, word in (("nan", "NaN"), ("inf", "infinity"), ("negative_zero", "-0.0")):
         found = metrics.get(name) or {}
         if found.get("got") or found.get("want"):
-            told.append(f"{word}: {found['got']} in the tested run only, {found['want']} in the other only")
-    return "; ".join(told)
+            lines.append(f"{word}: {found['got']} in the tested run only, {found['want']} in the other only")
+    return "; ".join(lines)
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    """The greatest error against float64, and eager's own beside it."""
+    """The greatest error against float64, and eager's own."""
     ours, eagers = row["error_vs_float64"], row["eager_error_vs_float64"]
     return "" if ours is None else f"{number(ours)} (eager {number(eagers)})"
 

@@ -19,13 +19,13 @@ def sentences(findings: Findings) -> str:
         (f for step in findings.baseline if isinstance(f := step.outcome.facts.get("compiles"), Mapping)), {}
     )
     parts = [_again(_rows(facts.get("again")), facts.get("limit")), _breaks(_rows(facts.get("breaks")))]
-    told = [part for part in parts if part]
-    if not told:
+    text = [part for part in parts if part]
+    if not text:
         return ""
     more = "Whether another release does better is asked by --versions with --metric "
     names = [name for name, part in zip(("recompiles", "graph_breaks"), parts, strict=True) if part]
     guards = "Every graph, guard and failed guard is listed by accel-lab guards SCRIPT."
-    return " ".join([*told, more + " or --metric ".join(names) + ".", guards])
+    return " ".join([*text, more + " or --metric ".join(names) + ".", guards])
 
 
 def _again(rows: Sequence[Mapping[str, Any]], limit: object) -> str:
@@ -40,12 +40,12 @@ def _again(rows: Sequence[Mapping[str, Any]], limit: object) -> str:
         why = f" (the guard that failed first: {shorten(guard, 120)})" if guard else ""
         parts.append(f"{_code(str(row.get('code')))} {times} times{why}")
     rest = f" and {len(often) - _PLACES} more" if len(often) > _PLACES else ""
-    told = f"But Dynamo compiled code again: {'; '.join(parts)}{rest}."
+    text = f"But Dynamo compiled code again: {'; '.join(parts)}{rest}."
     stopped = [_code(str(row.get("code"))) for row, _ in often if row.get("limit_hit") is True]
     if stopped:
         verb = "runs" if len(stopped) == 1 else "run"
-        told += f" The limit of {limit} was reached, and from then on {', '.join(stopped)} {verb} uncompiled."
-    return told
+        text += f" The limit of {limit} was reached, and from then on {', '.join(stopped)} {verb} uncompiled."
+    return text
 
 
 def _breaks(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -88,7 +88,7 @@ def notes_of(versions: Mapping[str, Any]) -> list[str]:
     lines = []
     if isinstance(axes, Mapping):
         lines += [str(axes.get("sentence") or ""), *(str(note) for note in _list(axes.get("notes")))]
-    told = headline(versions)
+    headline_text = headline(versions)
     for flip in _list(versions.get("flips")):
         if isinstance(flip, Mapping) and flip.get("change"):
             lines.append(f"{flip.get('after', '?')} to {flip.get('at', '?')}: {change_line(flip['change'])}")
@@ -98,7 +98,7 @@ def notes_of(versions: Mapping[str, Any]) -> list[str]:
     sure = versions.get("confidence")
     if isinstance(sure, (int, float)):
         lines.append(f"all verdicts on the line together are right with a chance of {sure:.1%}")
-    return [line for line in dict.fromkeys(lines) if line and line != told]
+    return [line for line in dict.fromkeys(lines) if line and line != headline_text]
 
 
 def advice(versions: Mapping[str, Any] | None) -> list[str]:
@@ -130,12 +130,12 @@ def rows_of(versions: Mapping[str, Any]) -> list[Row]:
 def _row(name: str, row: Mapping[str, Any] | None) -> Row:
     if row is None:
         return Row(torch=name, mark=UNASKED)
-    told = str(row.get("why") or row.get("signature") or "")
+    headline_text = str(row.get("why") or row.get("signature") or "")
     runs = row.get("runs")
     return Row(
         torch=name,
         mark=_MARKS.get(str(row.get("verdict", "")), terms.SKIP),
-        why=told,
+        why=headline_text,
         where=", ".join(str(part) for part in (row.get("stage"), row.get("component")) if part),
         runs=str(runs) if isinstance(runs, int) else "",
         environment=environment_line(row.get("environment")),

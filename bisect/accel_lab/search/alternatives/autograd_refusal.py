@@ -14,8 +14,8 @@ NAME = "autograd_refusal"
 def ask(case: Case) -> Ruling:
     """Open wherever autograd's own check raised."""
     words = (
-        "autograd itself refuses there, and nothing below AOTAutograd knows of autograd: what "
-        "AOTAutograd or the partitioner saves, or writes back, could be the fault as well"
+        "autograd itself raises there, and nothing below AOTAutograd handles autograd: what AOTAutograd or "
+        "the partitioner saves or writes back may be at fault"
     )
     return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
 

@@ -1,7 +1,7 @@
 """A guard that is missing on what is baked into compiled code and is in no graph, such as ``requires_grad``.
 
-Each call captures the same graph, and yet compiling afresh cures: an attribute of a tensor, or a mode of
-torch, changed between the call that compiled and the call that fails, and no guard read it.
+Each call captures the same graph, and yet recompiling fixes the failure: an attribute of a tensor, or a mode
+of torch, changed between the call that compiled and the call that fails, and no guard read it.
 """
 
 from __future__ import annotations
@@ -12,27 +12,24 @@ from typing import Any
 from accel_lab.core.findings import Component, Exhibit
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
-from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.dynamo_guards import MOST_VALUES, is_baked
 from accel_lab.search.localize.localization import Localization
-from accel_lab.search.localize.question_budget import Questions, front_of
+from accel_lab.search.localize.question_budget import front_of, observe
 
 _AS_NEW = "(as for a new tensor)"
 
 
-def look(runner: LadderRunner, rung: Rung) -> Localization | None:
-    """The attributes that changed and each of which cures when a change of it alone compiles afresh.
+def localize_attribute(runner: LadderRunner, rung: Rung) -> Localization | None:
+    """The changed attributes each of which fixes the failure when its change recompiles.
 
     The component is likely at most: the stage below Dynamo could as well have looked at what it bakes in.
     """
-    if runner.baseline.flaky:
+    seen = observe(runner, rung)
+    if seen is None:
         return None
-    questions = Questions(runner=runner, rung=rung)
-    seen = questions.one({"look": True})
-    if seen is None or seen.verdict is not Verdict.BAD:
-        return None
-    facts = front_of(seen)
+    questions, observed = seen
+    facts = front_of(observed)
     pair = _used_again(facts.get("calls") or [])
     if pair is None:
         return None
@@ -43,31 +40,31 @@ def look(runner: LadderRunner, rung: Rung) -> Localization | None:
         return None
     guards = facts.get("guards") or []
     text = [line for n in first.get("guards") or () if n < len(guards) for line in guards[n].splitlines()]
-    cures = list(questions.single_cures("guard_on", changed))
+    fixes = list(questions.single_fixes("guard_on", changed))
     # In a loop that trains, gradients come and go with everything else.
-    cures = [path for path in cures if not path.endswith(".grad")] or cures
-    if not cures:
+    fixes = [path for path in fixes if not path.endswith(".grad")] or fixes
+    if not fixes:
         return None
     rows = [
         (path, _words(first, path), _words(later, path), "yes" if _is_read(path, text) else "no")
         for path in changed
     ]
-    chosen = cures[0]
+    chosen = fixes[0]
     return Localization(
         component=Component(
             kind="guard",
-            name=shorten(", ".join(cures), 120),
+            name=shorten(", ".join(fixes), 120),
             detail=f"{chosen}: {_words(first, chosen)} when compiled, {_words(later, chosen)} when used; "
             + "no guard refused the change",
         ),
         evidence=[
-            f"with {chosen} compiled afresh each time it changes, and nothing else changed, it passes; "
+            f"it passes when only a change of {chosen} recompiles; "
             + "no guard of the compiled code refused the change"
         ],
         exhibits=[
             Exhibit(
                 kind="guard",
-                title="Attributes that changed while the same compiled code was used",
+                title="Attributes that changed while the same compiled code was reused",
                 rows=(("value", "when it was compiled", "at the failing call", "named by a guard"), *rows),
             )
         ],

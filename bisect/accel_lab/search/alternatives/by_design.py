@@ -1,10 +1,11 @@
 """Differences that are no bug: other random numbers from the same seed, and other roundings.
 
-A setting that cures is not enough: a wrong lowering of a random operator goes as well when eager's generator
-is used. So the check itself is tested first, with nothing compiled. Where it refuses numbers that are as good
-(drawn from another seed with everything else kept, or moved by one unit in the last place), it asks for
-eager's very numbers, which no compiler promises. Where it accepts those, what it found in compiled code is
-something else: masks that do not fit their gradients, one seed that gives two results, a value out of range.
+A setting that fixes the failure is not enough: a wrong lowering of a random operator goes as well when
+eager's generator is used. So the check itself is tested first, with nothing compiled. Where it refuses
+numbers that are as good (drawn from another seed with everything else kept, or moved by one unit in the last
+place), it asks for eager's very numbers, which no compiler promises. Where it accepts those, what it found in
+compiled code is something else: masks that do not fit their gradients, one seed that gives two results, a
+value out of range.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def ask_random(case: Case) -> Ruling:
     others = runner.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
     refused = [step for step in others if _alike(step, _top(case))]
     if not refused:
-        words = "uncompiled the script passes with other random numbers, so they alone do not explain it"
+        words = "the uncompiled script passes with other random numbers, so they alone do not explain it"
         return Ruling(considered=Considered(name=RANDOM, open=False, words=words))
     aligned = runner.one(
         Rung.KERNEL, (("inductor", {FALLBACK_RANDOM.key: FALLBACK_RANDOM.value}),), "by design"
@@ -41,16 +42,16 @@ def ask_random(case: Case) -> Ruling:
     if aligned.verdict is not Verdict.GOOD:
         words = f"it fails as well with {FALLBACK_RANDOM.code}"
         return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, words=words))
-    told = (
+    evidence = (
         f"uncompiled, with other random numbers in the regions, it fails in the same way with "
         f"{len(refused)} of {len(others)} seeds",
         f"compiled with {FALLBACK_RANDOM.code}, and nothing else changed, it passes",
     )
     if len(refused) < len(others) or not _explained(case, refused[0]):
-        words = f"other random numbers may explain it: {told[0]}; {told[1]}"
+        words = f"other random numbers may explain it: {evidence[0]}; {evidence[1]}"
         return Ruling(considered=Considered(name=RANDOM, open=True, words=words), warnings=(words,))
     return Ruling(
-        by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM.code, words=RANDOM_WORDS, evidence=told)
+        by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM.code, words=RANDOM_WORDS, evidence=evidence)
     )
 
 
@@ -74,10 +75,10 @@ def ask_rounding(case: Case) -> Ruling:
     near = "the compiled values are not further from a float64 run than eager's"
     emulated = (("inductor", {EMULATE_CASTS.key: EMULATE_CASTS.value}),)
     if low and runner.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
-        told = (near, f"compiled with {EMULATE_CASTS.code}, and nothing else changed, it passes")
+        evidence = (near, f"compiled with {EMULATE_CASTS.code}, and nothing else changed, it passes")
         words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
         return Ruling(
-            by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS.code, words=words, evidence=told)
+            by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS.code, words=words, evidence=evidence)
         )
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
     others = runner.ask(nudged, "by design")

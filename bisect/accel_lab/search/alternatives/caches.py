@@ -1,8 +1,7 @@
 """torch's own caches: a graph that was compiled for another state answers.
 
-Only the untouched script shows that. The caches are what the lab changes most in order to look: a rung must
-see its part of the compiler at work, so they are off. With them on, the recorded run tells whether what they
-answered is the fault.
+Failures seen only without instrumentation are run again with torch's caches on. A rung must see its part of
+the compiler at work, so the caches are off otherwise.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ _CACHES = (
 
 @dataclass(kw_only=True)
 class CacheSearch:
-    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that told it."""
+    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that isolates it."""
 
     rows: list[Step] = field(default_factory=list)
     culprit: Culprit | None = None
     pair: Pair | None = None
 
 
-def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
+def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
     """Ask with the caches on, the narrowest first, until it fails as the plain run does."""
     plain, recorded = base.steps[0], base.steps[1:]
-    found = CacheSearch()
+    result = CacheSearch()
     for number, (caches, setting, words) in enumerate(_CACHES, 1):
         row = runner.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
-        found.rows.append(replace(row, switch=setting, label=f"{words} on"))
+        result.rows.append(replace(row, switch=setting, label=f"{words} on"))
         if not same_failure(plain.signature, row.signature):
             continue
         row = runner.repeat(row, 1, "caches")
@@ -55,8 +54,8 @@ def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
             passed_elsewhere=len(passing),
         )
         passes = len(passing) + off.runs - off.failures
-        found.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
-        found.culprit = Culprit(
+        result.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
+        result.culprit = Culprit(
             stage=Stage.RUNTIME,
             # The cache is known for sure; whose part of its key is missing is not.
             confidence=Confidence.LIKELY,
@@ -68,4 +67,4 @@ def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
             ),
         )
         break
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""What an alternative is, what it is shown, and what it answers."""
+"""The types of an alternative: its case, its ruling, its registration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Case:
     """A failure on its ladder.
 
     ``start`` is the first rung that fails, ``stage`` what that rung blames or, at ``Moment.COMPONENT``, the
-    stage that was found when it was opened; ``named`` is then what was found inside.
+    stage that was localized; ``localization`` is then what was found inside.
     """
 
     runner: LadderRunner
@@ -36,7 +36,7 @@ class Case:
     reading: Reading
     start: Rung
     stage: Stage
-    named: Localization = field(default_factory=Localization)
+    localization: Localization = field(default_factory=Localization)
 
     def row(self, rung: Rung) -> Step | None:
         """The row of a rung, if it was asked."""
@@ -51,15 +51,15 @@ class Case:
 
     @property
     def component(self) -> Component | None:
-        return self.named.component
+        return self.localization.component
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ruling:
     """What became of an alternative.
 
-    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``cure`` is then
-    the run in which that alone was corrected and which passed (none: the culprit is likely at most).
+    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``passing_run`` is
+    then the run that passed with only that corrected (none: the culprit is likely at most).
     ``isolates`` says that it corrected the culprit's component alone, one of so many ``comparisons``.
     ``by_design`` says that it is no fault at all. ``row`` is a run that belongs on the ladder, behind the
     rung ``AOT``. ``warnings`` are for the reader.
@@ -68,7 +68,7 @@ class Ruling:
     considered: Considered | None = None
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
-    cure: Step | None = None
+    passing_run: Step | None = None
     isolates: bool = False
     comparisons: int = 1
     row: Step | None = None

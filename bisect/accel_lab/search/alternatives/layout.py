@@ -19,9 +19,8 @@ def ask(case: Case) -> Ruling:
         ruled_out = Considered(name=NAME, open=False, words=words)
         return Ruling(considered=ruled_out if dense.verdict is Verdict.BAD else None)
     words = (
-        f"at {case.at.rung} it passes when every operator gets contiguous copies of its tensors: that an "
-        "eager "
-        "kernel misreads legal strides could be the fault as well"
+        f"at {case.at.rung} it passes when every operator gets contiguous copies of its tensors: an eager "
+        "kernel that misreads legal strides may be at fault"
     )
     return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
 

@@ -1,4 +1,4 @@
-"""A graph that is used again where it does not fit: a missed guard, or a wrong generalisation."""
+"""A graph that is reused where it does not fit: a missed guard, or a wrong generalisation."""
 
 from __future__ import annotations
 
@@ -16,45 +16,43 @@ NAME = "reused_graph"
 
 
 def ask(case: Case) -> Ruling:
-    """Does compiling every call afresh cure it, and does a fresh capture see another graph?"""
+    """Does it pass when every call is recompiled, and does a fresh capture see another graph?"""
     runner, start = case.runner, case.start
     fresh = runner.one(start, (("fresh", True),), "guard check")
     if fresh.verdict is not Verdict.GOOD:
-        words = (
-            "it fails as well when every call is compiled afresh, so no graph that is used again is needed"
-        )
+        words = "it fails as well when every call is recompiled, so no reused graph is needed"
         ruled_out = Considered(name=NAME, open=False, words=words)
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
-    named = dynamo_guards.look(runner, start) or Localization()
+    result = dynamo_guards.find_guard(runner, start) or Localization()
     baked = None
-    if len(set(graphs)) < 2 and named.cure is None:
+    if len(set(graphs)) < 2 and result.passing_run is None:
         # A parameter's requires_grad that was toggled between two calls, on torch 2.5.1.
-        baked = baked_attribute.look(runner, start)
-        named = baked or named
-    if len(set(graphs)) < 2 and named.cure is None and baked is None:
+        baked = baked_attribute.localize_attribute(runner, start)
+        result = baked or result
+    if len(set(graphs)) < 2 and result.passing_run is None and baked is None:
         words = (
-            "it passes when every call is compiled afresh, though each call captures the same graph: "
+            "it passes when every call is recompiled, though each call captures the same graph: "
             "a guard may be missing, or what was compiled does not last"
         )
         return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
-    part, told = named.component, ""
+    part, remark = result.component, ""
     if part is not None:
-        asked = max(1, len(named.exhibits[0].rows) - 1) if named.exhibits else 1
-        part, told = prove_component(runner, part, named.cure, case.at, comparisons=asked)
+        comparisons = max(1, len(result.exhibits[0].rows) - 1) if result.exhibits else 1
+        part, remark = prove_component(runner, part, result.passing_run, case.at, comparisons=comparisons)
     culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
         component=part
         or Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
         evidence=(
-            f"at {start} it passes when every call is compiled afresh"
+            f"at {start} it passes when every call is recompiled"
             + (", and then the calls capture different graphs" if len(set(graphs)) > 1 else "")
-            + ": a graph was used again that does not fit (a missed guard or a wrong generalisation)",
-            *named.evidence,
-            *([told] if told else []),
+            + ": a graph was reused that does not fit (a missed guard or a wrong generalisation)",
+            *result.evidence,
+            *([remark] if remark else []),
         ),
-        exhibits=tuple(named.exhibits),
+        exhibits=tuple(result.exhibits),
     )
     return Ruling(culprit=culprit)
 

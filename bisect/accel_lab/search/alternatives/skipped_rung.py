@@ -13,7 +13,7 @@ NAME = "skipped_rung"
 
 
 def _skipped(case: Case) -> list[Rung]:
-    """The rungs that told nothing, between the neighbours that the verdict rests on."""
+    """The inconclusive rungs between the neighbours that the verdict rests on."""
     reading = read([(step.rung, step.verdict) for step in case.ladder if step.rung in LONG_LADDER])
     if reading.last_good is None or reading.first_bad is None:
         return []
@@ -26,10 +26,10 @@ def _skipped(case: Case) -> list[Rung]:
 
 
 def ask(case: Case) -> Ruling:
-    """Where the component alone was left out, and that cured, the pair of runs says it without the rung."""
+    """A proven component rules it out: its pair of runs needs no rung."""
     names = ", ".join(map(str, _skipped(case)))
     if case.component is not None and case.component.confidence is Confidence.PROVEN:
-        words = f"rung {names} was inconclusive, and leaving out the component alone cures"
+        words = f"rung {names} was inconclusive, and leaving out the component alone fixes the failure"
         return Ruling(considered=Considered(name=NAME, open=False, words=words))
     words = f"rung {names} was inconclusive, so what is added there is not ruled out"
     return Ruling(

@@ -1,4 +1,4 @@
-"""How long the questions that name a part of a stage may take together: a cold search must end, too.
+"""The time budget of localization: a search with cold runs must end, too.
 
 Warm, a question costs a few seconds and their number is the bound. Where each is a run in a fresh process, or
 the script itself is slow, the same number would take far longer than the verdict did.
@@ -35,8 +35,8 @@ class Allowance:
         self.refused |= self.used >= self.seconds
         return not self.refused
 
-    def told(self) -> str:
-        """What is said where the search ended for want of time; empty where it did not."""
+    def note(self) -> str:
+        """A note where the time ran out; empty where it did not."""
         if not self.refused:
             return ""
         return (

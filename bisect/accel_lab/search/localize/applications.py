@@ -1,4 +1,4 @@
-"""The applications of passes, patterns and decompositions that a run has told of, as a tree of kinds."""
+"""The recorded applications of passes, patterns and decompositions, as a tree."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Tree:
         return self._by_item[item]
 
     def learn(self, applications: Iterable[Application]) -> None:
-        """What another run has told of these: they do change a graph once others are left out."""
+        """Take over what another run recorded of these: they change a graph once others are left out."""
         newer = {a.item: a for a in applications}
         known = {a.item for a in self.applications}
         self.applications = [newer.get(a.item, a) for a in self.applications]

@@ -1,10 +1,10 @@
-"""Names the operator at fault in the kernel stage, what it needs to fail, and the lines written for it.
+"""Finds the operator at fault in the kernel stage, what it needs to fail, and its generated lines.
 
 Every lowering can be replaced by a call of the operator's eager kernel. Two questions are asked of them:
-which must be left out for the failure to go (necessity), and which suffices alone, with all others left
-out (sufficiency). An operator is ``proven`` if leaving out only it cures; where several do, as in a chain
-that is fused into one kernel, sufficiency decides. Where the failure needs two operations in one kernel, or
-one buffer in another's memory, the scheduler's choices are searched in the same way.
+which must be left out for the failure to go (necessity), and which suffices alone, with all others left out
+(sufficiency). An operator is ``proven`` if leaving out only it fixes the failure; where several do, as in a
+chain that is fused into one kernel, sufficiency decides. Where the failure needs two operations in one
+kernel, or one buffer in another's memory, the scheduler's choices are searched in the same way.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _ONLY_WITH = {
 
 @dataclass(kw_only=True)
 class _Operators:
-    """What the questions told of the lowerings.
+    """The lowerings that the failure needs.
 
-    Each of ``sets`` fails with all others left out; leaving out all of ``necessary`` cures, and leaving out
-    any one of ``cures``.
+    Each of ``sets`` fails with all others left out; leaving out all of ``necessary`` fixes the failure, and
+    so does leaving out any one of ``fixes``.
     """
 
     sets: list[list[Item]] = field(default_factory=list)
     necessary: list[Item] = field(default_factory=list)
-    cures: list[Item] = field(default_factory=list)
+    fixes: list[Item] = field(default_factory=list)
 
 
-def name_kernel(
+def localize_kernel(
     runner: LadderRunner,
     stage: Stage,
     at: Step,
@@ -84,12 +84,12 @@ def name_kernel(
         # Every question would have to be asked many times.
         return Localization()
     rung = Rung.LOOPS if stage is Stage.LOWERING else Rung.KERNEL
-    told = at.rung is rung and "applied" in at.outcome.facts
-    at = at if told else runner.one(rung, (), "component")
+    observed = at.rung is rung and "applied" in at.outcome.facts
+    at = at if observed else runner.one(rung, (), "component")
     applied = _applied(runner, at)
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
-    named = Localization()
-    found: list[Item] = []
+    result = Localization()
+    items_at_fault: list[Item] = []
     allowance = allowance_of(runner.baseline)
     if stage is not Stage.SCHEDULER:
         questions = Ablation(runner=runner, rung=rung, most=MOST, allowance=allowance)
@@ -98,19 +98,19 @@ def name_kernel(
             questions.known[frozenset(items)] = all_off
         operators = _operators(questions, items)
         if operators is not None:
-            found = _tell_operators(named, questions, operators, len(items))
+            items_at_fault = _add_operators(result, questions, operators, len(items))
     if rung is Rung.KERNEL:
-        _tell_choice(runner, named, applied, gone, allowance)
+        _add_choice(runner, result, applied, gone, allowance)
     if allowance.refused:
-        named.evidence.append(allowance.told())
-    if named.component is not None:
-        named.component = replace(named.component, detail=_detail(named.component, gone))
-    show_kernel(runner, named, found, at)
-    return named
+        result.evidence.append(allowance.note())
+    if result.component is not None:
+        result.component = replace(result.component, detail=_detail(result.component, gone))
+    show_kernel(runner, result, items_at_fault, at)
+    return result
 
 
 def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
-    """What was applied; a process that died has not told, but the loop interpreter lowers the same graph."""
+    """What was applied; for a process that died, what the loop interpreter applies to the same graph."""
     applied: Mapping[str, Sequence[str]] = at.outcome.facts.get("applied") or {}
     if not applied.get(LOWERINGS) and at.rung is Rung.KERNEL:
         inner = runner.one(Rung.LOOPS, (), "component")
@@ -122,29 +122,29 @@ def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
 
 
 def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
-    """None where the failure stays with every lowering left out, or nothing could be told."""
-    if not items or not questions.cured(items):
+    """The operators; None where the failure stays with every lowering left out."""
+    if not items or not questions.passes_without(items):
         return None
-    found = _Operators()
+    operators = _Operators()
     left = list(items)
-    while len(found.sets) < MOST_FAULTS:
+    while len(operators.sets) < MOST_FAULTS:
         kept = _sufficient(questions, items, left)
         if kept is None:
             break
-        found.sets.append(kept)
-        found.cures += [item for item in kept[:MOST_MEMBERS] if questions.cured([item])]
-        together = [item for one in found.sets for item in one]
-        if len(kept) > 1 or found.cures or questions.cured(together):
-            found.necessary = together if len(kept) == 1 else found.cures
-            return found
+        operators.sets.append(kept)
+        operators.fixes += [item for item in kept[:MOST_MEMBERS] if questions.passes_without([item])]
+        together = [item for one in operators.sets for item in one]
+        if len(kept) > 1 or operators.fixes or questions.passes_without(together):
+            operators.necessary = together if len(kept) == 1 else operators.fixes
+            return operators
         left = [item for item in left if item not in kept]  # another fault hides behind this one
-    if not found.sets:
-        found.necessary = minimal_fix_set(items, questions.cured, MOST) or []
-    return found if found.sets or len(found.necessary) < len(items) else None
+    if not operators.sets:
+        operators.necessary = minimal_fix_set(items, questions.passes_without, MOST) or []
+    return operators if operators.sets or len(operators.necessary) < len(items) else None
 
 
 def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
-    """A smallest set that fails with all others of ``items`` left out; None if it could not be told.
+    """A smallest set that fails with all others of ``items`` left out; None if unknown.
 
     What is needed last is found by halving, then what is needed first. Every set that is returned was
     asked, so nothing rests on the failure growing with the set.
@@ -175,29 +175,31 @@ def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item
     return None if kept is None or questions.spent else kept
 
 
-def _tell_operators(named: Localization, questions: Ablation, found: _Operators, total: int) -> list[Item]:
+def _add_operators(
+    result: Localization, questions: Ablation, operators: _Operators, total: int
+) -> list[Item]:
     """Fill in the component and the evidence; the applications that are named."""
-    sets, cures = found.sets, found.cures
+    sets, fixes = operators.sets, operators.fixes
     chosen = [item for one in sets for item in one]
-    if sets and len(sets[-1]) > 1 and cures:
-        chosen = cures
-    chosen = chosen or found.necessary
+    if sets and len(sets[-1]) > 1 and fixes:
+        chosen = fixes
+    chosen = chosen or operators.necessary
     alone = len({operator(key) for _, key in chosen}) == 1
-    sole = alone and bool(sets) and bool(found.necessary) and set(found.necessary) <= set(chosen)
-    named.component = Component(
+    sole = alone and bool(sets) and bool(operators.necessary) and set(operators.necessary) <= set(chosen)
+    result.component = Component(
         kind="op",
         name=_names(chosen),
         detail="node " + shorten(", ".join(dict.fromkeys(_node(key) for _, key in chosen)), 120),
     )
-    named.cure = questions.passing(cures[:1] or found.necessary) if sole else None
-    if len(cures) > 1:
-        each = " or ".join(_spelt([item]) for item in cures)
-        named.evidence.append(f"it passes when only {each} calls its eager kernel")
-    elif found.necessary:
-        verb = "calls its eager kernel" if len(found.necessary) == 1 else "call their eager kernels"
-        named.evidence.append(f"it passes when only {_spelt(found.necessary)} {verb}")
+    result.passing_run = questions.passing(fixes[:1] or operators.necessary) if sole else None
+    if len(fixes) > 1:
+        each = " or ".join(_spelt([item]) for item in fixes)
+        result.evidence.append(f"it passes when only {each} calls its eager kernel")
+    elif operators.necessary:
+        verb = "calls its eager kernel" if len(operators.necessary) == 1 else "call their eager kernels"
+        result.evidence.append(f"it passes when only {_spelt(operators.necessary)} {verb}")
     for kept in (one for one in sets if len(one) < total):
-        named.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
+        result.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
     return list(chosen)
 
 
@@ -220,7 +222,7 @@ def _node(key: str) -> str:
 
 # -- the scheduler's choices -------------------------------------------------------------------
 
-#: The subsystem, the switches that say that it matters, the component's kind, how it is told.
+#: The subsystem, the switches that say that it matters, the component's kind, how to describe it.
 _CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
     (FUSIONS, frozenset({"fusion", "horizontal_fusion"}), "fusion", lambda name: f"{name} are not fused"),
     (
@@ -232,33 +234,33 @@ _CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
 )
 
 
-def _tell_choice(
+def _add_choice(
     runner: LadderRunner,
-    named: Localization,
+    result: Localization,
     applied: Mapping[str, Sequence[str]],
     gone: set[str],
     allowance: Allowance,
 ) -> None:
-    """Which two operations must not be fused, or whose memory must not be used again."""
-    for group, switches, kind, told in _CHOICES:
+    """The fusion or buffer reuse without which the failure disappears."""
+    for group, switches, kind, describe in _CHOICES:
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
             continue
         questions = Ablation(runner=runner, rung=Rung.KERNEL, most=MOST_CHOICES, allowance=allowance)
-        cure = minimal_fix_set(items, questions.cured, MOST_CHOICES)
-        if cure is None or questions.verdict(cure) is not Verdict.GOOD:
+        fix_set = minimal_fix_set(items, questions.passes_without, MOST_CHOICES)
+        if fix_set is None or questions.verdict(fix_set) is not Verdict.GOOD:
             continue
-        names = list(dict.fromkeys(bare(key) for _, key in cure))
-        named.evidence.append(f"it passes when {told(shorten(', '.join(names), 200))}")
+        names = list(dict.fromkeys(bare(key) for _, key in fix_set))
+        result.evidence.append(f"it passes when {describe(shorten(', '.join(names), 200))}")
         sole = len(names) == 1
-        if named.component is None or (sole and named.cure is None):
-            places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in cure[:6])
-            named.component = Component(
+        if result.component is None or (sole and result.passing_run is None):
+            places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in fix_set[:6])
+            result.component = Component(
                 kind=kind,
                 name=shorten(", ".join(names), 120),
                 detail=f"{'the scheduler nodes' if group == FUSIONS else 'buffer'} {places}",
             )
-            named.cure = questions.passing(cure) if sole else None
+            result.passing_run = questions.passing(fix_set) if sole else None
         return
 
 

@@ -1,4 +1,4 @@
-"""Questions to the front of the compiler: what is left out of it, counted, so that no search runs away."""
+"""A bounded number of runs with parts of the compiler's front end left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .ablation import minimal_fix_set
 #: How many runs one name may cost; a hang costs its time limit each time.
 MOST = 26
 MOST_OF_A_HANG = 8
-#: Up to so many candidates each is asked alone, so that every cure is seen; more are halved.
+#: Up to so many candidates each is run alone, so that every fix is seen; more are halved.
 SINGLES = 12
 
 
@@ -48,18 +48,18 @@ class Questions:
         steps = self.ask([switch], rung)
         return steps[0] if steps else None
 
-    def single_cures(self, name: str, keys: Sequence[str], **more: Any) -> dict[str, Step]:
-        """Those of ``keys`` each of which cures the failure alone when the switch ``name`` holds it.
+    def single_fixes(self, name: str, keys: Sequence[str], **more: Any) -> dict[str, Step]:
+        """The ``keys`` each of which fixes the failure alone when the switch ``name`` holds it.
 
-        Of many keys only one such is looked for, by halving.
+        Of many keys only one is searched for, by halving.
         """
         if len(keys) <= min(SINGLES, self.left):
             steps = self.ask([{name: [key], **more} for key in keys])
-            told = zip(keys, steps, strict=False)
-            return {key: step for key, step in told if step.verdict is Verdict.GOOD}
+            answers_by_key = zip(keys, steps, strict=False)
+            return {key: step for key, step in answers_by_key if step.verdict is Verdict.GOOD}
         answers: dict[tuple[str, ...], Step] = {}
 
-        def cured(off: Sequence[tuple[str, str]]) -> bool:
+        def passes_without(off: Sequence[tuple[str, str]]) -> bool:
             chosen = tuple(key for _, key in off)
             step = self.one({name: list(chosen), **more})
             if step is None:
@@ -67,11 +67,23 @@ class Questions:
             answers[chosen] = step
             return step.verdict is Verdict.GOOD
 
-        found = minimal_fix_set([(name, key) for key in keys], cured, most=max(1, self.left - 4))
-        if found is None or len(found) != 1:
+        smallest = minimal_fix_set([(name, key) for key in keys], passes_without, most=max(1, self.left - 4))
+        if smallest is None or len(smallest) != 1:
             return {}
-        key = found[0][1]
+        key = smallest[0][1]
         return {key: answers[(key,)]} if (key,) in answers else {}
+
+
+def observe(runner: LadderRunner, rung: Rung) -> tuple[Questions, Step] | None:
+    """A failing run with the state around every call written down, and the questions that are left.
+
+    None for a flaky script, and where the run does not fail in the same way.
+    """
+    if runner.baseline.flaky:
+        return None
+    questions = Questions(runner=runner, rung=rung)
+    observed = questions.one({"look": True})
+    return (questions, observed) if observed is not None and observed.verdict is Verdict.BAD else None
 
 
 def front_of(step: Step) -> dict[str, Any]:

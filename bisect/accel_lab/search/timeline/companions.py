@@ -19,8 +19,8 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
 from accel_lab.search.proof import prove_verdicts
 
-#: Judges torch in this version beside companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
-AskSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
+#: Judges torch in this version with companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.
+JudgeSwapped = Callable[[str, Mapping[str, str]], "Future[Tested]"]
 TORCH = "torch"
 
 
@@ -57,7 +57,7 @@ class Swap:
 
 @dataclass(frozen=True, kw_only=True)
 class Blame:
-    """Who is at fault: ``torch``, companions by name, or nobody where it cannot be told.
+    """Who is at fault: ``torch``, companions by name, or nobody where it is unknown.
 
     ``proven`` only with both runs: with the blamed thing alone on the good side it fails, with it alone
     taken from the bad side it passes. ``cleared`` are companions that both runs acquit; ``open`` those of
@@ -93,7 +93,7 @@ def one_sided(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
     return tuple(sorted((good.companions.keys() ^ bad.companions.keys()) - {TORCH}))
 
 
-def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
+def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
     """Swap the companions of a flip, all together first, then one by one, and say who is at fault.
 
     ``good`` and ``bad`` are the two sides as they were judged: their own runs are not repeated.
@@ -101,22 +101,22 @@ def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
     names = differing(good, bad)
     alone = one_sided(good, bad)
     if not names:
-        told = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
-        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=told)])
-        return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {told}", open=alone)
-    asker = _Swapper(good=good, bad=bad, names=names, ask=ask)
-    pair = asker.pairs([names])[0]
+        summary = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
+        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=summary)])
+        return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {summary}", open=alone)
+    swapper = _Swapper(good=good, bad=bad, names=names, ask=ask)
+    pair = swapper.pairs([names])[0]
     if pair.acquits or len(names) == 1:
-        return _told(asker, alone, pair, {names[0]: pair} if len(names) == 1 else {})
-    singles = dict(zip(names, asker.pairs([(name,) for name in names]), strict=True))
+        return _blame_of(swapper, alone, pair, {names[0]: pair} if len(names) == 1 else {})
+    singles = dict(zip(names, swapper.pairs([(name,) for name in names]), strict=True))
     able = tuple(name for name in names if singles[name].judged)
     if not pair.judged and 1 < len(able) < len(names):
         # One that cannot be parted from torch spoils the swap of all: the others are swapped without it.
-        rest = asker.pairs([able])[0]
+        rest = swapper.pairs([able])[0]
         if rest.acquits:
             alone = (*alone, *(name for name in names if name not in able))
-            return _told(asker, alone, rest, singles)
-    return _told(asker, alone, pair, singles)
+            return _blame_of(swapper, alone, rest, singles)
+    return _blame_of(swapper, alone, pair, singles)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class _Pair:
 class _Swapper:
     """Asks the swapped combinations and keeps each run."""
 
-    def __init__(self, *, good: FlipSide, bad: FlipSide, names: Sequence[str], ask: AskSwapped) -> None:
+    def __init__(self, *, good: FlipSide, bad: FlipSide, names: Sequence[str], ask: JudgeSwapped) -> None:
         self.good, self.bad, self.names = good, bad, tuple(names)
         self._ask = ask
         self.swaps: list[Swap] = []
@@ -158,12 +158,12 @@ class _Swapper:
             (self._submit(self.bad, self.good, group), self._submit(self.good, self.bad, group))
             for group in groups
         ]
-        found = []
+        pairs = []
         for group, (taken, brought) in zip(groups, jobs, strict=True):
             one = self._keep(self.bad, self.good, group, "bad", taken)
             two = self._keep(self.good, self.bad, group, "good", brought)
-            found.append(_Pair(taken=one, brought=two))
-        return found
+            pairs.append(_Pair(taken=one, brought=two))
+        return pairs
 
     def _pins(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> dict[str, str]:
         """Every companion that differs is held: those of the group at the other side's version."""
@@ -199,9 +199,9 @@ class _Swapper:
         return verdict
 
 
-def _told(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
+def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
     """The verdict over all runs. ``pair`` is that of the largest group that could be swapped."""
-    good, bad, names = asker.good, asker.bad, asker.names
+    good, bad, names = swapper.good, swapper.bad, swapper.names
     cleared = names if pair.acquits and not singles else tuple(n for n in names if singles[n].acquits)
     unsure = (*alone, *(n for n in names if n in singles and not singles[n].judged and n not in alone))
     convicted = tuple(n for n in names if n in singles and singles[n].convicts)
@@ -212,52 +212,52 @@ def _told(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping
         other = Considered(name="another_companion", open=not isolated, words=words)
         return Blame(
             culprits=culprits,
-            proven=prove_verdicts((swap.error for swap in asker.swaps), [other]).proven,
+            proven=prove_verdicts((swap.error for swap in swapper.swaps), [other]).proven,
             sentence=sentence + (_only_on_one(alone) if alone else ""),
-            swaps=tuple(asker.swaps),
+            swaps=tuple(swapper.swaps),
             cleared=cleared,
             open=unsure,
         )
 
-    said = {n: f"{n} {good.companions[n]} -> {bad.companions[n]}" for n in names}
-    every = _and(said[n] for n in names)
+    changes = {n: f"{n} {good.companions[n]} -> {bad.companions[n]}" for n in names}
+    every = _and(changes[n] for n in names)
     if pair.acquits:
         return verdict(
             (TORCH,),
             not alone,
-            f"torch: torch {bad.torch} fails beside the companions of {good.torch} too, "
-            f"and torch {good.torch} passes beside those of {bad.torch} ({every})",
+            f"torch: torch {bad.torch} also fails with the companions of {good.torch}, "
+            f"and torch {good.torch} passes with those of {bad.torch} ({every})",
         )
     if convicted:
         return verdict(
             convicted,
             len(convicted) == 1,
-            f"not torch but {_and(said[n] for n in convicted)}: taken back beside torch {bad.torch} "
-            f"it passes, brought along beside torch {good.torch} it fails",
+            f"not torch but {_and(changes[n] for n in convicted)}: downgrading it fixes torch {bad.torch}, "
+            f"upgrading it breaks torch {good.torch}",
         )
     if pair.convicts:
         left = tuple(n for n in names if n not in cleared)
-        if left != names and not asker.pairs([left])[0].convicts:
+        if left != names and not swapper.pairs([left])[0].convicts:
             left = names
         return verdict(
             left,
             True,
-            f"not torch but its companions together ({_and(said[n] for n in left)}): with all taken back "
-            f"torch {bad.torch} passes, with all of them torch {good.torch} fails; none alone does both",
+            f"not torch but its companions together ({_and(changes[n] for n in left)}): downgrading "
+            f"all fixes torch {bad.torch}, upgrading all breaks torch {good.torch}; none alone does both",
         )
     if pair.judged and pair.taken is Verdict.GOOD:
         needed = tuple(n for n in names if n in singles and singles[n].taken is Verdict.GOOD) or names
         return verdict(
             (TORCH, *needed),
             len(needed) == 1 and not alone,
-            f"it takes both torch {bad.torch} and {_and(said[n] for n in needed)}: with either taken back "
-            "it passes",
+            f"it takes both torch {bad.torch} and {_and(changes[n] for n in needed)}: downgrading either "
+            "fixes it",
         )
     if pair.judged:
         return verdict(
             (TORCH, *(n for n in names if n not in cleared)),
             False,
-            f"torch {bad.torch} brings the failure, and so do the companions alone ({every}): two causes",
+            f"torch {bad.torch} introduces the failure, and so do the companions alone ({every}): two causes",
         )
     return _half(verdict, pair, names, cleared, good, bad)
 
@@ -270,21 +270,21 @@ def _half(
     good: FlipSide,
     bad: FlipSide,
 ) -> Blame:
-    """At most one of the two runs could be had: what it speaks for, never proven."""
+    """At most one of the two swaps could be judged: its verdict is never proven."""
     if pair.taken is Verdict.BAD:
         return verdict(
             (TORCH,),
             False,
-            f"torch, likely: torch {bad.torch} fails beside the companions of {good.torch} too",
+            f"torch, likely: torch {bad.torch} also fails with the companions of {good.torch}",
         )
     if pair.brought is Verdict.GOOD:
         return verdict(
-            (TORCH,), False, f"torch, likely: torch {good.torch} passes beside the companions of {bad.torch}"
+            (TORCH,), False, f"torch, likely: torch {good.torch} passes with the companions of {bad.torch}"
         )
     if Verdict.GOOD is pair.taken or Verdict.BAD is pair.brought:
         left = tuple(n for n in names if n not in cleared)
         return verdict(
-            left, False, f"a companion, likely ({', '.join(left)}): only one of the two runs was had"
+            left, False, f"a companion, likely ({', '.join(left)}): only one of the two swaps could be judged"
         )
     if cleared == names:
         return verdict((TORCH,), False, "torch, likely: each companion was swapped alone and changes nothing")

@@ -11,7 +11,7 @@ from accel_lab.core.versions import Flip, Tested, Versions
 
 from .plan import JUDGED
 
-#: Releases named one by one in a note; more are told by their number.
+#: Releases named one by one in a note; more are counted.
 _NAMED = 4
 
 
@@ -52,7 +52,7 @@ def chance_right(rows: Iterable[Tested]) -> float | None:
 
 def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Tested]) -> tuple[Flip, ...]:
     places = {version: place for place, version in enumerate(line)}
-    found: list[Flip] = []
+    flips: list[Flip] = []
     was_bad = False
     for before, at in pairwise(judged):
         was_bad = was_bad or before.verdict is Verdict.BAD
@@ -60,7 +60,7 @@ def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Te
             continue
         between = tuple(line[places[before.torch] + 1 : places[at.torch]])
         kind = "fixed" if at.verdict is Verdict.GOOD else "broken_again" if was_bad else "introduced"
-        found.append(
+        flips.append(
             Flip(
                 after=before.torch,
                 at=at.torch,
@@ -70,7 +70,7 @@ def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Te
                 notes=tuple(_blur(between, known)),
             )
         )
-    return tuple(found)
+    return tuple(flips)
 
 
 def _blur(between: Sequence[str], known: Mapping[str, Tested]) -> list[str]:
@@ -82,8 +82,8 @@ def _blur(between: Sequence[str], known: Mapping[str, Tested]) -> list[str]:
 
 def _skip(row: Tested) -> str:
     if row.verdict is Verdict.DIFFERENT:
-        told = row.signature or row.why
-        return f"{row.torch} fails in another way" + (f": {told}" if told else "")
+        answered = row.signature or row.why
+        return f"{row.torch} fails in another way" + (f": {answered}" if answered else "")
     return f"{row.torch} cannot be judged" + (f": {row.why}" if row.why else "")
 
 
@@ -132,15 +132,15 @@ def _ends(line: Sequence[str], known: Mapping[str, Tested], first: Tested, last:
         (line[: line.index(first.torch)], "before"),
         (line[line.index(last.torch) + 1 :], "after"),
     ):
-        told = [known[version] for version in outside if version in known]
-        if not told:
+        answered = [known[version] for version in outside if version in known]
+        if not answered:
             continue
-        nearest = told[-1] if word == "before" else told[0]
+        nearest = answered[-1] if word == "before" else answered[0]
         edge = first.torch if word == "before" else last.torch
-        unasked = len(outside) - len(told)
+        unasked = len(outside) - len(answered)
         notes.append(
             f"nothing is known {word} {edge}: {_skip(nearest)}"
-            + (f"; {len(told) - 1} more of them neither" if len(told) > 1 else "")
+            + (f"; {len(answered) - 1} more of them neither" if len(answered) > 1 else "")
             + (f"; {unasked} were not asked" if unasked else "")
         )
     return notes

@@ -71,16 +71,16 @@ class Matrix:
 
         A release with no judged cell belongs to no band.
         """
-        found: list[tuple[str, str, str | None]] = []
+        spans: list[tuple[str, str, str | None]] = []
         for release in self.releases:
             if not any(c and c.verdict in (Verdict.GOOD, Verdict.BAD) for c in self.row(release)):
                 continue
             start = self.starts(release)
-            if found and found[-1][2] == start:
-                found[-1] = (found[-1][0], release, start)
+            if spans and spans[-1][2] == start:
+                spans[-1] = (spans[-1][0], release, start)
             else:
-                found.append((release, release, start))
-        return found
+                spans.append((release, release, start))
+        return spans
 
     def sentences(self) -> list[str]:
         """The bands in words."""

@@ -51,11 +51,11 @@ _FACTOR = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[x%]?)", re.I)
 
 def parse_worse_by(text: str) -> float:
     """``1.3x``, ``1.3`` and ``30%`` are all the factor 1.3."""
-    found = _FACTOR.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if found is None:
+    match = _FACTOR.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is None:
         raise UsageError(f"--worse-by {text[:80]}: write a factor such as 1.3x, or a percentage such as 30%")
-    factor = float(found["number"])
-    if found["unit"] == "%":
+    factor = float(match["number"])
+    if match["unit"] == "%":
         factor = 1.0 + factor / 100
     if factor <= 1.0:
         raise UsageError(f"--worse-by {text}: the factor must be above 1, as 1.3x or 30% are")
@@ -83,7 +83,7 @@ class MetricJudge:
     exact: bool = False
 
     def judge(self, samples: Sequence[float]) -> Verdict:
-        """GOOD, BAD (worse by the factor), or SKIP: not to be told from so many samples."""
+        """GOOD, BAD (worse by the factor), or SKIP: so few samples do not decide."""
         return self.reading(samples).verdict
 
     def reading(self, samples: Sequence[float]) -> MetricReading:

@@ -95,24 +95,24 @@ class Plan:
     def ahead(self, answers: Answers, running: Set[int], most: int) -> list[int]:
         """The places that will be asked next, whatever comes back, or on one side of what is running."""
         if any(place not in answers for place in self.first):
-            found = [place for place in (*self.first, *self.grid) if place not in answers]
+            places = [place for place in (*self.first, *self.grid) if place not in answers]
         else:
-            found = self._on_grid(answers, running)
+            places = self._on_grid(answers, running)
             gaps = self.gaps(answers)
-            found = found or [gap.middles(1)[0] for gap in gaps if not gap.holds(running)]
+            places = places or [gap.middles(1)[0] for gap in gaps if not gap.holds(running)]
             for gap in gaps:
                 pivots = sorted(r for r in running if gap.first < r < gap.last)
                 for low, high in zip([gap.first, *pivots], [*pivots, gap.last], strict=True):
                     inside = [place for place in gap.open if low < place < high] if pivots else []
-                    found += inside[len(inside) // 2 :][:1]
-        return [place for place in dict.fromkeys(found) if place not in running][:most]
+                    places += inside[len(inside) // 2 :][:1]
+        return [place for place in dict.fromkeys(places) if place not in running][:most]
 
     def gaps(self, answers: Answers) -> list[Gap]:
         """The gaps that still hide a flip, in the order of the line, then those at the ends of it."""
         judged = sorted(place for place, verdict in answers.items() if verdict in JUDGED)
         if not judged:
             return []
-        found = [
+        places = [
             self._gap(answers, low, high)
             for low, high in pairwise(judged)
             if answers[low] is not answers[high]
@@ -121,10 +121,10 @@ class Plan:
         before = [place for place in answers if place < judged[0]]
         after = [place for place in answers if place > judged[-1]]
         if before:
-            found.append(self._gap(answers, max(before), judged[0], edge=True))
+            places.append(self._gap(answers, max(before), judged[0], edge=True))
         if after:
-            found.append(self._gap(answers, judged[-1], min(after), edge=True))
-        return [gap for gap in found if gap.open]
+            places.append(self._gap(answers, judged[-1], min(after), edge=True))
+        return [gap for gap in places if gap.open]
 
     @staticmethod
     def _gap(answers: Answers, low: int, high: int, edge: bool = False) -> Gap:
@@ -134,15 +134,15 @@ class Plan:
     def _on_grid(self, answers: Answers, running: Set[int]) -> list[int]:
         """One place for each point of the grid that has no judged release in its neighbourhood yet."""
         reach = max(0, ((self.size - 1) // (len(self.grid) + 1) - 1) // 2)
-        found = []
+        places = []
         for point in self.grid:
             near = [p for p in range(point - reach, point + reach + 1) if 0 < p < self.size - 1]
             asked = [p for p in near if p in answers]
             settled = len(asked) >= _TRIES or any(answers[p] in JUDGED for p in asked)
             unasked = [p for p in near if p not in answers]
             if not settled and unasked and not any(p in running for p in near):
-                found.append(min(unasked, key=lambda p: abs(p - point)))
-        return found
+                places.append(min(unasked, key=lambda p: abs(p - point)))
+        return places
 
     def _anywhere(self, answers: Answers) -> list[int]:
         """The middle of the longest stretch not asked yet, as long as nothing could be judged."""
