@@ -88,7 +88,7 @@ class Progress:
         if self._colour:
             mark = control(f"\x1b[{colour}m") + mark + control("\x1b[0m")
         took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
-        return f"{mark} {self._count:3d} {_short(_label(probe), 44):44s} {took}  {result}"
+        return f"{mark} {self._count:3d} {_short(_label(probe), 50):50s} {took}  {result}"
 
     def _show_running(self) -> None:
         if self._live and self._running:
@@ -132,7 +132,7 @@ def _result(outcome: Outcome) -> tuple[str, str]:
     signature = signature_of(outcome)
     if signature is None:
         return "completes", "32"
-    return _short("fails: " + signature.line, 70), "31"
+    return _short("fails: " + signature.line, 60), "31"
 
 
 def _short(text: str, width: int) -> str:

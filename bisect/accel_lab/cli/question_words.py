@@ -49,7 +49,11 @@ def _left_out(value: Mapping[str, Any]) -> str:
     for subsystem, keys in value.items():
         plural = subsystem.replace("_", " ")
         if subsystem == "lowerings":
-            who = "every operator" if keys == "all" else _listed([operator(key) for key in keys], "operators")
+            who = (
+                "every operator"
+                if keys == "all"
+                else _listed([operator(key).removesuffix(".default") for key in keys], "operators")
+            )
             one = keys == "all" or len(set(map(operator, keys))) == 1
             parts.append(f"{who} {'falls' if one else 'fall'} back to eager")
         elif keys == "all":
