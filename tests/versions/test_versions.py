@@ -366,7 +366,7 @@ def test_a_password_of_the_index_is_not_written_down(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/other")
     assert VersionsRequest.from_json(json.loads(written)).options.index.url == "https://index.example/simple"
     # What pip is configured with has it, so a resumed run gets in again.
-    monkeypatch.setattr("accel_lab.versions.line.pip_index", lambda: secret)
+    monkeypatch.setattr("accel_lab.environments.options.pip_index", lambda: secret)
     assert VersionsRequest.from_json(json.loads(written)).options.index == secret
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from accel_lab.child.view import FAILED
 from accel_lab.core.ended import Ended
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits
+from accel_lab.core.record import Record, as_json
 from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.surroundings import enter_command
@@ -44,7 +45,7 @@ _RECORD = "bundle-check.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(Record):
     """What came of running a bundle again: ``result`` is one of the three above, ``words`` say it.
 
     ``seconds`` is what it cost; it stands in no bundle, since the same files make the same bundle.
@@ -52,11 +53,8 @@ class Rehearsal:
 
     result: str
     words: str
-    seconds: float = 0.0
-    digest: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"result": self.result, "words": self.words, "seconds": round(self.seconds, 1)}
+    seconds: float = field(default=0.0, metadata=as_json(digits=1))
+    digest: str = field(default="", metadata=as_json(hidden=True))
 
 
 def ship(

@@ -7,6 +7,7 @@ from typing import Any
 
 from .outcome import Outcome
 from .probe import Program
+from .record import Record, as_json
 from .signature import Signature
 from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
 from .verdict import Verdict
@@ -53,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgreedType:
+class AgreedType(Record):
     """How near the recorded values of one type are to an uncompiled run's.
 
     ``greatest`` is the greatest difference, relative to the value and its tensor's own size; ``tolerance`` is
@@ -65,12 +66,9 @@ class AgreedType:
     greatest: float
     tolerance: float
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Agreement:
+class Agreement(Record):
     """What it means that the recorded values agree with an uncompiled run's.
 
     ``factor`` is how many times eager's own error against a float64 run was allowed; None if that run was not
@@ -81,16 +79,9 @@ class Agreement:
     others: int = 0
     factor: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "types": [row.to_json() for row in self.types],
-            "others": self.others,
-            "factor": self.factor,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Component:
+class Component(Record):
     """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
 
     ``confidence`` is ``proven`` only if the failure went away with the component alone taken out and was
@@ -103,18 +94,9 @@ class Component:
     confidence: Confidence = Confidence.LIKELY
     cure: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "detail": self.detail,
-            "confidence": self.confidence.value,
-            "cure": self.cure,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Exhibit:
+class Exhibit(Record):
     """Something to look at beside an answer: a graph before and after, a generated kernel, a table.
 
     ``text`` is code or a diff in ``language`` (``python``, ``cpp``, ``diff``, ``text``) with ``marked``
@@ -128,19 +110,9 @@ class Exhibit:
     marked: tuple[int, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "text": self.text,
-            "language": self.language,
-            "marked": list(self.marked),
-            "rows": [list(row) for row in self.rows],
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Considered:
+class Considered(Record):
     """An alternative explanation, and what became of it: ruled out by a run, or still open.
 
     ``name`` is its name in the registry (``search/alternatives``). While it is ``open``, the verdict is at
@@ -150,44 +122,33 @@ class Considered:
     name: str
     open: bool
     words: str
-    limit: Confidence = Confidence.LIKELY
-    component: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "open": self.open, "words": self.words}
+    limit: Confidence = field(default=Confidence.LIKELY, metadata=as_json(hidden=True))
+    component: bool = field(default=False, metadata=as_json(hidden=True))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Culprit:
+class Culprit(Record):
     """A stage (and, where it could be told, a component) with the evidence for it.
 
     ``alternatives`` are the other explanations that were considered.
     """
 
     stage: Stage
-    confidence: Confidence
-    component: Component | None = None
-    evidence: tuple[str, ...] = ()
     side: Side | None = None
     level: Level | None = None
+    component: Component | None = None
+    confidence: Confidence
+    evidence: tuple[str, ...] = ()
     exhibits: tuple[Exhibit, ...] = ()
     alternatives: tuple[Considered, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "stage": self.stage.value,
-            "side": (self.side or side_of(self.stage)).value,
-            "level": (self.level or level_of(self.stage)).value,
-            "component": self.component.to_json() if self.component else None,
-            "confidence": self.confidence.value,
-            "evidence": list(self.evidence),
-            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
-            "alternatives": [alternative.to_json() for alternative in self.alternatives],
-        }
+        side, level = self.side or side_of(self.stage), self.level or level_of(self.stage)
+        return {**super().to_json(), "side": side.value, "level": level.value}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByDesign:
+class ByDesign(Record):
     """Why a difference between compiled and uncompiled code is no bug.
 
     ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` alone (as Python:
@@ -198,14 +159,6 @@ class ByDesign:
     setting: str
     words: str
     evidence: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "setting": self.setting,
-            "words": self.words,
-            "evidence": list(self.evidence),
-        }
 
 
 @dataclass(kw_only=True)
