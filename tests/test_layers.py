@@ -32,14 +32,17 @@ ARROWS: dict[str, frozenset[str]] = {
     "config": frozenset({"core"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
     # questions with real probes, `minimize` joins the reducer to them, `versions` asks them of many builds of
-    # torch, `request` is what a bisection is asked for, `session` is one from options to findings.
+    # torch, `request` is what a bisection is asked for, `session` is one from options to findings,
+    # `completion` adds what a run knows of itself to them.
     "lab": frozenset({"core", "execution", "environments", "numerics", "search"}),
     "minimize": frozenset({"core", "execution", "search", "reduction"}),
     "versions": frozenset({"core", "execution", "environments", "numerics", "search", "lab"}),
     "request": frozenset({"core", "execution", "numerics", "search", "lab", "versions"}),
+    "completion": frozenset({"core", "execution", "search", "versions"}),
     "session": frozenset(
         {
             "request",
+            "completion",
             "core",
             "execution",
             "environments",
@@ -89,7 +92,15 @@ PROOF_MAKERS = frozenset({Path("search", "proof.py"), Path("core", "stages.py")}
 CHILD_COPY = "accel_lab_child"
 TOP_LEVEL = frozenset(
     {
-        *("Makefile", "Dockerfile", "README.md", "LICENSE", "pyproject.toml"),
+        *(
+            "Makefile",
+            "Dockerfile",
+            "README.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "LICENSE",
+            "pyproject.toml",
+        ),
         *("bisect", "docker", "docs", "repros", "benchmarks", "tests"),
     }
 )

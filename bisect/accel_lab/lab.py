@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import Unanswered
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
@@ -21,10 +22,9 @@ from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted, Prober, aside_folder
 from accel_lab.execution.processes import process
-from accel_lab.numerics import records
+from accel_lab.numerics import recording, records
 from accel_lab.numerics.tolerances import ComparisonConfig
 
 TAIL_BYTES = 200_000
@@ -54,7 +54,7 @@ class LocalLab:
         self._oracle = oracle
         self._cold_only = cold_only
         self._checked: dict[str, int] = {}
-        self.load = lru_cache(maxsize=64)(records.load)
+        self.load = lru_cache(maxsize=64)(recording.load)
 
     @property
     def is_warm(self) -> bool:

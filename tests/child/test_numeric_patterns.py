@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.numerics.records import Difference, agreement, diff, failures, load
+from accel_lab.numerics.recording import load
+from accel_lab.numerics.records import Difference, agreement, diff, failures
 
 HERE = Path(__file__).resolve().parents[1] / "fakes"
 CHILD = HERE.parents[1] / "bisect" / "accel_lab" / "child"

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from accel_lab.completion import keep_kernel_script
 from accel_lab.core.findings import Culprit, Exhibit, Findings
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.execution.programs import read_program
 from accel_lab.request import Request, load_request
 from accel_lab.search.accelerator.replacements import Ask, switches
-from accel_lab.session import keep_kernel_script
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """

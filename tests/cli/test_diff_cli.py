@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from accel_lab.cli.main import cli, main
 from accel_lab.numerics.pairs import pairs
-from accel_lab.numerics.records import Entry, Recording
+from accel_lab.numerics.recording import Entry, Recording
 from accel_lab.numerics.values import Record
 from accel_lab.reporting.page import diff as diff_page
 from accel_lab.reporting.page import diff_plots

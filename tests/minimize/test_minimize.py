@@ -18,7 +18,8 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.minimize import repro
 from accel_lab.minimize.candidates import Clock, LabProblem
 from accel_lab.minimize.graphs import checks_for
-from accel_lab.minimize.minimizer import Elsewhere, Minimizer, interrupted
+from accel_lab.minimize.minimizer import Minimizer
+from accel_lab.minimize.result import Elsewhere, interrupted
 from accel_lab.minimize.target import Target, ask, limits_for, target_of
 from accel_lab.minimize.value_assertion import with_check
 from accel_lab.reduction.problem import Candidate, OutOfBudget

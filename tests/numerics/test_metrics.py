@@ -14,7 +14,7 @@ from accel_lab.numerics.comparison import compare, compare_tensors
 from accel_lab.numerics.dtypes import Array
 from accel_lab.numerics.metrics import Special, measure
 from accel_lab.numerics.pairs import pairs
-from accel_lab.numerics.records import Entry, Recording
+from accel_lab.numerics.recording import Entry, Recording
 from accel_lab.numerics.values import Record
 
 

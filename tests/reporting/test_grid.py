@@ -19,7 +19,7 @@ from accel_lab.reporting.page import matrix_plot
 from accel_lab.reporting.tables import matrix as grid_table
 from accel_lab.reporting.words import matrix as grid_words
 from accel_lab.versions.grid import GridRun, columns_of
-from accel_lab.versions.release_session import Benches, Setting
+from accel_lab.versions.release_session import ReleaseSessions, Setting
 from fakes_releases import Deed, FakeProvider, broken_between
 
 NAMES = ["2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"]
@@ -34,7 +34,7 @@ def run(tmp_path: Path, provider: FakeProvider, accelerators: tuple[str, ...] = 
     setting = Setting(
         program=Program(path=str(script)), folder=folder, limits=Limits(timeout_s=30), workers=4
     )
-    grid = GridRun(Benches(setting, provider), NAMES, columns_of(LADDER, accelerators))
+    grid = GridRun(ReleaseSessions(setting, provider), NAMES, columns_of(LADDER, accelerators))
     grid.run()
     return grid
 

@@ -102,7 +102,7 @@ def test_verdict_comes_first(tmp_path: Path) -> None:
         "Evidence",
     ]
     order += [
-        "A second witness",
+        "Cross-check with another tool",
         "The failure",
         "Last good rung",
         "Code and graphs",
@@ -371,7 +371,7 @@ def test_the_repro_comes_right_after_the_verdict(tmp_path: Path) -> None:
         "It exits 1 while the bug is there.",
         "a plain run in a fresh process failed in the same way",
         "It is 1-minimal",
-        "Beside it lies what it reads: inputs.safetensors.",
+        "It reads inputs.safetensors.",
         "The other repro, made from the script: repro/script/repro.py",
         "it may still get smaller",
         "The nearest script that passes, against the one that fails",

@@ -15,7 +15,7 @@ from accel_lab.core.outcome import Status
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Confidence, Level, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.minimize.minimizer import Reduction
+from accel_lab.minimize.result import Reduction
 from accel_lab.reporting.schema import findings_json, load_schema, plain, report_json
 from fakes_run import SHAPES, FakeRun
 

@@ -145,7 +145,7 @@ def test_escapes_in_a_repro_do_not_reach_the_terminal(tmp_path: Path) -> None:
 def test_summary_names_component_and_repro(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, "rich")
     text = summarise(run.findings)
-    assert "The op aten.div.Tensor_mode is proven: with only it left out it passes" in text
+    assert "The op aten.div.Tensor_mode is proven: the failure disappears when only it is left out" in text
     assert text.endswith("The smallest script that shows it has 9 lines (of 34): repro/graph/repro.py.")
     assert ".." not in text
     steps = next_steps(run.findings)
@@ -156,10 +156,13 @@ def test_summary_names_component_and_repro(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "pair"),
     [
-        ("op", "with only it left out it passes, with it back it fails"),
-        ("guard", "compiled afresh whenever that changes it passes, otherwise it fails"),
-        ("setting", "with only that set it passes, without it fails"),
-        ("line", "with Dynamo's trace ended before it the script passes, with it ended behind it it fails"),
+        ("op", "the failure disappears when only it is left out and returns with it"),
+        ("guard", "the failure disappears when the code is recompiled whenever that value changes"),
+        ("setting", "the failure disappears with only that setting changed"),
+        (
+            "line",
+            "the failure disappears when Dynamo's trace ends before it and returns when it ends after it",
+        ),
     ],
 )
 def test_a_proven_component_tells_what_its_pair_of_runs_changed(tmp_path: Path, kind: str, pair: str) -> None:
@@ -257,7 +260,7 @@ def test_failing_tests_are_what_fails() -> None:
     found = failing_run(["1.5"])
     said = "tests/t.py::test_a[long] fails with AssertionError: 1 != 2"
     found.signature = Signature(kind="exit", type="exit 1", message="m", said=said)
-    assert summarise(found).startswith(f"The script fails: {said}. ")
+    assert f" The script fails: {said}. " in summarise(found)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def lost_check(ladder: list[Step], component: Component | None) -> Considered | 
         reading=read([]),
         start=Rung.LOOPS,
         stage=Stage.LOWERING,
-        named=Localization(component=component),
+        localization=Localization(component=component),
     )
     return meta_kernel.lost_check(case).considered
 
@@ -206,7 +206,7 @@ def test_a_lowering_is_not_proven_for_a_check_that_a_meta_kernel_could_make(
     real = "NotImplementedError: \"ceil_vml_cpu\" not implemented for 'Bool'"
     mismatch = [{"op": "aten.ceil.default", "what": what, "real": real, "fake": "no error"}]
     named = Localization(component=Component(kind="op", name=op, confidence=Confidence.PROVEN))
-    monkeypatch.setattr(opening, "name_component", lambda *_, **__: named)
+    monkeypatch.setattr(opening, "localize_component", lambda *_, **__: named)
 
     def answer(probe: Probe) -> Outcome | None:
         return passing(facts={"meta_mismatches": mismatch}) if probe.rung is Rung.META else None
@@ -289,7 +289,7 @@ def test_what_another_stage_may_have_to_keep_is_not_proven(
     change = (before, ["return [%x, %x]"] if merged else before)
     part = Component(kind="pass", name="p", confidence=Confidence.PROVEN)
     monkeypatch.setattr(
-        opening, "name_component", lambda *_, **__: Localization(component=part, changes=[change])
+        opening, "localize_component", lambda *_, **__: Localization(component=part, changes=[change])
     )
     culprit = diagnose(FakeLab(fault=Rung.FX)).culprit
     assert culprit is not None and culprit.stage is Stage.FX_PASSES

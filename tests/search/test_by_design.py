@@ -164,7 +164,9 @@ def test_a_python_kernel_is_blamed_if_it_differs_and_its_removal_cures(different
         assert ruling.culprit is not None and ruling.culprit.stage is Stage.DECOMPOSITION
         part = ruling.culprit.component
         assert part is not None and part.name == "b" and ruling.isolates
-        assert ruling.cure is not None and dict(ruling.cure.settings) == {"native_kernels": ["b"]}
+        assert ruling.passing_run is not None and dict(ruling.passing_run.settings) == {
+            "native_kernels": ["b"]
+        }
     else:
         assert ruling.culprit is None and ruling.considered is not None and ruling.considered.open
 

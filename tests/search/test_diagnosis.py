@@ -255,7 +255,7 @@ def test_fusion_frames_make_a_crash_the_schedulers() -> None:
     assert found.culprit is not None and found.culprit.stage is Stage.SCHEDULER
 
 
-def test_the_second_witness_is_asked_and_told() -> None:
+def test_the_cross_check_is_run_and_reported() -> None:
     def cures(probe: Probe) -> bool:
         bisector = dict(probe.switches).get("bisector")
         return bool(bisector and bisector["subsystem"] == "decomposition")

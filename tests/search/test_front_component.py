@@ -20,8 +20,8 @@ from accel_lab.numerics.records import Difference
 from accel_lab.numerics.values import Comparison
 from accel_lab.search.alternatives import baked_attribute
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.localize.components import name_component
-from accel_lab.search.localize.dynamo_guards import look
+from accel_lab.search.localize.components import localize_component
+from accel_lab.search.localize.dynamo_guards import find_guard
 from accel_lab.search.localize.localization import Localization
 from accel_lab.search.localize.question_budget import MOST, MOST_OF_A_HANG, Questions, user_line
 from accel_lab.search.premise import Baseline
@@ -100,7 +100,7 @@ def dynamo(
     facts: Mapping[str, Any], cured: Callable[[Switch], bool], **more: Any
 ) -> tuple[Localization, Lab]:
     runner, lab, at = climb(facts, cured, **more)
-    return name_component(runner, Stage.DYNAMO, at, ladder=[at]), lab
+    return localize_component(runner, Stage.DYNAMO, at, ladder=[at]), lab
 
 
 def graphs(
@@ -108,7 +108,7 @@ def graphs(
 ) -> tuple[Localization, Lab]:
     rows = [{"key": f"0:{unit}", "target": unit, "line": f"line of {unit}"} for unit in units]
     runner, lab, at = climb({"units": rows}, cured, **more)
-    return name_component(runner, stage, replace(at, rung=Rung.AOT), ladder=[at]), lab
+    return localize_component(runner, stage, replace(at, rung=Rung.AOT), ladder=[at]), lab
 
 
 CODE = {
@@ -178,7 +178,7 @@ def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
     answer = lab.answer
     ended = {"stop": ["f a.py:1", 3]}
     lab.answer = lambda probe: failing("another") if front(probe) == ended else answer(probe)
-    named = name_component(runner, Stage.DYNAMO, at, ladder=[at])
+    named = localize_component(runner, Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and named.component.name == "a.py:3"
     assert named.component.confidence is Confidence.LIKELY
     assert "fails in another way" in named.evidence[-1]
@@ -187,12 +187,12 @@ def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
 def test_no_line_is_named_where_a_trace_cannot_be_ended_or_fails_before_its_first() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}], **traced("f a.py:1", [], [2], [3], [4])}
     runner, lab, at = climb(facts, lambda s: until(s, 0))
-    assert name_component(runner, Stage.DYNAMO, at, ladder=[at]).component is None
+    assert localize_component(runner, Stage.DYNAMO, at, ladder=[at]).component is None
     answer = lab.answer
     lab.answer = lambda probe: (
         Outcome(status=Status.NOT_APPLICABLE) if front(probe).get("stop") else answer(probe)
     )
-    assert name_component(runner, Stage.DYNAMO, at, ladder=[at]).component is None
+    assert localize_component(runner, Stage.DYNAMO, at, ladder=[at]).component is None
 
 
 def test_the_line_of_a_graph_that_was_used_again_is_likely_at_most() -> None:
@@ -301,7 +301,7 @@ def test_a_call_that_captured_its_own_graph_lacks_no_guard() -> None:
 def test_the_stale_graph_of_a_higher_rung_is_looked_into() -> None:
     facts = stale(factor=("2", "5"))
     runner, lab, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=FINE, wrong=[difference(1)])
-    named = look(runner, Rung.AOT)
+    named = find_guard(runner, Rung.AOT)
     assert named is not None and named.component is not None and named.component.name == "factor"
     assert {probe.rung for probe in lab.asked} == {Rung.AOT, Rung.UNCOMPILED}
 
@@ -419,7 +419,7 @@ def test_what_resumes_a_function_is_narrower_than_what_it_resumes(nested: bool) 
         return replace(outcome, facts={**outcome.facts, "front": facts(traced[left[0]])})
 
     lab.answer = answered
-    part = name_component(runner, Stage.DYNAMO, at, ladder=[at]).component
+    part = localize_component(runner, Stage.DYNAMO, at, ladder=[at]).component
     assert part is not None
     if nested:
         assert (part.kind, part.name, part.confidence) == ("frame", "f", Confidence.PROVEN)
@@ -469,7 +469,7 @@ def test_a_hang_costs_few_questions() -> None:
     hang = Outcome(status=Status.TIMEOUT)
     runner, lab, _ = climb({}, lambda s: False, failure=hang)
     questions = Questions(runner=runner, rung=Rung.AOT)
-    assert questions.single_cures("outside", [f"0:n{n}" for n in range(60)]) == {}
+    assert questions.single_fixes("outside", [f"0:n{n}" for n in range(60)]) == {}
     questions.ask([{"look": True}] * 40)
     assert len(lab.asked) <= MOST_OF_A_HANG
 
@@ -480,7 +480,7 @@ def test_operators_under_one_mode_are_a_block_and_all_of_a_graph_is_no_component
 
     def name(*units: dict[str, Any]) -> Localization:
         runner, _, at = climb({"units": units}, lambda s: "0:enter" in s.get("outside", ()))
-        return name_component(runner, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), ladder=[at])
+        return localize_component(runner, Stage.AOT_AUTOGRAD, replace(at, rung=Rung.AOT), ladder=[at])
 
     named = name(block, other)
     assert named.component is not None and named.component.kind == "block"
@@ -493,9 +493,9 @@ def test_a_graph_used_again_for_a_call_that_returns_another_kind_of_tensor() -> 
     facts["calls"][1]["after"] = {"returned": "Tensor"}
     plain = {"calls": [call(0), call(1, after={"returned": "Tensor requires_grad"})]}
     runner, _, _ = climb(facts, lambda s: bool(s.get("guard_on")), plain=plain)
-    named = look(runner, Rung.AOT)
+    named = find_guard(runner, Rung.AOT)
     assert named is not None and named.component is not None
-    assert named.component.name == "t" and named.cure is not None
+    assert named.component.name == "t" and named.passing_run is not None
 
 
 def test_an_attribute_that_is_baked_in_and_read_by_no_guard_is_named_and_never_proven() -> None:
@@ -504,8 +504,8 @@ def test_an_attribute_that_is_baked_in_and_read_by_no_guard_is_named_and_never_p
     facts = stale(**{path: ("True", "False"), "x": ("float32 [4]", "float32 [4]")})
     facts["calls"][0]["before"]["self.weight.grad"] = "None"
     runner, lab, _ = climb(facts, lambda s: path in s.get("guard_on", ()), plain=FINE, wrong=[difference(1)])
-    named = baked_attribute.look(runner, Rung.AOT)
-    assert named is not None and named.component is not None and named.cure is None
+    named = baked_attribute.localize_attribute(runner, Rung.AOT)
+    assert named is not None and named.component is not None and named.passing_run is None
     assert (named.component.kind, named.component.name) == ("guard", path)
     assert named.component.confidence is Confidence.LIKELY
     assert "no guard refused the change" in named.component.detail
@@ -516,4 +516,4 @@ def test_an_attribute_that_is_baked_in_and_read_by_no_guard_is_named_and_never_p
 def test_where_no_attribute_changed_none_is_named() -> None:
     facts = stale(x=("float32 [4]", "float32 [4]"))
     runner, _, _ = climb(facts, lambda s: True, plain=FINE, wrong=[difference(1)])
-    assert baked_attribute.look(runner, Rung.AOT) is None
+    assert baked_attribute.localize_attribute(runner, Rung.AOT) is None

@@ -16,7 +16,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.components import localize_component
 from accel_lab.search.localize.kernel import MOST, MOST_CHOICES
 from accel_lab.search.localize.kernel_exhibit import MOST_LINES, compile_error
 from accel_lab.search.localize.localization import Localization
@@ -66,7 +66,7 @@ def name(
     runner = LadderRunner(lab=lab, probe=Probe(program=Program(path="x.py")), baseline=base)
     at = Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=replace(failure, facts=known), failures=1)
     ablation = [Step(rung=Rung.KERNEL, switch=s, verdict=Verdict.GOOD, outcome=passing()) for s in cures]
-    return name_component(runner, stage, at, ablation=ablation), lab
+    return localize_component(runner, stage, at, ablation=ablation), lab
 
 
 @given(st.sampled_from(OPS))

@@ -14,7 +14,7 @@ from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.prober import Prober
 from accel_lab.reporting.words.summary import next_steps, summarise
-from accel_lab.search.alternatives.outside_ladder import look
+from accel_lab.search.alternatives.outside_ladder import detect
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.diagnosis import Diagnosis
 from fakes_lab import FakeLab, failing
@@ -36,7 +36,7 @@ def lab_of(outcome: Outcome) -> FakeLab:
 
 
 def told(outcome: Outcome) -> str | None:
-    return look(BaselineSearch(lab_of(outcome), PROBE).run())
+    return detect(BaselineSearch(lab_of(outcome), PROBE).run())
 
 
 def raising(

@@ -15,7 +15,7 @@ from accel_lab.search.alternatives.merged_results import merged_results
 from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.ablation import as_switch
 from accel_lab.search.localize.applications import Application, Tree, name_of
-from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.components import localize_component
 from accel_lab.search.localize.localization import Localization
 from accel_lab.search.localize.pass_words import application_words, graph_change
 from accel_lab.search.premise import Baseline
@@ -91,7 +91,7 @@ def look(compiler: Compiler, stage: Stage = Stage.FX_PASSES, at: Outcome | None 
     base = Baseline(target=lab.signature(failing()), tally=Tally(runs=9, failures=9))
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     rung = Rung.DECOMP if stage is Stage.DECOMPOSITION else Rung.FX
-    return name_component(runner, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first, failures=1))
+    return localize_component(runner, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first, failures=1))
 
 
 def several() -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.alternatives.registry import ALTERNATIVES
 from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.components import localize_component
 from accel_lab.search.premise import Baseline
 from accel_lab.search.proof import (
     PairOfRuns,
@@ -174,7 +174,7 @@ def test_a_frame_is_proven_by_its_own_question_and_not_by_the_last_one() -> None
 
     lab = FakeLab(answer=answer)
     at = Step(rung=Rung.DYNAMO, verdict=Verdict.BAD, outcome=failing(facts=facts), failures=1)
-    named = name_component(runner(lab), Stage.DYNAMO, at, ladder=[at])
+    named = localize_component(runner(lab), Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and (named.component.kind, named.component.name) == ("frame", "f")
     assert named.component.confidence is Confidence.PROVEN
     assert asked and all(switch == {"eager": [key]} for switch in asked)

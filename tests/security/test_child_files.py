@@ -26,6 +26,7 @@ from accel_lab.execution.journal import Journal
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.run_folder.surroundings import LINKS
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.numerics import recording as reader
 from accel_lab.numerics import records
 from accel_lab.reduction.graph.load import header, load_captures, read_entry
 
@@ -382,7 +383,7 @@ def test_what_a_child_left_is_an_outcome(bench: Bench, spoil: Spoil, status: Sta
         (note,) = outcome.notes
         assert note.isprintable()
         assert note.startswith("what the run left was not read: ")
-    recording = records.load(outcome.folder)  # whatever is left now can be read
+    recording = reader.load(outcome.folder)  # whatever is left now can be read
     assert records.diff(recording, recording) is not None
     text = json.dumps(outcome.to_json(), default=str)
     assert SECRET not in text

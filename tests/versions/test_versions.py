@@ -36,7 +36,7 @@ from accel_lab.search.repeats import Tally
 from accel_lab.session import Session
 from accel_lab.versions import line as line_module
 from accel_lab.versions.build_verdict import TargetFailure
-from accel_lab.versions.failing_release import order, seek
+from accel_lab.versions.failing_release import first_failing, order
 from accel_lab.versions.line import VersionsRequest
 from accel_lab.versions.release_judge import ReleaseAsker
 from accel_lab.versions.release_session import ReleaseSessions, Setting, clean_environment
@@ -205,7 +205,7 @@ def test_seek_passes_over_what_fails_uncompiled(tmp_path: Path) -> None:
         return ("ValueError", "boom") if release == "2.4.0" and rung != "uncompiled" else "ok"
 
     provider = FakeProvider(behave=behave, names=NAMES)
-    found = seek(sessions(tmp_path, provider), NAMES)
+    found = first_failing(sessions(tmp_path, provider), NAMES)
     assert found.version == "2.4.0"
     assert [row.verdict for row in found.tested] == [Verdict.SKIP, Verdict.BAD]
 

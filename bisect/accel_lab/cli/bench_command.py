@@ -15,8 +15,8 @@ import click
 from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
+from accel_lab.core.files import write_atomic
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import new_folder, state_folder

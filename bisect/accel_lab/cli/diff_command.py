@@ -12,13 +12,13 @@ import click
 from accel_lab.cli.job import Once, Question, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Status
 from accel_lab.core.stages import LADDER, Rung
-from accel_lab.execution.journal import write_atomic
-from accel_lab.numerics import records
+from accel_lab.numerics import recording
 from accel_lab.numerics.pairs import Pair, arrays, by_error, differing, pairs
-from accel_lab.numerics.records import Recording
+from accel_lab.numerics.recording import Recording
 from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.search.accelerator.replacements import Ask, switches
 
@@ -98,7 +98,7 @@ def _recording(once: Once, name: str) -> Recording:
     outcome = once.outcome
     if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
         raise LabError(f"{name} could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
-    found = records.load(outcome.folder)
+    found = recording.load(outcome.folder)
     if not found.entries:
         ended = signature_of(outcome)
         if ended is not None:

@@ -13,9 +13,9 @@ import click
 
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Confidence
-from accel_lab.execution.journal import write_atomic
 from accel_lab.reporting.words.summary import next_steps, summarise
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _write_reports(findings: Findings, folder: Path) -> None:
 
 
 def elsewhere(made: BundleReport) -> list[str]:
-    """What a reader of the bundle has to put in place, and what the program read outside of its folder."""
+    """Files that the reader of the bundle has to add, and files read from outside the script's folder."""
     lines = [
         f"too big for the bundle; a reader has to put it at {name}: {path}" for name, path in made.missing
     ]
@@ -69,7 +69,7 @@ def elsewhere(made: BundleReport) -> list[str]:
 
 
 def sum_up(findings: Findings) -> None:
-    """Puts what was found, and what to do next, into sentences."""
+    """Fills in the summary and the next steps."""
     findings.summary = summarise(findings)
     findings.next_steps = next_steps(findings)
 
@@ -104,7 +104,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     if findings.ablation and tables:
         blocks.append(terminal.ablation_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.witness and tables:
-        blocks.append(f"Second witness: {findings.witness['words']}")
+        blocks.append(f"Cross-check: {findings.witness['words']}")
     blocks.append(_files(findings))
     click.echo("\n\n".join(block for block in blocks if block))
 

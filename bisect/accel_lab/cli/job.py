@@ -15,6 +15,7 @@ from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
+from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import DiskFull, UsageError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
@@ -163,7 +164,7 @@ def _asked(
                         program=request.program,
                         rung=question.rung,
                         switches=question.switches,
-                        environment=f"{build.python} torch {build.torch}",
+                        environment=EnvironmentId.of_interpreter(build.python, build.torch),
                         limits=limits,
                         cold=True,
                         attempt=question.attempt,

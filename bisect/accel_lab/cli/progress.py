@@ -1,4 +1,4 @@
-"""The live line per probe on standard error: what is asked, how long it took, what came back."""
+"""Progress on standard error: one line for each probe, with its time and its result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.text import control, printable
 
+from .question_words import question
+
 #: To the first column; the line is erased.
 _START, _ERASE = control("\r"), control("\x1b[2K")
 
@@ -20,7 +22,7 @@ class Progress:
     """A listener of the prober. On a terminal the running probes stand in a line that is overwritten.
 
     Probes of another program than the user's are candidates of the reduction: there are hundreds, so
-    only what became smaller is told.
+    only those that make the repro smaller are printed.
     """
 
     def __init__(self, *, quiet: bool, program: str | None = None) -> None:
@@ -47,40 +49,40 @@ class Progress:
                     self._print(self._line(probe, outcome, cached=event == "cached"))
             self._show_running()
 
-    def smaller(self, note: str, asked: int, source: str) -> None:
-        """A smaller program that still fails was found, after ``asked`` candidates."""
+    def smaller(self, note: str, tried: int, source: str) -> None:
+        """A smaller program that still fails was found, after ``tried`` candidates."""
         if self._quiet:
             return
         lines = sum(1 for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#"))
         with self._lock:
             self._clear()
-            self._print(f"▼ {lines:4d} lines after {asked} candidates  {_short(note, 60)}")
+            self._print(f"▼ {lines:4d} lines after {tried} candidates  {_short(note, 60)}")
             self._show_running()
 
     def release(self, event: str, version: str, words: str) -> None:
-        """What the version axis does: an environment is made, a release is judged, a flip looked into."""
+        """An event on the line of releases: an environment is built, a release judged, a flip examined."""
         if self._quiet or event not in _RELEASE:
             return
-        mark, said = _RELEASE[event]
+        mark, text = _RELEASE[event]
         with self._lock:
             self._clear()
-            self._print(f"{mark} torch {version:10s} {_short(f'{said} {words}'.strip(), 90)}")
+            self._print(f"{mark} torch {version:10s} {_short(f'{text} {words}'.strip(), 90)}")
             self._show_running()
 
     def say(self, words: str) -> None:
-        """One line of what is done now, beside the probes."""
+        """One line about work that is not a probe."""
         if not self._quiet:
             with self._lock:
                 self._clear()
                 self._print(words)
 
     def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:
-        told, colour = _told(outcome)
+        result, colour = _result(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")
         if self._colour:
             mark = control(f"\x1b[{colour}m") + mark + control("\x1b[0m")
         took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
-        return f"{mark} {self._count:3d} {_short(_label(probe), 44):44s} {took}  {told}"
+        return f"{mark} {self._count:3d} {_short(_label(probe), 44):44s} {took}  {result}"
 
     def _show_running(self) -> None:
         if self._live and self._running:
@@ -102,10 +104,10 @@ class Progress:
             self._clear()
 
 
-#: What is said of a release, by the event.
+#: The line for each event on a release.
 _RELEASE = {
-    "making": ("…", "its environment is being made"),
-    "made": ("+", "environment made:"),
+    "making": ("…", "building its environment"),
+    "made": ("+", "environment built:"),
     "judged": ("=", ""),
     "measured": ("=", ""),
     "looking": ("?", "the ladder on"),
@@ -113,17 +115,17 @@ _RELEASE = {
 
 
 def _label(probe: Probe) -> str:
-    """The probe's own label, with the release before it where it belongs to one of a line."""
-    words = probe.environment.split()
-    return f"{words[1]}: {probe.label}" if words[:1] == ["torch"] else probe.label
+    """The probe in words, after the release that it runs on if there are several."""
+    release = probe.environment.release
+    return f"{release}: {question(probe)}" if release else question(probe)
 
 
-def _told(outcome: Outcome) -> tuple[str, str]:
+def _result(outcome: Outcome) -> tuple[str, str]:
     if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
         return "not applicable", "36"
     signature = signature_of(outcome)
     if signature is None:
-        return "ends well", "32"
+        return "completes", "32"
     return _short("fails: " + signature.line, 70), "31"
 
 

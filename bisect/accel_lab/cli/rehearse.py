@@ -18,10 +18,10 @@ from typing import Any
 
 from accel_lab.child.view import FAILED
 from accel_lab.core.ended import Ended
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits
 from accel_lab.core.record import Record, as_json
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.surroundings import enter_command
 from accel_lab.execution.run_folder.workspace import Workspace

@@ -20,6 +20,31 @@ class EnvironmentUnavailable(LabError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnvironmentId:
+    """Where a probe runs: the user's own interpreter, or the environment of a release on a line.
+
+    ``text`` goes into a probe's key, so answers in a journal are found by it. ``release`` is empty for an
+    interpreter of the user's own.
+    """
+
+    text: str = "local"
+    release: str = ""
+
+    @classmethod
+    def of_interpreter(cls, python: str, torch: str) -> EnvironmentId:
+        """The interpreter at the path ``python``."""
+        return cls(text=f"{python} torch {torch}")
+
+    @classmethod
+    def of_release(cls, version: str, spec: EnvironmentSpec) -> EnvironmentId:
+        """A release of torch in the environment that a provider built."""
+        return cls(text=f"torch {version} {spec.provider} {spec.key}", release=version)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, kw_only=True)
 class Index(Record):
     """Where packages come from. Empty fields are the installer's own default.
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .environment import EnvironmentId
 from .record import Record, as_json
 from .stages import Rung
 
@@ -61,7 +62,7 @@ class Probe:
     program: Program
     rung: Rung = Rung.KERNEL
     switches: tuple[tuple[str, Any], ...] = ()
-    environment: str = "local"
+    environment: EnvironmentId = field(default_factory=EnvironmentId)
     limits: Limits = field(default_factory=Limits)
     bare: bool = False
     cold: bool = False
@@ -76,7 +77,7 @@ class Probe:
                 "program": self.program.to_json(),
                 "rung": self.rung.value,
                 "switches": sorted((k, v) for k, v in self.switches),
-                "environment": self.environment,
+                "environment": str(self.environment),
                 "limits": self.limits.to_json(),
                 "bare": self.bare,
                 "cold": self.cold,

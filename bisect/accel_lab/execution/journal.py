@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from accel_lab.core.files import write_atomic as write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed, parsed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RAISED
-
-from .run_folder.copies import remove
 
 #: More than the answers of any run take.
 MOST_BYTES = 1 << 30
@@ -92,23 +90,3 @@ def _finished(data: bytes) -> list[tuple[str, Outcome]]:
         except (Refused, KeyError):
             continue
     return found
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half of it.
-
-    Lone surrogates, which a file name that is not UTF-8 brings along, become escapes.
-    """
-    # A name that nobody can have put a link at, for a child may write here.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if path.is_dir() and not path.is_symlink():
-            remove(path)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

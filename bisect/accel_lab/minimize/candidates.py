@@ -17,10 +17,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from accel_lab.core.files import write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.journal import write_atomic
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.search.lab import Lab
 

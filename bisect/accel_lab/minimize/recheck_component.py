@@ -12,7 +12,7 @@ from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.lab import Lab
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.localize.components import name_component
+from accel_lab.search.localize.components import localize_component
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
 
@@ -43,7 +43,7 @@ def component_of(lab: Lab, probe: Probe, target: Target, stage: Stage) -> Compon
     at = runner.one(target.bad, (), "component again")
     if at.verdict is not Verdict.BAD:
         return None
-    component = name_component(runner, stage, at, ladder=(at,)).component
+    component = localize_component(runner, stage, at, ladder=(at,)).component
     return component if component is not None and component.confidence is Confidence.PROVEN else None
 
 

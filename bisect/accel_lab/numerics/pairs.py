@@ -9,7 +9,8 @@ from typing import Any
 
 from .dtypes import Array, is_floating
 from .metrics import Metrics, measure
-from .records import Entry, Key, Recording, compare_entries
+from .recording import Entry, Key, Recording
+from .records import compare_entries
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure
 

@@ -1,87 +1,26 @@
-"""Recordings of whole runs: read from disk, laid side by side, and told where they part.
-
-Events of two runs are aligned by the region's name and its turn among regions of that name, the call, the
-phase and the path, so that neither numbering nor order of writing matters.
-"""
+"""Compares the recordings of two runs: where they differ, how near they are, and by which values."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from accel_lab.core.findings import AgreedType, Agreement
-from accel_lab.core.untrusted import records
-from accel_lab.core.untrusted.child_files import ChildFiles
 
-from .comparison import compare, number_of
-from .dtypes import Array, decode, is_floating, item_bytes
+from .comparison import compare
+from .dtypes import is_floating
+from .recording import Entry, Key, Recording
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure, Record
 
 #: The types of Python numbers that are compared as tensors are.
 _NUMBERS = {"float": "float32", "complex": "complex64"}
 
-#: Where an event belongs: region name, its turn, call (-1 for the end of the run), phase, path.
-Key = tuple[str, int, int, str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One recorded value with its place.
-
-    ``changed`` tells of an input that was written whether its values are known to differ; ``spread`` is how
-    far random roundings moved the float64 values.
-    """
-
-    key: Key
-    record: Record
-    reference: Array | None = field(default=None, repr=False)
-    spread: Array | None = field(default=None, repr=False)
-    changed: bool | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """All that one run left, in the order in which it was written.
-
-    ``half`` says that the float64 run saw results in half types.
-    """
-
-    entries: dict[Key, Entry] = field(default_factory=dict)
-    random_state: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    half: bool = False
-
-    @property
-    def calls(self) -> dict[tuple[str, int], list[int]]:
-        """The calls of each region."""
-        found: dict[tuple[str, int], list[int]] = {}
-        for name, turn, call, _, _ in self.entries:
-            if call >= 0:
-                calls = found.setdefault((name, turn), [])
-                if call not in calls:
-                    calls.append(call)
-        return found
-
-    @property
-    def magnitude(self) -> float:
-        """The greatest finite number that the run recorded: its roundings are relative to it."""
-        greatest = 0.0
-        for entry in self.entries.values():
-            for name in ("min", "max"):
-                number = entry.record.stats.get(name)
-                if number is not None and math.isfinite(number):
-                    greatest = max(greatest, abs(number))
-        return greatest
-
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One place where two runs part. A ``note`` is worth telling and no failure."""
+    """One place where two runs differ. A ``note`` is reported and is no failure."""
 
     region: str
     name: str
@@ -107,33 +46,6 @@ class Difference:
         return {**self.__dict__, "comparison": self.comparison.to_json()}
 
 
-def load(folder: str | Path) -> Recording:
-    """Read ``records.jsonl`` and ``tensors.bin``; a line that a crash cut short ends the reading.
-
-    Raises :class:`accel_lab.core.untrusted.child_files.Refused` for what cannot be read safely.
-    """
-    files = ChildFiles(folder)
-    data: bytes | None = None
-    entries: dict[Key, Entry] = {}
-    notes: list[str] = []
-    random_state: dict[str, str] = {}
-    half = False
-    turns = _Turns()
-    for event in records.rows(files):
-        data = records.values(files) if data is None else data
-        kind = event.get("event")
-        if kind == "note":
-            notes.append(str(event.get("note", "")))
-        elif kind == "half":
-            half = True
-        elif kind == "rng":
-            random_state = dict(event.get("parts") or {"torch": event.get("sha256", "")})
-        elif kind in ("call", "end"):
-            entry = _entry(event, data, turns)
-            entries.setdefault(entry.key, entry)
-    return Recording(entries=entries, random_state=random_state, notes=tuple(notes), half=half)
-
-
 def diff(
     got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
 ) -> list[Difference]:
@@ -146,31 +58,31 @@ def diff(
     run only is one difference.
     """
     config = config or ComparisonConfig()
-    found: list[Difference] = []
+    differences: list[Difference] = []
     ours, theirs = got.calls, want.calls
-    told: set[tuple[str, int, int]] = set()
+    reported: set[tuple[str, int, int]] = set()
     measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
     for key in [*want.entries, *(key for key in got.entries if key not in want.entries)]:
         name, turn, call, _, _ = key
         one, two = ours.get((name, turn), []), theirs.get((name, turn), [])
         place = (name, turn, call)
-        if place in told:
+        if place in reported:
             continue
         if call >= 0 and (call not in one or call not in two):
             lacking = sorted(set(one) ^ set(two))
-            told.update((name, turn, other) for other in lacking)
-            found.append(_missing_calls(key, lacking, got_lacks=call not in one))
+            reported.update((name, turn, other) for other in lacking)
+            differences.append(_missing_calls(key, lacking, got_lacks=call not in one))
             continue
         raised = _raised(got, want, place) if call >= 0 else None
         if raised is not None:
-            told.add(place)
-            found.append(raised)
+            reported.add(place)
+            differences.append(raised)
             continue
-        difference = _difference(key, got.entries.get(key), want.entries.get(key), measure, config)
-        if difference is not None:
-            found.append(difference)
-    found.sort(key=lambda difference: difference.note)
-    return [*found, *_random_state(got, want)]
+        one_more = _difference(key, got.entries.get(key), want.entries.get(key), measure, config)
+        if one_more is not None:
+            differences.append(one_more)
+    differences.sort(key=lambda difference: difference.note)
+    return [*differences, *_random_state(got, want)]
 
 
 def compare_entries(got: Entry, want: Entry, measure: Measure, config: ComparisonConfig) -> Comparison:
@@ -243,101 +155,6 @@ def _alike(a: Comparison, b: Comparison) -> bool:
     return max(one, two) <= 100 * min(one, two)
 
 
-class _Turns:
-    """Numbers the regions of one name in the order of their first events."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, list[Any]] = {}
-
-    def of(self, name: str, region: Any) -> int:
-        regions = self._seen.setdefault(name, [])
-        if region not in regions:
-            regions.append(region)
-        return regions.index(region)
-
-
-def _entry(event: dict[str, Any], data: bytes, turns: _Turns) -> Entry:
-    name, phase = str(event.get("name", "")), str(event.get("phase", ""))
-    path = str(event.get("path", ""))
-    if event["event"] == "call":
-        turn, call = turns.of(name, event.get("region")), int(event.get("call", 0))
-    elif phase in ("leaf_grad", "input_grad"):
-        turn, call = turns.of(name, event.get("region")), -1
-        path = f"call {event.get('call', 0)} {path}"
-    else:
-        turn, call = turns.of(f"module {name}", event.get("module")), -1
-    record = _record(event, data)
-    reference, spread = _exact(event, data, record)
-    return Entry(
-        key=(name, turn, call, phase, path),
-        record=record,
-        reference=reference,
-        spread=spread,
-        changed=event.get("changed"),
-    )
-
-
-def _record(event: dict[str, Any], data: bytes) -> Record:
-    shape = tuple(event.get("shape") or ())
-    dtype = str(event.get("dtype", ""))
-    sample = event.get("sample") or {}
-    whole = "offset" in event
-    offset = event.get("offset") if whole else sample.get("offset")
-    size = event.get("nbytes") if whole else sample.get("nbytes")
-    values = None
-    if offset is not None and size is not None and offset + size <= len(data):
-        count = size // (item_bytes(dtype) or 1)
-        values = _decoded(data[offset : offset + size], dtype, shape if whole else (count,))
-    return Record(
-        kind=str(event.get("kind", "object")),
-        type=str(event.get("type", "")),
-        dtype=dtype,
-        shape=shape,
-        stride=tuple(event.get("stride") or ()),
-        sha256=str(event.get("sha256", "")),
-        stats=event.get("stats") or {},
-        value=event.get("value"),
-        data=values,
-        bases=tuple(event.get("bases") or ()),
-        sample_step=None if whole or not sample else int(sample["step"]),
-        note=str(event.get("note", "")),
-    )
-
-
-def _exact(event: dict[str, Any], data: bytes, record: Record) -> tuple[Array | None, Array | None]:
-    """The float64 values of a record and their spread.
-
-    float64 computed from float64 has a spread and no values of its own: eager's are the reference.
-    """
-    number = event.get("exact")
-    if isinstance(number, dict):
-        spread = number.get("spread")
-        return np.asarray(number_of(number.get("value"))), None if spread is None else np.asarray(
-            float(spread)
-        )
-    if record.data is None:
-        return None, None
-    reference, spread = (_beside(event.get(name), data, record.data) for name in ("ref", "spread"))
-    if reference is None and spread is not None:
-        reference = record.data
-    return reference, spread
-
-
-def _beside(where: Any, data: bytes, values: Array) -> Array | None:
-    if not where or where["offset"] + where["length"] > len(data):
-        return None
-    raw = data[where["offset"] : where["offset"] + where["length"]]
-    return _decoded(raw, where.get("dtype", "float64"), values.shape)
-
-
-def _decoded(raw: bytes, dtype: str, shape: tuple[int, ...]) -> Array | None:
-    """The values, None where there are not as many as the shape says."""
-    try:
-        return decode(raw, dtype, shape)
-    except ValueError:
-        return None
-
-
 def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:
     name, turn, call, phase, path = key
     return Difference(
@@ -354,7 +171,7 @@ def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:
 def _difference(
     key: Key, got: Entry | None, want: Entry | None, measure: Measure, config: ComparisonConfig
 ) -> Difference | None:
-    """What there is to say of one place."""
+    """The difference at one place, if any."""
     if got is not None and want is not None:
         if key[3] == "raised":
             return None  # the same failure; messages may be worded otherwise
@@ -387,7 +204,7 @@ def _raised(got: Recording, want: Recording, place: tuple[str, int, int]) -> Dif
         return None
     if one is not None and two is not None and _same_exception(one.record, two.record):
         return None
-    detail = f"{_deed(one)} instead of {_deed(two)}"[:300]
+    detail = f"{_ending(one)} instead of {_ending(two)}"[:300]
     return _place(key, Comparison(same=False, reason="raised", detail=detail))
 
 
@@ -404,7 +221,7 @@ def _same_exception(got: Record, want: Record) -> bool:
     return want.type in got.bases and (wrapped or not compilers)
 
 
-def _deed(entry: Entry | None) -> str:
+def _ending(entry: Entry | None) -> str:
     return "returned" if entry is None else f"raised {entry.record.type}: {entry.record.value}"[:140]
 
 

@@ -53,14 +53,14 @@ class Bisection:
 
     def _take_baseline(self, base: Baseline, runs: int) -> None:
         """What the baseline says goes to the findings; it took so many runs."""
-        found = self.findings
-        found.baseline = list(base.steps)
-        found.signature = base.target
-        found.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
-        found.agreement = base.agreement
-        found.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        findings = self.findings
+        findings.baseline = list(base.steps)
+        findings.signature = base.target
+        findings.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
+        findings.agreement = base.agreement
+        findings.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
         self.counts["baseline"] = runs
-        found.probes = self.counts
+        findings.probes = self.counts
 
     def _ladder_runner(self, base: Baseline, held: Switches = ()) -> LadderRunner:
         return LadderRunner(

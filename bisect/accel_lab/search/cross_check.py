@@ -1,6 +1,6 @@
-"""Asks a witness of torch's own: the subsystem switches of its compiler bisector, where the build has them.
+"""Cross-checks the culprit with torch's own CompilerBisector, where the build has one.
 
-Only the two or three questions that bear on the answer are asked; agreement or disagreement is told.
+Only the one to three settings that bear on the answer are run; agreement or disagreement is reported.
 Source: ``torch/_inductor/compiler_bisector.py``.
 """
 
@@ -55,9 +55,9 @@ def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> dict[
         agrees = step.verdict is expected
         if agrees:
             break
-    words = "torch's own compiler bisector " + ("agrees" if agrees else "does not agree")
+    words = "torch's own CompilerBisector " + ("agrees" if agrees else "disagrees")
     last = asked[-1]
-    what = f"{last['backend']}" + (f" without {last['subsystem']}" if last["subsystem"] else "")
+    what = f"backend {last['backend']}" + (f" without its {last['subsystem']}" if last["subsystem"] else "")
     words += f": with {what} the script {'passes' if last['verdict'] == 'good' else 'fails'}"
     return {
         "name": "torch compiler bisector",

@@ -48,57 +48,61 @@ class Diagnosis(Bisection):
 
     def run(self) -> Findings:
         """All that can be found out; ``findings`` is filled as it goes, so an interruption keeps the rest."""
-        found = self.findings
+        findings = self.findings
         search = BaselineSearch(self._lab, self._probe)
         base = self.baseline = search.run()
         self._take_baseline(base, len(base.steps))
         if base.target is None:
-            found.by_design = base.by_design
-            found.verdict = "passes" if base.by_design is None else "by_design"
-            return found
-        found.outside = outside_ladder.look(base) or ""
-        if found.outside:
-            return found
+            findings.by_design = base.by_design
+            findings.verdict = "passes" if base.by_design is None else "by_design"
+            return findings
+        findings.outside = outside_ladder.detect(base) or ""
+        if findings.outside:
+            return findings
         if base.hidden:
-            told = caches.look(self._ladder_runner(base), base)
-            found.ladder, found.ablation, self.pair = base.steps[1:2], told.rows, told.pair
-            found.culprits = [told.culprit] if told.culprit is not None else []
-            found.verdict = "fails" if found.culprits else "inconclusive"
-            return found
+            cache_search = caches.search(self._ladder_runner(base), base)
+            findings.ladder, findings.ablation, self.pair = (
+                base.steps[1:2],
+                cache_search.rows,
+                cache_search.pair,
+            )
+            findings.culprits = [cache_search.culprit] if cache_search.culprit is not None else []
+            findings.verdict = "fails" if findings.culprits else "inconclusive"
+            return findings
         if not base.ends_here:
             search.warm(base)
             self._take_baseline(base, len(base.steps))
         if base.ends_here:
-            found.verdict = "inconclusive"
-            return found
+            findings.verdict = "inconclusive"
+            return findings
         answer = self._answer(base, ())
         self._take(answer)
         if answer.by_design is not None:
-            found.verdict = "by_design"
-            return found
+            findings.verdict = "by_design"
+            return findings
         if answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER):
             self._other_faults(base, answer)
-        found.verdict = "fails" if found.culprits else "inconclusive"
-        return found
+        findings.verdict = "fails" if findings.culprits else "inconclusive"
+        return findings
 
     # -- bookkeeping ---------------------------------------------------------------------------
 
     def _take(self, answer: Answer) -> None:
-        found = self.findings
-        found.ladder, found.ablation = answer.ladder, answer.ablation
-        found.witness = answer.witness
-        found.by_design = answer.by_design
-        found.warnings += [w for w in answer.warnings if w not in found.warnings]
-        found.confidence = round(1.0 - answer.proof.doubt, 6) if answer.proof is not None else None
+        findings = self.findings
+        findings.ladder, findings.ablation = answer.ladder, answer.ablation
+        findings.witness = answer.witness
+        findings.by_design = answer.by_design
+        findings.warnings += [w for w in answer.warnings if w not in findings.warnings]
+        findings.confidence = round(1.0 - answer.proof.doubt, 6) if answer.proof is not None else None
         if answer.culprit is not None:
-            found.culprits = [answer.culprit]
+            findings.culprits = [answer.culprit]
 
     # -- one fault -----------------------------------------------------------------------------
 
     def _answer(self, base: Baseline, held: Switches) -> Answer:
         runner = self._ladder_runner(base, held)
         top = self._top(base, held, runner)
-        early = environment_hints.look(self._lab, runner, top)
+        early = environment_hints.detect(self._lab, runner, top)
         if early is not None:
             return Answer(culprit=early.culprit, ladder=early.ladder, proof=early.proof)
         rungs = rungs_below(top.outcome)
@@ -143,19 +147,19 @@ class Diagnosis(Bisection):
         stage = BLAMES[start] if reading.last_good is not None else Stage.EAGER
         if stage is not Stage.EAGER and start is not Rung.KERNEL and self._custom_backend(answer, start):
             stage = Stage.KERNEL
-        told = [*base.alternatives, *reading.alternatives()]
+        considered = [*base.alternatives, *reading.alternatives()]
         answer.warnings += [alternative.words for alternative in reading.alternatives() if reading.islands]
         case = Case(runner=runner, ladder=answer.ladder, reading=reading, start=start, stage=stage)
-        asked = registry.ask(case, Moment.STAGE)
-        answer.ladder, told = case.ladder, [*told, *asked.considered]
-        answer.warnings += asked.warnings
-        answer.by_design = asked.by_design
+        rulings = registry.ask(case, Moment.STAGE)
+        answer.ladder, considered = case.ladder, [*considered, *rulings.considered]
+        answer.warnings += rulings.warnings
+        answer.by_design = rulings.by_design
         if answer.by_design is not None:
             return
-        if asked.culprit is not None:
-            answer.culprit, answer.proof = qualify(asked.culprit, told), asked.proof
+        if rulings.culprit is not None:
+            answer.culprit, answer.proof = qualify(rulings.culprit, considered), rulings.proof
         elif stage is Stage.EAGER:
-            self._eager(answer, told)
+            self._eager(answer, considered)
         else:
             opened = open_stage(
                 case,
@@ -165,15 +169,17 @@ class Diagnosis(Bisection):
             answer.ladder = case.ladder
             answer.ablation = opened.ablation
             answer.warnings += opened.warnings
-            self._prove(runner, answer, opened, [*told, *opened.alternatives])
+            self._prove(runner, answer, opened, [*considered, *opened.alternatives])
         self._add_values(base, answer)
         if self._options.witness and answer.culprit is not None:
             answer.witness = cross_check.ask(runner, answer.culprit, answer.ladder)
 
     @staticmethod
-    def _prove(runner: LadderRunner, answer: Answer, opened: Opened, told: Sequence[Considered]) -> None:
+    def _prove(
+        runner: LadderRunner, answer: Answer, opened: Opened, considered: Sequence[Considered]
+    ) -> None:
         """Ask the neighbours of what was found again."""
-        proved = prove_stage(runner, answer.ladder, opened.culprit, told)
+        proved = prove_stage(runner, answer.ladder, opened.culprit, considered)
         answer.culprit, answer.ladder, answer.proof = proved.culprit, proved.ladder, proved.proof
         answer.reading = proved.reading or answer.reading
         answer.warnings += proved.warnings
@@ -186,7 +192,7 @@ class Diagnosis(Bisection):
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))
 
     @staticmethod
-    def _eager(answer: Answer, told: Sequence[Considered]) -> None:
+    def _eager(answer: Answer, considered: Sequence[Considered]) -> None:
         """It fails with nothing compiled: torch.compile is not to blame."""
         first = answer.ladder[0]
         if first.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
@@ -207,7 +213,7 @@ class Diagnosis(Bisection):
                 + " when torch.compile is the identity, so no part of the compiler is needed for it",
             ),
         )
-        answer.culprit = qualify(eager, told)
+        answer.culprit = qualify(eager, considered)
 
     @staticmethod
     def _custom_backend(answer: Answer, start: Rung) -> bool:
@@ -219,10 +225,10 @@ class Diagnosis(Bisection):
 
     def _other_faults(self, base: Baseline, first: Answer) -> None:
         """With the regions of the first culprit kept below it, does the script still fail?"""
-        found = self.findings
+        findings = self.findings
         answer = first
         held: dict[int, Rung] = {}
-        while len(found.culprits) < self._options.most_faults:
+        while len(findings.culprits) < self._options.most_faults:
             regions = self._guilty_regions(base, answer)
             everyone = [int(r["id"]) for r in row(first.ladder, Rung.KERNEL).outcome.facts.get("regions", [])]
             good = answer.reading.last_good if answer.reading else None
@@ -234,13 +240,13 @@ class Diagnosis(Bisection):
             runner = self._ladder_runner(rest, switches)
             top = runner.one(Rung.KERNEL, kind="other faults")
             if top.verdict is Verdict.SKIP or not self._still_fails(rest, top):
-                self._note_alone(found)
+                self._note_alone(findings)
                 return
             answer = self._answer(rest, switches)
             if answer.culprit is None or answer.culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
                 return
             more = f"a second fault: it stays when the regions {sorted(held)} are kept on a rung that passes"
-            found.culprits.append(replace(answer.culprit, evidence=(more, *answer.culprit.evidence)))
+            findings.culprits.append(replace(answer.culprit, evidence=(more, *answer.culprit.evidence)))
 
     def _still_fails(self, rest: Baseline, top: Step) -> bool:
         """Whether the run with regions held back fails; what is left of the failure is the new target."""
@@ -254,12 +260,12 @@ class Diagnosis(Bisection):
         return bool(rest.values)
 
     @staticmethod
-    def _note_alone(found: Findings) -> None:
-        culprit = found.culprits[0]
+    def _note_alone(findings: Findings) -> None:
+        culprit = findings.culprits[0]
         line = (
             "with only the failing region kept below that stage, and all others compiled, the script passes"
         )
-        found.culprits[0] = replace(culprit, evidence=(*culprit.evidence, line))
+        findings.culprits[0] = replace(culprit, evidence=(*culprit.evidence, line))
 
     def _guilty_regions(self, base: Baseline, answer: Answer) -> list[int]:
         """The compiled regions that raised, or returned something else than uncompiled, where it first fails.

@@ -54,7 +54,7 @@ class Surroundings:
     proof: Proof | None = None
 
 
-def look(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
+def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
     """Whether the failing run itself points at its surroundings: a full disk or the C++ compiler."""
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
@@ -66,13 +66,13 @@ def look(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
         return Surroundings(culprit=_culprit("headers", "Python.h", text, words), ladder=[top])
     if not any(word in text for word in _COMPILER_WORDS):
         return None
-    works, said = lab.compiler_works()
+    works, message = lab.compiler_works()
     if works:
         return None
     # The rung below differs by the generated kernels alone: no native compiler is needed there.
     below = runner.one(Rung.FX)
-    component = Component(kind="compiler", name="C++ compiler", detail=shorten(said, 300))
-    evidence = [f"the C++ compiler cannot build even an empty library: {said}"]
+    component = Component(kind="compiler", name="C++ compiler", detail=shorten(message, 300))
+    evidence = [f"the C++ compiler cannot build even an empty library: {message}"]
     if below.verdict is not Verdict.GOOD:
         evidence.append("the script fails without generated kernels too")
         culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)

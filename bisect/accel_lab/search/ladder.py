@@ -59,13 +59,13 @@ class Reading:
 
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
     """The reading of verdicts given lowest rung first."""
-    told = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
+    judged = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
     skipped = tuple(rung for rung, verdict in rows if verdict is Verdict.SKIP)
-    top = len(told)
-    while top > 0 and told[top - 1][1] is not Verdict.GOOD:
+    top = len(judged)
+    while top > 0 and judged[top - 1][1] is not Verdict.GOOD:
         top -= 1
-    failing = told[top:]
-    below = told[:top]
+    failing = judged[top:]
+    below = judged[:top]
     bad = [rung for rung, verdict in failing if verdict is Verdict.BAD]
     return Reading(
         first_bad=bad[0] if bad else None,

@@ -67,7 +67,7 @@ class OrderConflict:
         return Component(kind="op", name=self.operators[-1], detail=f"{self.kernel}, {self.buffer}")
 
 
-def found(step: Step | None) -> list[OrderConflict]:
+def conflicts_of(step: Step | None) -> list[OrderConflict]:
     """The conflicts that a run of the loop interpreter told, reads before writes."""
     rows: Sequence[Mapping[str, Any]] = (step.outcome.facts.get(FACT) or ()) if step else ()
     conflicts = [OrderConflict.from_facts(row) for row in rows]
@@ -76,12 +76,12 @@ def found(step: Step | None) -> list[OrderConflict]:
 
 def fault(step: Step | None) -> OrderConflict | None:
     """The first conflict that is the fault of who made the loop."""
-    return next((conflict for conflict in found(step) if conflict.is_fault), None)
+    return next((conflict for conflict in conflicts_of(step) if conflict.is_fault), None)
 
 
 def left_open(step: Step | None) -> list[Considered]:
     """What keeps the stages below from being proven: a loop that may come out in another order."""
-    conflicts = [conflict for conflict in found(step) if not conflict.is_fault]
+    conflicts = [conflict for conflict in conflicts_of(step) if not conflict.is_fault]
     return [Considered(name=NAME, open=True, words=_open_words(conflict)) for conflict in conflicts[:1]]
 
 

@@ -40,5 +40,5 @@ def _values(differences: Sequence[Difference]) -> list[Difference] | None:
 
     Calls that a failed check cut off, and what they would have left, say nothing.
     """
-    told = [d for d in differences if d.comparison.reason not in ("missing", "extra")]
-    return told if all(d.comparison.reason == "values" for d in told) else None
+    compared = [d for d in differences if d.comparison.reason not in ("missing", "extra")]
+    return compared if all(d.comparison.reason == "values" for d in compared) else None

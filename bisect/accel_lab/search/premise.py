@@ -91,8 +91,8 @@ class Baseline:
 
 def _counted(steps: Iterable[Step]) -> Tally:
     """The runs that tell anything of how often it fails: another failure does not."""
-    told = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
-    return Tally(runs=len(told), failures=sum(step.failures for step in told))
+    judged = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
+    return Tally(runs=len(judged), failures=sum(step.failures for step in judged))
 
 
 def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
@@ -118,15 +118,15 @@ def values_signature(different: Sequence[Difference]) -> Signature:
     return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
 
 
-def values_verdict(lab: Lab, found: Baseline, outcome: Outcome) -> Verdict:
+def values_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
     """The verdict of a run when wrong recorded values are what is looked for."""
     if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
         return Verdict.SKIP
     if lab.signature(outcome) is not None:
         return Verdict.DIFFERENT
-    if found.uncompiled is None:
+    if baseline.uncompiled is None:
         return Verdict.SKIP
-    different = lab.differences(outcome, found.uncompiled, found.reference)
+    different = lab.differences(outcome, baseline.uncompiled, baseline.reference)
     if not different:
         return Verdict.GOOD
-    return Verdict.BAD if lab.same_differences(different, found.values) else Verdict.DIFFERENT
+    return Verdict.BAD if lab.same_differences(different, baseline.values) else Verdict.DIFFERENT

@@ -142,7 +142,7 @@ def prove_again(
 def prove_component(
     runner: LadderRunner,
     component: Component,
-    cure: Step | None,
+    passing_run: Step | None,
     bad: Step,
     *,
     comparisons: int,
@@ -154,36 +154,38 @@ def prove_component(
     the run with all in place.
     """
     contested = [alternative for alternative in alternatives if alternative.component]
-    if cure is None:
+    if passing_run is None:
         return replace(component, confidence=capped(component.confidence, contested)), ""
     again, proof = prove_again(
         runner,
         bad,
-        cure,
+        passing_run,
         runner.failing,
         comparisons=comparisons,
         alternatives=contested,
         kind="component",
         most=MOST_COMPONENT_PASSES,
     )
-    told = "" if again.verdict is Verdict.GOOD else "asked again, what cured it did not: the failure is flaky"
-    return replace(component, confidence=proof.confidence), told
+    remark = (
+        "" if again.verdict is Verdict.GOOD else "run again, what passed before failed: the failure is flaky"
+    )
+    return replace(component, confidence=proof.confidence), remark
 
 
 def qualify(culprit: Culprit, alternatives: Iterable[Considered]) -> Culprit:
     """The culprit with its alternatives, no surer than they leave it; evidence tells those that are open."""
-    told = tuple(alternatives)
-    doubts = (a.words for a in told if a.open and a.words not in culprit.evidence)
+    considered = tuple(alternatives)
+    doubts = (a.words for a in considered if a.open and a.words not in culprit.evidence)
     part = culprit.component
     if part is not None:
-        contested = [alternative for alternative in told if alternative.component]
+        contested = [alternative for alternative in considered if alternative.component]
         part = replace(part, confidence=capped(part.confidence, contested))
     return replace(
         culprit,
-        confidence=capped(culprit.confidence, told),
+        confidence=capped(culprit.confidence, considered),
         component=part,
         evidence=(*culprit.evidence, *doubts),
-        alternatives=(*culprit.alternatives, *told),
+        alternatives=(*culprit.alternatives, *considered),
     )
 
 

@@ -24,7 +24,7 @@ _MARK = re.compile(r"(?<! )[ ]*/\*@\d+\*/")
 _SWITCHES = (("annotate", True), ("sanitize", True))
 
 
-def show_fault(runner: LadderRunner, named: Localization) -> None:
+def show_fault(runner: LadderRunner, result: Localization) -> None:
     """Add the line, and what was done there, to what was found; nothing but for a memory fault."""
     if not is_memory_fault(runner.baseline.target):
         return
@@ -32,12 +32,12 @@ def show_fault(runner: LadderRunner, named: Localization) -> None:
     report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
     if not report:
         if not outcome.failed and outcome.notes:
-            named.evidence.append("no line can be shown: " + shorten("; ".join(outcome.notes), 200))
+            result.evidence.append("no line can be shown: " + shorten("; ".join(outcome.notes), 200))
         return
     did = _access(report)
     if not report["file"]:
         if report["function"]:
-            named.evidence.append(
+            result.evidence.append(
                 f"the address sanitizer finds {did}, in {report['function']} and not in a generated kernel"
             )
         return
@@ -48,18 +48,18 @@ def show_fault(runner: LadderRunner, named: Localization) -> None:
     key = kernel.node_of(line)
     writer = f", at a line written for {operator_of(key)}" if key else ""
     title = f"AddressSanitizer: {did}, in the generated kernel; marked: the line that does it"
-    named.exhibits.append(exhibit_of("kernel", title, kernel, (line,)))
-    named.evidence.append(f"compiled with the address sanitizer, the generated kernel stops{writer}: {did}")
+    result.exhibits.append(exhibit_of("kernel", title, kernel, (line,)))
+    result.evidence.append(f"compiled with the address sanitizer, the generated kernel stops{writer}: {did}")
     inner = runner.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "sanitizer")
     if all(step.verdict is Verdict.GOOD for step in inner):
-        named.evidence.append(
+        result.evidence.append(
             "no index of the loop IR is out of bounds, as the interpreter checks each: only the code "
             "generated from it leaves the buffer"
         )
-    known = named.component
+    known = result.component
     if key and (known is None or known.confidence is not Confidence.PROVEN):
         # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.
-        named.component = Component(
+        result.component = Component(
             kind="op",
             name=shorten(operator_of(key), 120),
             detail=f"node {shorten(node_of(key), 120)}: the line that leaves its buffer was written for it",

@@ -16,27 +16,27 @@ from .premise import Baseline, values_signature
 from .repeats import Tally
 
 
-def compare_silent(lab: Lab, probe: Probe, found: Baseline, cold: Outcome) -> None:
+def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) -> None:
     """Compare the recorded values of ``cold`` with an uncompiled run's; wrong ones become the target."""
     if not cold.facts.get("regions"):
         return
     uncompiled = lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
-    found.uncompiled = uncompiled
+    baseline.uncompiled = uncompiled
     if lab.signature(uncompiled) is not None:
-        found.notes.append("the script fails when nothing is compiled, and passes when it is")
+        baseline.notes.append("the script fails when nothing is compiled, and passes when it is")
         return
-    found.agreement = lab.agreement(cold, uncompiled)
-    if found.agreement is not None:
+    baseline.agreement = lab.agreement(cold, uncompiled)
+    if baseline.agreement is not None:
         return
     reference = lab.submit(replace(probe, rung=Rung.UNCOMPILED, switches=(("shadow", True),))).result()
-    found.reference = reference if reference.status is Status.OK else None
-    different = lab.differences(cold, uncompiled, found.reference)
+    baseline.reference = reference if reference.status is Status.OK else None
+    different = lab.differences(cold, uncompiled, baseline.reference)
     if not different:
-        if found.reference is not None:
-            found.agreement = lab.agreement(cold, uncompiled, found.reference)
+        if baseline.reference is not None:
+            baseline.agreement = lab.agreement(cold, uncompiled, baseline.reference)
         return
-    if cold.facts.get("random", True) and only_random(lab, probe, cold, uncompiled, found.reference):
-        found.by_design = ByDesign(
+    if cold.facts.get("random", True) and only_random(lab, probe, cold, uncompiled, baseline.reference):
+        baseline.by_design = ByDesign(
             kind=RANDOM,
             setting=FALLBACK_RANDOM,
             words=RANDOM_WORDS,
@@ -46,13 +46,13 @@ def compare_silent(lab: Lab, probe: Probe, found: Baseline, cold: Outcome) -> No
             ),
         )
         return
-    found.values = different
-    found.target = values_signature(different)
-    last = found.steps[-1]
-    found.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=found.target)
+    baseline.values = different
+    baseline.target = values_signature(different)
+    last = baseline.steps[-1]
+    baseline.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=baseline.target)
     # A plain run records nothing: it neither supports nor contradicts wrong numbers.
-    found.steps[0] = replace(found.steps[0], note="ends well; wrong numbers are seen by recording only")
-    found.tally = Tally(runs=1, failures=1)
+    baseline.steps[0] = replace(baseline.steps[0], note="ends well; wrong numbers are seen by recording only")
+    baseline.tally = Tally(runs=1, failures=1)
 
 
 def only_random(

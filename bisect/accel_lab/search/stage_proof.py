@@ -33,31 +33,33 @@ def prove_stage(
     runner: LadderRunner, ladder: Sequence[Step], culprit: Culprit, alternatives: Sequence[Considered]
 ) -> Proved:
     """Ask the neighbours again: with the culprit out it must pass every time, with it in it must fail."""
-    told = list(alternatives)
-    found = Proved(culprit=qualify(culprit, told), ladder=list(ladder))
+    considered = list(alternatives)
+    result = Proved(culprit=qualify(culprit, considered), ladder=list(ladder))
     reading = read_steps(ladder)
     if culprit.stage is Stage.EAGER or reading.first_bad is None or reading.last_good is None:
-        return found
+        return result
     good, bad = row(ladder, reading.last_good), row(ladder, reading.first_bad)
     isolated = Stage.CODEGEN if bad.rung is Rung.KERNEL else BLAMES[bad.rung]
     if culprit.stage is not isolated:
         words = f"the pair of rungs {good.rung} and {bad.rung} isolates {isolated}, not {culprit.stage}"
-        told.append(Considered(name="no_pair_of_its_own", open=True, words=words))
+        considered.append(Considered(name="no_pair_of_its_own", open=True, words=words))
     runner.patient = True
     bad = runner.repeat(bad, 1, "proof")
     failing = _failing(with_row(ladder, bad), bad.rung)
-    good, found.proof = prove_again(runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
-    found.ladder = with_row(with_row(ladder, bad), good)
+    good, result.proof = prove_again(
+        runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=considered
+    )
+    result.ladder = with_row(with_row(ladder, bad), good)
     if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
-        return _reconsider(runner, found.ladder, told, reading)
+        return _reconsider(runner, result.ladder, considered, reading)
     line = (
-        f"asked again: {good.rung} passed {good.runs} of {good.runs} runs, "
+        f"run again: {good.rung} passed {good.runs} of {good.runs} runs, "
         f"{bad.rung} failed {bad.failures} of {bad.runs}"
     )
-    found.culprit = qualify(
-        replace(culprit, confidence=found.proof.confidence, evidence=(*culprit.evidence, line)), told
+    result.culprit = qualify(
+        replace(culprit, confidence=result.proof.confidence, evidence=(*culprit.evidence, line)), considered
     )
-    return found
+    return result
 
 
 def _failing(ladder: Sequence[Step], from_rung: Rung) -> Tally:
@@ -71,27 +73,29 @@ def _reconsider(
     runner: LadderRunner, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
 ) -> Proved:
     """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""
-    words = "a rung that passed at first failed when it was asked again: the script is flaky"
-    found = Proved(culprit=None, ladder=list(ladder), warnings=[words])
+    words = "a rung that passed at first failed when it was run again: the script is flaky"
+    result = Proved(culprit=None, ladder=list(ladder), warnings=[words])
     reading = read_steps([step for step in ladder if step.rung in LADDER])
     if reading.first_bad is None or reading.last_good is None:
-        return found
+        return result
     good, bad = row(ladder, reading.last_good), row(ladder, reading.first_bad)
     failing = _failing(ladder, bad.rung)
     # The rungs were chosen after looking at the runs, so the bound on luck no longer holds.
-    told = [*alternatives, Considered(name="chosen_afterwards", open=True, words=words)]
-    good, found.proof = prove_again(runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=told)
-    found.ladder = with_row(ladder, good)
+    considered = [*alternatives, Considered(name="chosen_afterwards", open=True, words=words)]
+    good, result.proof = prove_again(
+        runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=considered
+    )
+    result.ladder = with_row(ladder, good)
     if good.verdict is Verdict.BAD:
-        return _reconsider(runner, found.ladder, alternatives, first)
+        return _reconsider(runner, result.ladder, alternatives, first)
     # Non-monotone rungs that were already reported are kept; the rungs to hold other regions on are the new
     # ones.
-    found.reading = replace(reading, islands=first.islands or reading.islands)
+    result.reading = replace(reading, islands=first.islands or reading.islands)
     line = f"{good.rung} passed {good.runs} of {good.runs} runs; {bad.rung} failed {bad.failures} times"
-    found.culprit = qualify(
-        Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(line,)), told
+    result.culprit = qualify(
+        Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(line,)), considered
     )
-    return found
+    return result
 
 
 __all__ = ["BOUNDARIES", "Proved", "prove_stage"]

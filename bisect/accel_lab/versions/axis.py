@@ -96,7 +96,7 @@ class VersionAxis:
             self._listener(
                 "looking", flips[place].at, f"both sides of {flips[place].after} and {flips[place].at}"
             )
-            flips[place] = self._look_into(flips[place])
+            flips[place] = self._with_details(flips[place])
             axes = two_axes(flips, {name: side.laddered for name, side in self._sides.items()})
             self.versions = replace(
                 self.versions, flips=tuple(flips), tested=self._rows(), axes=axes.to_json()
@@ -111,25 +111,16 @@ class VersionAxis:
             for row in self.versions.tested
         )
 
-    def _look_into(self, flip: Flip) -> Flip:
-        """The flip with its details; what cannot be made or read is said in a note."""
+    def _with_details(self, flip: Flip) -> Flip:
+        """The flip with its details; what cannot be built or read becomes a note."""
         good_version, bad_version = ends(flip)
         try:
-            good = self._sessions.open(good_version)
-        except EnvironmentUnavailable as error:
-            return replace(flip, notes=(*flip.notes, str(error)))
-        try:
-            bad = self._sessions.open(bad_version)
-            try:
+            with self._sessions.session(good_version) as good, self._sessions.session(bad_version) as bad:
                 return self._between(flip, good, bad)
-            finally:
-                self._sessions.shut(bad)
         except Interrupted:
             raise
         except LabError as error:
             return replace(flip, notes=(*flip.notes, str(error)))
-        finally:
-            self._sessions.shut(good)
 
     def _between(self, flip: Flip, good: ReleaseSession, bad: ReleaseSession) -> Flip:
         one = self._good_side(good)
@@ -145,7 +136,7 @@ class VersionAxis:
             else:
                 details["files"] = compared.to_json()
                 notes.append(compared.said)
-        details["code"] = flip_sides.beside(one, two)
+        details["code"] = flip_sides.side_by_side(one, two)
         if self._companions:
             blamed = self._blame(good, bad)
             if isinstance(blamed, str):
@@ -170,7 +161,7 @@ class VersionAxis:
                 self._sessions.spec(two.torch, tuple((name, one.companions[name]) for name in names))
         except EnvironmentUnavailable as error:
             pairs = ", ".join(f"{name} {one.companions[name]} and {two.companions[name]}" for name in names)
-            return f"not told from torch are its companions, which differ too ({pairs}): {error}"
+            return f"companion packages differ too ({pairs}) and could not be swapped: {error}"
         with self._asker() as asker:
             return blame(one, two, asker.swapped)
 

@@ -89,7 +89,7 @@ def decide(lab: Lab, probe: Probe, wanted: TargetFailure, *, budget: float = 0.0
     if wanted.signature.kind == "timeout":
         return _sober(lab, probe, wanted, _hang(lab, probe, wanted))
     silent = wanted.signature.kind == "values"
-    found = BaselineSearch(lab, probe).look(silent=silent)
+    found = BaselineSearch(lab, probe).first_runs(silent=silent)
     told = _silent(lab, found, wanted) if silent else _loud(lab, found, wanted)
     if told.verdict is Verdict.GOOD and wanted.flaky:
         told = _often(lab, probe, wanted, found, told, budget)

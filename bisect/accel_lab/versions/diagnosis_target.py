@@ -1,4 +1,4 @@
-"""Where a bisection itself is run: on the user's own build, or on a release of the line."""
+"""The build that a bisection runs on: the user's own, or a release of the line."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from accel_lab.core.environment import EnvironmentId
+from accel_lab.core.files import write_atomic
 from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted.child_files import parsed
 from accel_lab.execution.builds import FACTS, Build
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Prober
 from accel_lab.lab import LocalLab
 
 from .release_session import ReleaseSession
 
+#: Where a run records its target, so that its report can be written again from the journal.
+RECORD = "ground.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosisTarget:
-    """Where the bisection itself is run: on the user's own build, or on a release of the line."""
+    """A build with its prober; ``cold`` says why no warm server is used, empty where one is."""
 
     prober: Prober
     lab: LocalLab
@@ -28,8 +32,18 @@ class DiagnosisTarget:
     cold: str = ""
 
 
-def on_bench(session: ReleaseSession) -> DiagnosisTarget:
-    """A release of the line as the place of the bisection."""
+@dataclass(frozen=True, kw_only=True)
+class RecordedTarget:
+    """The target of an earlier run, as its folder records it."""
+
+    build: Build
+    environment: EnvironmentId
+    provider: str
+    cold: str
+
+
+def target_of(session: ReleaseSession) -> DiagnosisTarget:
+    """A release of the line as the target of the bisection."""
     facts = parsed(session.prober.aside("doctor", ["doctor"]), "the answer to doctor", FACTS)
     return DiagnosisTarget(
         prober=session.prober,
@@ -43,24 +57,28 @@ def on_bench(session: ReleaseSession) -> DiagnosisTarget:
     )
 
 
-def keep_ground(ground: DiagnosisTarget, folder: Path) -> None:
-    """Write down what the bisection runs on, so that its report can be written again from the journal."""
+def record(target: DiagnosisTarget, folder: Path) -> None:
+    """Write the target into the run's folder."""
     row = {
-        "python": ground.build.python,
-        "torch": ground.build.torch,
-        "facts": ground.build.facts,
-        "environment": ground.probe.environment,
-        "provider": ground.provider,
-        "cold": ground.cold,
+        "python": target.build.python,
+        "torch": target.build.torch,
+        "facts": target.build.facts,
+        "environment": str(target.probe.environment),
+        "provider": target.provider,
+        "cold": target.cold,
     }
-    write_atomic(folder / "ground.json", json.dumps(row, indent=1, default=str))
+    write_atomic(folder / RECORD, json.dumps(row, indent=1, default=str))
 
 
-def kept_ground(folder: Path) -> tuple[Build, str, str, str] | None:
-    """``(build, the probes' environment, provider, why cold)`` of an earlier run; None where it left none."""
+def recorded(folder: Path) -> RecordedTarget | None:
+    """The target of an earlier run; None where its folder has none, or a damaged one."""
     try:
-        row = json.loads((folder / "ground.json").read_text(encoding="utf-8"))
-        build = Build(python=row["python"], torch=row["torch"], facts=row["facts"])
-        return build, str(row["environment"]), str(row["provider"]), str(row["cold"])
+        row = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        return RecordedTarget(
+            build=Build(python=row["python"], torch=row["torch"], facts=row["facts"]),
+            environment=EnvironmentId(text=str(row["environment"])),
+            provider=str(row["provider"]),
+            cold=str(row["cold"]),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class FirstFailing:
         return tuple(row for row in self.tested if row.verdict is Verdict.SKIP and row.status is None)
 
 
-def seek(
+def first_failing(
     sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent, most: int = MOST_TRIED
 ) -> FirstFailing:
     """Try releases until one fails that passes with nothing compiled.
@@ -52,25 +53,23 @@ def seek(
     They are run in the run's own folder: the bisection that follows finds their answers there.
     """
     rows: list[Tested] = []
-    asked = 0
+    tried = 0
     for version in order(line):
-        if asked >= most:
+        if tried >= most:
             break
         began = time.monotonic()
-        try:
-            sessions.made(version, listener=listener)
-            session = sessions.open(version, home=True)
-        except Interrupted:
-            raise
-        except (EnvironmentUnavailable, LabError) as error:
-            rows.append(skipped(version, str(error), began))
-            listener("judged", version, f"skip: {error}")
-            continue
-        asked += 1
-        try:
-            row = _first_look(session, sessions.setting.folder)
-        finally:
-            sessions.shut(session)
+        with ExitStack() as stack:
+            try:
+                sessions.made(version, listener=listener)
+                session = stack.enter_context(sessions.session(version, home=True))
+            except Interrupted:
+                raise
+            except (EnvironmentUnavailable, LabError) as error:
+                rows.append(skipped(version, str(error), began))
+                listener("judged", version, f"skip: {error}")
+                continue
+            tried += 1
+            row = _first_runs(session, sessions.setting.folder)
         rows.append(row)
         listener("judged", version, row.verdict.value + (f": {row.why}" if row.why else ""))
         if row.verdict is Verdict.BAD:
@@ -97,9 +96,9 @@ def order(line: Sequence[str]) -> Iterator[str]:
             gaps += [(middle, high), (low, middle)]
 
 
-def _first_look(session: ReleaseSession, root: Path) -> Tested:
+def _first_runs(session: ReleaseSession, root: Path) -> Tested:
     """Any failure counts, but one that comes with nothing compiled too: that is not torch.compile's."""
-    found = BaselineSearch(session.lab, session.probe).look()
+    found = BaselineSearch(session.lab, session.probe).first_runs()
     outcome = found.steps[1].outcome
     decision = Decision(verdict=Verdict.GOOD, outcome=outcome, runs=2)
     if found.doubtful and found.target is None:
@@ -124,4 +123,4 @@ def _uncompiled(lab: Lab, probe: Probe, found: Baseline) -> str:
     return f"the script fails on this release with nothing compiled: {signature.line}" if signature else ""
 
 
-__all__ = ["FirstFailing", "order", "seek"]
+__all__ = ["FirstFailing", "first_failing", "order"]

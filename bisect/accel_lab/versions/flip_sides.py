@@ -73,8 +73,8 @@ class Side:
 def bad_side(session: ReleaseSession, options: Options) -> Side:
     """The whole diagnosis of a release that fails; its first runs are in the journal already."""
     diagnosis = Diagnosis(session.lab, session.probe, replace(options, witness=False, most_faults=1))
-    found = diagnosis.run()
-    return side_of(session.version, found.ladder, found.culprit, tuple(found.warnings))
+    findings = diagnosis.run()
+    return side_of(session.version, findings.ladder, findings.culprit, tuple(findings.warnings))
 
 
 def side_of(
@@ -86,9 +86,9 @@ def side_of(
 
 
 def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> Side:
-    """Every rung of a release that passes: what still fails below the top is hidden there, not mended."""
+    """Every rung of a release that passes: a rung that still fails below the top means hidden, not fixed."""
     lab = session.lab
-    base = BaselineSearch(lab, session.probe).look(silent=wanted.signature.kind == "values")
+    base = BaselineSearch(lab, session.probe).first_runs(silent=wanted.signature.kind == "values")
     lab.warm_up()
     runner = LadderRunner(lab=lab, probe=session.probe, baseline=wanted.baseline(base), budget=budget)
     top = base.steps[1].outcome
@@ -102,7 +102,7 @@ def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> 
     if failing and ladder[-1].verdict is Verdict.GOOD:
         warnings.append(
             f"torch {session.version} passes, but {', '.join(str(step.rung) for step in failing)} alone "
-            f"{'fails' if len(failing) == 1 else 'fail'}: the fault may be hidden there rather than mended"
+            f"{'fails' if len(failing) == 1 else 'fail'}: the fault may be hidden there rather than fixed"
         )
     elif ladder[-1].verdict is Verdict.BAD:
         warnings.append(f"torch {session.version} passed at first and failed when the ladder was run")
@@ -111,15 +111,15 @@ def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> 
     )
 
 
-def beside(good: Side, bad: Side) -> list[dict[str, Any]]:
+def side_by_side(good: Side, bad: Side) -> list[dict[str, Any]]:
     """Graphs and generated code of both sides, ``[{"kind", "good", "bad", "same"}]``, if both have them."""
-    found = []
+    rows = []
     for kind in SHOWN:
         runs = (good.graph, bad.graph) if kind == "post_grad" else (good.top, bad.top)
         one, two = (_artifact(run, kind) for run in runs)
         if one and two:
-            found.append({"kind": kind, "good": _cut(one), "bad": _cut(two), "same": one == two})
-    return found
+            rows.append({"kind": kind, "good": _cut(one), "bad": _cut(two), "same": one == two})
+    return rows
 
 
 def _artifact(outcome: Outcome | None, kind: str) -> str:
@@ -137,4 +137,4 @@ def _cut(text: str) -> str:
     return text[:SHOWN_CHARACTERS] + f"\n[... {len(text) - SHOWN_CHARACTERS:,} characters left out ...]"
 
 
-__all__ = ["Side", "bad_side", "beside", "good_side", "side_of"]
+__all__ = ["Side", "bad_side", "good_side", "side_by_side", "side_of"]

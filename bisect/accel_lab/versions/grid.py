@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
@@ -196,27 +195,19 @@ class GridRun:
         try:
             made = self._sessions.made(version, listener=self._listener)
             self._environments[version] = describe(made)
-            session = self._sessions.open(version)
-        except Interrupted:
-            raise
-        except (EnvironmentUnavailable, LabError) as error:
-            self.grid.missing[version] = str(error)
-            self._listener("judged", version, f"skip: {error}")
-            return
-        try:
-            self._row(session)
+            with self._sessions.session(version) as session:
+                self._row(session)
         except Interrupted:
             raise
         except LabError as error:
             self.grid.missing[version] = str(error)
-        finally:
-            self._sessions.shut(session)
+            self._listener("judged", version, f"skip: {error}")
 
     def _row(self, session: ReleaseSession) -> None:
         """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
         lab, probe = session.lab, session.probe
         search = BaselineSearch(lab, probe)
-        base = search.look(meanwhile=lab.warm_up, silent=False)
+        base = search.first_runs(meanwhile=lab.warm_up, silent=False)
         if base.target is not None:
             search.warm(base)
         top = base.steps[1].outcome

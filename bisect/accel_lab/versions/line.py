@@ -1,10 +1,11 @@
-"""The releases that the user asked for: their provider, the line itself, and all that is asked of it."""
+"""The line of releases of ``--versions``: its provider, its sessions, and the searches on it."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from accel_lab.search.premise import Baseline
 
 from .axis import VersionAxis, good_build
 from .build_verdict import wanted_from
-from .failing_release import FirstFailing, seek
+from .failing_release import FirstFailing, first_failing
 from .flip_sides import Side, side_of
 from .metric import MetricAxis
 from .own_build import with_own
@@ -51,55 +52,55 @@ ROOM_MB = 6_000
 
 
 class ReleaseLine:
-    """Opens the provider, selects the line, and follows one failure along it."""
+    """Opens the provider, selects the releases, and follows one failure along them."""
 
     def __init__(
         self,
-        asked: VersionsRequest,
+        request: VersionsRequest,
         setting: Setting,
         *,
         listener: ReleaseListener = silent,
         maker: Provider | None = None,
     ) -> None:
-        self._asked = asked
+        self._request = request
         self._listener = listener
         self._stop = threading.Event()
         run = functools.partial(process.run, stop=self._stop)
-        self.provider: Provider = maker or provider(asked.provider, asked.options, run=run)
+        self.provider: Provider = maker or provider(request.provider, request.options, run=run)
         self.sessions = ReleaseSessions(setting, self.provider)
         try:
             self.releases: Sequence[Release] = select(
-                asked.spec, self.provider.releases(pre=asked.options.pre)
+                request.spec, self.provider.releases(pre=request.options.pre)
             )
             if not self.releases:
                 raise UsageError(
-                    f"--versions {asked.spec}: no release of torch is among those that can be had"
+                    f"--versions {request.spec}: no release of torch is among those that can be had"
                 )
         except BaseException:
             self.close()
             raise
         self.line = tuple(release.version for release in self.releases)
         self.axis: VersionAxis | None = None
-        self.sought: FirstFailing | None = None
+        self.tried: FirstFailing | None = None
         self.metric: MetricAxis | None = None
         #: The release that the user's own build is, where the script passes on it.
         self.own_passes = ""
 
     @property
     def side_by_side(self) -> int:
-        """How many releases are asked at once: two, if that is wanted and there is room for their runs."""
+        """How many releases run at once: two, if the request allows it and memory suffices."""
         room = available_mb()
         return 2 if self.sessions.setting.workers > 1 and (room is None or room >= ROOM_MB) else 1
 
     @property
     def notes(self) -> list[str]:
-        """What the provider has to say once."""
+        """Notes of the provider for the findings."""
         return list(getattr(self.provider, "notes", ()))
 
-    def seek(self) -> FirstFailing:
+    def first_failing(self) -> FirstFailing:
         """A release that fails, for a user whose own build does not."""
-        self.sought = seek(self.sessions, self.line, self._listener)
-        return self.sought
+        self.tried = first_failing(self.sessions, self.line, self._listener)
+        return self.tried
 
     def follow(
         self,
@@ -119,7 +120,7 @@ class ReleaseLine:
             bool(findings.ladder) and findings.ladder[0].verdict is Verdict.BAD
         )
         wanted = wanted_from(base, eager=eager)
-        known = list(self.sought.passing + self.sought.unavailable) if self.sought is not None else []
+        known = list(self.tried.passing + self.tried.unavailable) if self.tried is not None else []
         side: Side | None = None
         if here is not None:
             known.append(_seen(here, self.sessions.environment(here), base, self.sessions.setting.folder))
@@ -132,7 +133,7 @@ class ReleaseLine:
             reference=reference if reference in self.line else None,
             side=side,
             known=known,
-            companions=self._asked.companions,
+            companions=self._request.companions,
             side_by_side=self.side_by_side,
             listener=self._listener,
         )
@@ -152,30 +153,31 @@ class ReleaseLine:
         return self.metric
 
     @property
-    def found(self) -> Versions | None:
+    def versions(self) -> Versions | None:
         """What is known of the line by now."""
         if self.metric is not None:
             return self.metric.versions
         if self.axis is not None:
             return with_own(self.axis.versions, self.own_passes)
-        if self.sought is None:
+        if self.tried is None:
             return None
         return Versions(
             line=self.line,
-            tested=tuple(sorted(self.sought.tested, key=lambda row: self.line.index(row.torch))),
+            tested=tuple(sorted(self.tried.tested, key=lambda row: self.line.index(row.torch))),
             complete=False,
-            why=f"no release that was tried fails: {len(self.sought.tested)} of {len(self.line)}",
+            why=f"no release that was tried fails: {len(self.tried.tested)} of {len(self.line)}",
         )
 
-    def good(self, bad: str | None) -> ReleaseSession | None:
-        """A session of the nearest release that passes: a smaller script must pass there too."""
+    @contextmanager
+    def nearest_passing(self, bad: str) -> Iterator[ReleaseSession | None]:
+        """A session of the nearest release that passes, if there is one: a smaller script must pass there."""
         version = good_build(self.axis.versions, bad) if self.axis is not None else None
-        if version is None:
-            return None
-        try:
-            return self.sessions.open(version)
-        except EnvironmentUnavailable:
-            return None
+        with ExitStack() as stack:
+            session = None
+            if version is not None:
+                with suppress(EnvironmentUnavailable):
+                    session = stack.enter_context(self.sessions.session(version))
+            yield session
 
     def same_build(self, python: str) -> str | None:
         """The release of the line whose environment is this very interpreter."""

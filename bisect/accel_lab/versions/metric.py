@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.text import shorten
@@ -63,9 +63,12 @@ class ReleaseMeasurer:
     def _measure(self, version: str, attempts: Sequence[int]) -> Measured:
         try:
             made = self._sessions.made(version, listener=self._listener)
-            session = self._sessions.open(version)
+            with self._sessions.session(version) as session:
+                return self._samples(session, made, attempts)
         except EnvironmentUnavailable as error:
             return Measured(why=str(error))
+
+    def _samples(self, session: ReleaseSession, made: Environment, attempts: Sequence[int]) -> Measured:
         samples: list[float] = []
         seconds, status = 0.0, None
         environment: dict[str, Any] = describe(made)
@@ -82,10 +85,10 @@ class ReleaseMeasurer:
             raise
         except LabError as error:
             return Measured(why=str(error), environment=environment)
-        finally:
-            self._sessions.shut(session)
         shown = ", ".join(f"{value:.4g}" for value in samples)
-        self._listener("measured", version, f"{self._metric.words}: {shown} {self._metric.unit}".strip())
+        self._listener(
+            "measured", session.version, f"{self._metric.words}: {shown} {self._metric.unit}".strip()
+        )
         return Measured(samples=tuple(samples), status=status, seconds=seconds, environment=environment)
 
     def close(self) -> None:
@@ -185,7 +188,7 @@ class MetricAxis:
             "good": {"torch": good.version},
             "bad": {"torch": bad.version},
             "numbers": table,
-            "code": flip_sides.beside(good, bad),
+            "code": flip_sides.side_by_side(good, bad),
         }
         changed = [
             f"{METRICS[name].words}: {_short(row['good'])} -> {_short(row['bad'])}"
@@ -196,11 +199,8 @@ class MetricAxis:
         return replace(flip, notes=tuple(notes), details={**flip.details, **details})
 
     def _side(self, version: str) -> Side:
-        session = self._sessions.open(version)
-        try:
+        with self._sessions.session(version) as session:
             return Side(version=version, top=sample(session, 0))
-        finally:
-            self._sessions.shut(session)
 
     @property
     def worse(self) -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from accel_lab.core.environment import Environment
 from accel_lab.core.errors import LabError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
-from accel_lab.execution.journal import write_atomic
 from accel_lab.execution.prober import Interrupted
 
 from .build_verdict import Decision, TargetFailure, decide
@@ -55,30 +55,28 @@ class ReleaseAsker:
     def judge(self, version: str, pins: Pins = ()) -> Tested:
         """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
         began = time.monotonic()
+        environment: Environment | None = None
         try:
             environment = self._sessions.made(version, pins, self._listener)
-            session = self._sessions.open(version, pins)
+            with self._sessions.session(version, pins) as session:
+                row = self._decide(session, pins)
         except Interrupted:
             raise
         except Exception as error:
-            return self._tell(skipped(version, _said(error), began), pins)
-        try:
-            decision = decide(session.lab, session.probe, self._target, budget=self._sessions.setting.budget)
-            row = tested(session, decision, self._sessions.setting.folder)
-            place = self._sessions.place(version, pins)
-            place.mkdir(parents=True, exist_ok=True)
-            write_atomic(place / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
-        except Interrupted:
-            raise
-        except Exception as error:
-            row = skipped(version, _said(error), began, environment)
-        finally:
-            self._sessions.shut(session)
-        return self._tell(row, pins)
+            row = skipped(version, _reason(error), began, environment)
+        return self._report(row, pins)
 
-    def _tell(self, row: Tested, pins: Pins) -> Tested:
-        beside = " beside " + ", ".join(f"{name} {version}" for name, version in pins) if pins else ""
-        words = row.verdict.value + beside + (f": {row.why}" if row.why else "")
+    def _decide(self, session: ReleaseSession, pins: Pins) -> Tested:
+        decision = decide(session.lab, session.probe, self._target, budget=self._sessions.setting.budget)
+        row = tested(session, decision, self._sessions.setting.folder)
+        place = self._sessions.place(session.version, pins)
+        place.mkdir(parents=True, exist_ok=True)
+        write_atomic(place / "tested.json", json.dumps(row.to_json(), indent=1, default=str))
+        return row
+
+    def _report(self, row: Tested, pins: Pins) -> Tested:
+        pinned = " with " + ", ".join(f"{name} {version}" for name, version in pins) if pins else ""
+        words = row.verdict.value + pinned + (f": {row.why}" if row.why else "")
         self._listener("judged", row.torch, words)
         return row
 
@@ -111,7 +109,7 @@ def tested(session: ReleaseSession, decision: Decision, root: Path) -> Tested:
     )
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Why a release was not judged. What no one foresaw is named as it is; it must not end the line."""
     if isinstance(error, LabError):
         return str(error)

@@ -1,4 +1,4 @@
-"""One release's place of work: its environment, a folder of its own below the run's, a prober and a lab."""
+"""A session per release: its environment, its folder below the run's, a prober and a lab."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Provider
+from accel_lab.core.environment import (
+    Environment,
+    EnvironmentId,
+    EnvironmentSpec,
+    EnvironmentUnavailable,
+    Provider,
+)
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
@@ -34,10 +41,10 @@ def silent(event: str, version: str, words: str) -> None:
     """A listener that does nothing."""
 
 
-#: Of what an environment is made of, this much is told in findings.
-_TOLD = ("python", "torch", "packages", "era", "slim", "notes", "digest")
+#: Provenance keys that are copied into the findings.
+_PROVENANCE = ("python", "torch", "packages", "era", "slim", "notes", "digest")
 
-#: A word is said of an environment that takes longer to make than this.
+#: Builds slower than this are announced.
 QUIET_S = 3.0
 #: The folder below the run's that holds one folder a release.
 FOLDER = "versions"
@@ -45,7 +52,7 @@ FOLDER = "versions"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What every release is asked with. ``cold`` says why no warm server is used; empty where one is."""
+    """How probes run on every release. ``cold`` says why no warm server is used; empty where one is."""
 
     program: Program
     folder: Path
@@ -61,7 +68,7 @@ class Setting:
 
 @dataclass(kw_only=True)
 class ReleaseSession:
-    """A release that can be asked. ``prober`` is closed with it; its journal stays and answers again.
+    """A release on which probes can run. ``prober`` is closed with it; its journal stays and answers again.
 
     ``cold`` says why no warm server is used; empty where one is.
     """
@@ -76,12 +83,6 @@ class ReleaseSession:
     @property
     def folder(self) -> Path:
         return self.prober.workspace.root
-
-    def __enter__(self) -> ReleaseSession:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.prober.close()
 
 
 class ReleaseSessions:
@@ -100,7 +101,7 @@ class ReleaseSessions:
         self._made: dict[str, Environment | EnvironmentUnavailable] = {}
         #: Releases that were run in the run's own folder, with what their probes call the environment where
         #: that is not its usual name: opened there again, they are answered from its journal.
-        self.home: dict[str, str] = {}
+        self.home: dict[str, EnvironmentId | None] = {}
         self._open: set[Prober] = set()
         self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
         self._stop = threading.Event()
@@ -132,7 +133,7 @@ class ReleaseSessions:
         return known
 
     def fetch(self, version: str, listener: ReleaseListener = silent) -> None:
-        """Make an environment in the background; if it cannot be had, whoever asks for it is told so."""
+        """Build an environment in the background; a failure is raised again by whoever asks for it."""
 
         def quietly() -> None:
             try:
@@ -143,7 +144,7 @@ class ReleaseSessions:
         self._fetcher.submit(quietly)
 
     def made(self, version: str, pins: Pins = (), listener: ReleaseListener = silent) -> Environment:
-        """The environment of a release, with a word before and after where making it takes its time."""
+        """The environment of a release; a slow build is announced before and after."""
         late = threading.Timer(QUIET_S, listener, ("making", version, ""))
         late.daemon = True
         late.start()
@@ -156,24 +157,28 @@ class ReleaseSessions:
         return environment
 
     def close(self) -> None:
-        """Forget what was to be fetched, and wait for what is being made."""
+        """Drop queued builds, and wait for the running one."""
         self._fetcher.shutdown(wait=True, cancel_futures=True)
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def open(
-        self,
-        version: str,
-        pins: Pins = (),
-        home: bool = False,
-    ) -> ReleaseSession:
-        """A session of the release (with companions held at ``pins``), in a folder of its own.
+    @contextmanager
+    def session(self, version: str, pins: Pins = (), *, home: bool = False) -> Iterator[ReleaseSession]:
+        """A session of the release (with companions pinned at ``pins``), in a folder of its own.
 
-        ``home``: in the run's own folder instead, from now on.
+        ``home``: in the run's own folder instead, from now on. Raises :class:`EnvironmentUnavailable` where
+        the environment cannot be built.
         """
+        session = self._open_session(version, pins, home)
+        try:
+            yield session
+        finally:
+            self._close_session(session)
+
+    def _open_session(self, version: str, pins: Pins, home: bool) -> ReleaseSession:
         made = self.environment(version, pins)
         if home:
-            self.home.setdefault(version, "")
+            self.home.setdefault(version, None)
         at_home = not pins and version in self.home
         root = self.setting.folder if at_home else self.place(version, pins)
         root.mkdir(parents=True, exist_ok=True)
@@ -206,8 +211,8 @@ class ReleaseSessions:
             cold=cold,
             probe=Probe(
                 program=self.setting.program,
-                environment=(self.home.get(version, "") if at_home else "")
-                or f"torch {version} {made.spec.provider} {made.spec.key}",
+                environment=(self.home[version] if at_home else None)
+                or EnvironmentId.of_release(version, made.spec),
                 limits=self.setting.limits,
             ),
         )
@@ -222,8 +227,8 @@ class ReleaseSessions:
         maker: Callable[[Environment, Workspace], Runner] | None = getattr(self.provider, "runner", None)
         return None if maker is None else maker(made, workspace)
 
-    def shut(self, session: ReleaseSession) -> None:
-        """Close a session and count what it took."""
+    def _close_session(self, session: ReleaseSession) -> None:
+        """Stop the session's prober; add its probes and seconds to the totals."""
         session.prober.close()
         with self._lock:
             self._open.discard(session.prober)
@@ -281,13 +286,13 @@ def _inside(path: Path, place: Path) -> bool:
 def describe(
     environment: Environment, outcome: Outcome | None = None, root: Path | None = None
 ) -> dict[str, Any]:
-    """The environment as findings tell it: without the places that packages came from, which are private.
+    """The environment as in findings: without the index that packages came from, which is private.
 
-    ``outcome`` is the run that decided; its folder is told as seen from ``root``, the run's own.
+    ``outcome`` is the run that decided; its folder is given relative to ``root``, the run's own.
     """
     row = environment.to_json()
     row["spec"].pop("index", None)
-    row["provenance"] = {name: row["provenance"][name] for name in _TOLD if name in row["provenance"]}
+    row["provenance"] = {name: row["provenance"][name] for name in _PROVENANCE if name in row["provenance"]}
     if outcome is not None:
         folder = Path(outcome.folder)
         inside = root is not None and folder.is_relative_to(root)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 
-def named_tensors(value: Any, name: str = "output") -> Iterator[Any]:
-    """``(name, tensor)`` for every tensor in what a model returned: tensors, sequences, mappings."""
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif hasattr(value, "items"):
+def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """``(name, leaf)`` for every value in what a model returned: mappings, dataclasses, sequences."""
+    if isinstance(value, Mapping) or hasattr(value, "items"):
         for key, item in value.items():
-            yield from named_tensors(item, f"{name}.{key}")
+            yield from leaves(item, f"{name}.{key}")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for part in dataclasses.fields(value):
+            yield from leaves(getattr(value, part.name), f"{name}.{part.name}")
     elif isinstance(value, (list, tuple)):
-        for place, item in enumerate(value):
-            yield from named_tensors(item, f"{name}.{place}")
+        names = getattr(value, "_fields", range(len(value)))
+        for place, item in zip(names, value, strict=True):
+            yield from leaves(item, f"{name}.{place}")
+    else:
+        yield name, value
+
+
+def named_tensors(value: Any, name: str = "output") -> Iterator[tuple[str, Any]]:
+    """The tensors among the :func:`leaves` of what a model returned."""
+    return ((place, leaf) for place, leaf in leaves(value, name) if isinstance(leaf, torch.Tensor))
 
 
 def rows(got: Any, want: Any, reference: Any) -> Any:

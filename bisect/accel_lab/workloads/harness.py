@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,8 @@ from accel_lab.numerics.comparison import compare, record_of
 from accel_lab.numerics.metrics import Metrics, measure
 from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.numerics.values import Comparison
+
+from .distances import leaves
 
 EAGER, FLOAT64 = "eager", "fp64"
 
@@ -162,22 +163,6 @@ class KernelDiffHarness:
                 total = part.double() if total is None else total + part.double()
         if total is not None:
             total.backward()
-
-
-def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """``(name, leaf)`` for all that a model returned: mappings, dataclasses, sequences, single values."""
-    if isinstance(value, Mapping) or hasattr(value, "items"):
-        for key, item in value.items():
-            yield from leaves(item, f"{name}.{key}")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for part in dataclasses.fields(value):
-            yield from leaves(getattr(value, part.name), f"{name}.{part.name}")
-    elif isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", range(len(value)))
-        for place, item in zip(names, value, strict=True):
-            yield from leaves(item, f"{name}.{place}")
-    else:
-        yield name, value
 
 
 def _items(inputs: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from accel_lab.core.files import remove as remove
 
 COPY_BYTES = 8 << 20
 COPY_TOTAL_BYTES = 64 << 20
@@ -114,45 +115,6 @@ class Copy:
             shutil.copystat(folder, self.target / folder.relative_to(self.source))
         except OSError:
             return
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder whatever a script or the kernel did to the rights in it; what cannot be goes on."""
-
-    def again(function: object, path: str, error: object) -> None:
-        try:
-            for place in (os.path.dirname(path), path):
-                if not os.path.islink(place):
-                    os.chmod(place, stat.S_IRWXU)
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-        except OSError:
-            return
-
-    try:
-        shutil.rmtree(folder, onerror=again)
-    except RecursionError:
-        _flatten(folder)
-        shutil.rmtree(folder, onerror=again)
-
-
-def _flatten(folder: Path) -> None:
-    """Bring every folder below up to the first level: no tree of any depth is too deep to be removed then."""
-    number, waiting = 0, [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-    while waiting:
-        outer = waiting.pop()
-        try:
-            os.chmod(outer, stat.S_IRWXU)
-            inner = [entry.path for entry in os.scandir(outer) if entry.is_dir(follow_symlinks=False)]
-            for path in inner:
-                number += 1
-                higher = os.path.join(folder, f"flat-{number}")
-                os.rename(path, higher)
-                waiting.append(higher)
-        except OSError:
-            continue
 
 
 def _listed(folder: Path) -> Iterable[os.DirEntry[str]]:

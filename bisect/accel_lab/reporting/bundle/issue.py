@@ -99,7 +99,7 @@ class _Parts:
 
     def _describe(self) -> str:
         found = self.findings
-        lines = [self._say(found.summary) or "The cause could not be told."]
+        lines = [self._say(found.summary) or "The cause is unknown."]
         for culprit in found.culprits:
             data = culprit.to_json()
             where = f"{data['side'].replace('_', ' ')}, {data['level']} level"
@@ -115,7 +115,7 @@ class _Parts:
         if found.witness:
             pairs = "; ".join(f"{key}: {run_text(value)}" for key, value in found.witness.items())
             said = run_text(found.witness.get("words") or pairs)
-            lines.append(f"- A second witness: {self._say(said)}")
+            lines.append(f"- Cross-check: {self._say(said)}")
         lines += [f"- {self._say(line)}" for line in self._since()]
         attached = f" Everything is in the attached `{self.bundle}`." if self.bundle else ""
         lines.append(f"\nFound by accel-lab {__version__}.{attached}")

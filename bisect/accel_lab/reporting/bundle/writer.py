@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.reporting import repro_reader as reduced
 from accel_lab.reporting import run_files
@@ -95,9 +96,7 @@ def write_bundle(
     """
     maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text, choice, checked)
     data, files, dropped = maker.make(limit_bytes)
-    draft = path.with_name(path.name + ".part")
-    draft.write_bytes(data)
-    draft.replace(path)
+    write_atomic(path, data)
     return BundleReport(
         path=path,
         size=len(data),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.reporting.words import diff as words
 
 from .diff_plots import Picture
@@ -75,6 +76,4 @@ def write(diff: Mapping[str, Any], pictures: Sequence[Picture], folder: Path) ->
     for picture in pictures:
         (place / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
         (place / f"{picture.name}.png").write_bytes(picture.png)
-    draft = folder / "diff.html.part"
-    draft.write_text(render(diff, pictures), encoding="utf-8")
-    draft.replace(folder / "diff.html")
+    write_atomic(folder / "diff.html", render(diff, pictures))

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.reporting.words import matrix as words
 from accel_lab.reporting.words import versions
 
@@ -71,6 +72,4 @@ def _link(folder: str) -> str:
 
 def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
     """Writes the page, whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(render(grid, picture), encoding="utf-8", errors="backslashreplace")
-    draft.replace(path)
+    write_atomic(path, render(grid, picture))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.text import command_line
@@ -29,10 +30,7 @@ WIDE = 28
 
 def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
     """Writes the report, whole or not at all."""
-    text = render_html(findings, run_dir, redact=redact)
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-    draft.replace(path)
+    write_atomic(path, render_html(findings, run_dir, redact=redact))
 
 
 def render_html(
@@ -110,7 +108,7 @@ class _View:
         if repro is not None and repro.sizes:
             facts.append(("Smallest repro", repro.sizes))
         if found.signature is not None:
-            facts.append(("Failure", found.signature.line))
+            facts.append(("Failure", terms.brief_failure(found.signature)))
         if found.failure_rate is not None and found.failure_rate < 1:
             facts.append(("Fails in", f"{found.failure_rate:.0%} of its runs"))
         facts += [
@@ -126,13 +124,13 @@ class _View:
         return f"{word}, {number:.1%}" if number is not None else word
 
     def _row(self, step: Step) -> dict[str, Any]:
-        said = terms.mark_of(step)
-        told = step.verdict is Verdict.BAD and step is not terms.first_bad(self.findings)
-        remarks = ["the same failure" if told else terms.failure_of(step), step.note]
+        mark = terms.mark_of(step)
+        same = step.verdict is Verdict.BAD and self.findings.signature is not None
+        remarks = ["the same failure" if same else terms.failure_of(step), step.note]
         if step.max_abs_error:
             remarks.insert(1, f"largest absolute error {step.max_abs_error:.3g}")
         return {
-            "mark": said,
+            "mark": mark,
             "said": terms.said_of(step),
             "rung": step.rung.value,
             "runs": terms.runs_of(step),

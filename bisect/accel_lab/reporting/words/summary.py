@@ -1,4 +1,4 @@
-"""The answer in one clear paragraph, and what to do next."""
+"""The summary paragraph of a report, and the next steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from accel_lab.reporting import repro_reader
 from . import clues, recompiles, terms
 from . import versions as since
 
+#: What is at fault; the component is put in front of "is" or "are".
 _WHOSE: dict[Stage, str] = {
-    Stage.EAGER: "torch.compile is not to blame",
-    Stage.DYNAMO: "Dynamo, which captures the script's Python, is at fault",
+    Stage.EAGER: "torch.compile is not at fault",
+    Stage.DYNAMO: "Dynamo is at fault",
     Stage.AOT_AUTOGRAD: "AOTAutograd is at fault",
-    Stage.META_KERNEL: "a meta (fake) kernel is at fault",
-    Stage.PARTITIONER: "the partitioner, which splits forward from backward, is at fault",
-    Stage.DECOMPOSITION: "a decomposition is at fault",
+    Stage.META_KERNEL: "the meta (fake) kernel is at fault",
+    Stage.PARTITIONER: "the partitioner of forward and backward is at fault",
+    Stage.DECOMPOSITION: "the decomposition is at fault",
     Stage.FX_PASSES: "an FX pass of Inductor is at fault",
     Stage.KERNEL: "Inductor's kernel stage is at fault",
     Stage.LOWERING: "Inductor's lowering is at fault",
@@ -28,17 +29,18 @@ _WHOSE: dict[Stage, str] = {
     Stage.MOCK_BACK_END: "the mock accelerator's back end is at fault",
     Stage.MOCK_TRANSFER: "the transfers between the host and the mock accelerator are at fault",
     Stage.MOCK_RUNTIME: "the mock accelerator's runtime is at fault",
-    Stage.ACCELERATOR: "the accelerator is at fault; which part of it cannot be told",
+    Stage.ACCELERATOR: "the accelerator is at fault; which part of it is unknown",
     Stage.ACCELERATOR_FRONT_END: "the accelerator's front end is at fault",
     Stage.ACCELERATOR_BACK_END: "the accelerator's back end is at fault",
     Stage.ACCELERATOR_TRANSFER: "the transfers between the host and the accelerator are at fault",
-    Stage.ENVIRONMENT: "the environment is at fault, not the script and not torch",
+    Stage.ENVIRONMENT: "the environment is at fault, neither the script nor torch",
 }
 _ACCELERATORS = tuple(stage for stage in Stage if stage.value.startswith(("mock.", "accelerator")))
+#: What the confidence rests on, after the evidence.
 _HOW_SURE = {
-    Confidence.PROVEN: "This is proven: with that part out it passes, with it back in it fails.",
-    Confidence.LIKELY: "This is likely, not proven.",
-    Confidence.INCONCLUSIVE: "The evidence is contradictory, so take it as a lead only.",
+    Confidence.PROVEN: " The failure disappears without this stage and returns with it.",
+    Confidence.LIKELY: "",
+    Confidence.INCONCLUSIVE: " The evidence is contradictory: treat this as a lead only.",
 }
 
 
@@ -52,111 +54,141 @@ def summarise(findings: Findings) -> str:
         return _by_design(findings, findings.by_design)
     if findings.outside:
         return _outside(findings)
-    failure = findings.signature.line if findings.signature else "the failure"
-    rate = findings.failure_rate
-    often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
-    if findings.signature is not None and findings.signature.kind == "values":
-        head = f"The script ends well but its compiled regions return wrong values{often} ({failure})."
-    elif clues.names_tests(findings.signature):
-        head = f"The script fails{often}: {sentence(findings.signature.said if findings.signature else '')}"
-    else:
-        head = f"The script fails{often} with {sentence(failure)}"
+    failure = _failure(findings)
     if findings.culprit is None:
-        told = f"{head} Which stage is at fault cannot be told: {_why_not(findings)}."
-        return " ".join(part for part in (told, _since(findings), _repro(findings)) if part)
-    faults = [_fault(c, n) for n, c in enumerate(findings.culprits)]
-    parts = [head, *faults, clues.numbers(findings), _since(findings), _repro(findings)]
-    return " ".join(part for part in parts if part)
+        parts = [failure, f"Which stage is at fault is unknown: {_why_not(findings)}."]
+    else:
+        parts = [*(_fault(c, n) for n, c in enumerate(findings.culprits)), failure, clues.numbers(findings)]
+    return " ".join(part for part in (*parts, _since(findings), _repro(findings)) if part)
 
 
-def _by_design(findings: Findings, found: ByDesign) -> str:
+def _failure(findings: Findings) -> str:
+    """How the script fails, shortened, and how often; the whole message stands elsewhere in a report."""
+    signature, rate = findings.signature, findings.failure_rate
+    often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
+    if signature is None:
+        return f"The script fails{often}."
+    if signature.kind == "values":
+        return (
+            "The script ends without an error, but its compiled regions return wrong values"
+            f"{often} ({terms.brief_failure(signature)})."
+        )
+    if clues.names_tests(signature):
+        return f"The script fails{often}: {sentence(signature.said)}"
+    return f"The script fails{often} with {sentence(terms.brief_failure(signature))}"
+
+
+def _by_design(findings: Findings, reason: ByDesign) -> str:
     """Why it is no bug, and what shows that."""
     failure = f" The script's failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
-    shown = f" With {found.setting} compiled and uncompiled code agree."
+    shown = f" With {reason.setting} compiled and uncompiled code agree."
     return (
         "This difference is by design, not a bug of torch.compile: "
-        f"{found.words.rstrip('.')}.{shown}{failure}"
+        f"{reason.words.rstrip('.')}.{shown}{failure}"
     )
 
 
 def _outside(findings: Findings) -> str:
-    """The answer where no rung of the ladder reaches what fails."""
+    """The answer for a failure that no rung of the ladder reaches."""
     failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
-    told = (
-        f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects what "
-        "torch.compile compiles, and the failure comes from no such region, so no rung was run."
+    answer = (
+        f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects regions that "
+        "torch.compile compiles. The failure comes from none of them, so no rung was run."
     )
-    return " ".join(part for part in (told, _since(findings)) if part)
+    return " ".join(part for part in (answer, _since(findings)) if part)
+
+
+#: Stages whose work is named by the operator that it is done for.
+_NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.META_KERNEL)
 
 
 def _fault(culprit: Culprit, number: int) -> str:
-    who = _WHOSE[culprit.stage]
-    lead = who[0].upper() + who[1:] if number == 0 else f"Behind it lies another fault: {who}"
-    part = ""
-    if culprit.component is not None:
-        part = f" ({culprit.component.kind} {culprit.component.name})"
-    why = f": {sentence(culprit.evidence[0])}" if culprit.evidence else "."
-    return f"{lead}{part}{why} {_HOW_SURE[culprit.confidence]}{_component(culprit)}"
+    who = _blame(culprit)
+    lead = who[0].upper() + who[1:] if number == 0 else f"A second fault lies behind it: {who}"
+    why = f" {_capital(sentence(culprit.evidence[0]))}" if culprit.evidence else ""
+    return (
+        f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"
+    )
 
 
-#: What the pair of runs changed, where it was not to leave the component out.
+def _blame(culprit: Culprit) -> str:
+    """``Inductor's lowering of aten.add.Tensor is at fault``."""
+    whose, part = _WHOSE[culprit.stage], culprit.component
+    if part is None:
+        return whose
+    if culprit.stage is Stage.FX_PASSES and part.kind in ("pass", "pattern"):
+        return f"Inductor's FX {part.kind} {part.name} is at fault"
+    of_operator = part.kind in ("op", "decomposition") and culprit.stage in _NAMES_OPERATOR
+    name = f" of {part.name}" if of_operator else f" ({part.kind} {part.name})"
+    verb = " are " if " are at fault" in whose else " is "
+    subject, _, rest = whose.partition(verb)
+    return f"{subject}{name}{verb}{rest}"
+
+
+def _capital(text: str) -> str:
+    """The text with a capital letter, unless it starts with a name from code."""
+    first = text.split(" ", 1)[0]
+    return text[0].upper() + text[1:] if first.isalpha() and first != "torch" else text
+
+
+#: What the passing run of the pair changed, where that is not to leave the component out.
 _PAIRS = {
-    "guard": "compiled afresh whenever that changes it passes, otherwise it fails",
-    "setting": "with only that set it passes, without it fails",
-    "cache": "with it on the script fails, with it off it passes",
-    "line": "with Dynamo's trace ended before it the script passes, with it ended behind it it fails",
+    "guard": "the failure disappears when the code is recompiled whenever that value changes",
+    "setting": "the failure disappears with only that setting changed",
+    "cache": "the failure disappears with that cache off and returns with it on",
+    "line": "the failure disappears when Dynamo's trace ends before it and returns when it ends after it",
 }
 
 
 def _component(culprit: Culprit) -> str:
-    """How sure the component is, where that is another thing than how sure the stage is."""
+    """The component's confidence where it differs from the stage's."""
     part = culprit.component
     if part is None or part.confidence is culprit.confidence:
         return ""
     name = f"{part.kind} {part.name}"
-    pair = _PAIRS.get(part.kind, "with only it left out it passes, with it back it fails")
+    pair = _PAIRS.get(part.kind, "the failure disappears when only it is left out and returns with it")
     return {
         Confidence.PROVEN: f" The {name} is proven: {pair}.",
-        Confidence.LIKELY: f" That it is the {name} is likely, not proven.",
-        Confidence.INCONCLUSIVE: f" The {name} is a lead only: the evidence on it is contradictory.",
+        Confidence.LIKELY: f" The {name} is likely, not proven.",
+        Confidence.INCONCLUSIVE: f" The {name} is a lead only: its evidence is contradictory.",
     }[part.confidence]
 
 
 def _since(findings: Findings) -> str:
-    """Which releases have it, in one sentence; empty where no others were asked."""
-    told = since.headline(findings.versions)
-    if not told:
+    """Which releases have the failure; empty where no other release was run."""
+    headline = since.headline(findings.versions)
+    if not headline:
         return ""
-    return f"On the line of releases: {told}."
+    return f"Releases of torch: {headline}."
 
 
 def _repro(findings: Findings) -> str:
-    """What the smallest script takes, in one sentence; empty when there is none."""
-    found = repro_reader.repro_of(findings)
-    if found is None:
+    """The size of the smallest script; empty when there is none."""
+    repro = repro_reader.repro_of(findings)
+    if repro is None:
         return ""
-    name = repro_reader.short_name(found.path)
-    if found.lines_after is None:
+    name = repro_reader.short_name(repro.path)
+    if repro.lines_after is None:
         size = ""
     else:
-        size = f" has {found.lines_after} line{'' if found.lines_after == 1 else 's'}"
-        size += f" (of {found.lines_before})" if found.lines_before is not None else ""
-    if not found.verified:
+        size = f" has {repro.lines_after} line{'' if repro.lines_after == 1 else 's'}"
+        size += f" (of {repro.lines_before})" if repro.lines_before is not None else ""
+    if not repro.verified:
         return f"The smallest script so far{size}, and was not run again in a fresh process: {name}."
     return f"The smallest script that shows it{size}: {name}."
 
 
 def _measured(findings: Findings) -> str:
-    """The answer where a number was looked for."""
+    """The answer of a search for a worse number (``--metric``)."""
     versions = findings.versions or {}
     metric = versions["metric"]
     what = f"{metric.get('words', metric.get('name'))} ({metric.get('worse_by')} times or more)"
-    told = since.headline(versions)
+    headline = since.headline(versions)
     if findings.verdict == "fails":
-        return f"A worse {what} was found on the line of releases: {told}."
+        return f"A worse {what} was found: {headline}."
     if findings.verdict == "passes":
         return f"No release is worse in {what}."
-    return f"No release could be measured for {what}: {told}."
+    return f"No release could be measured for {what}: {headline}."
 
 
 def _passes(findings: Findings) -> str:
@@ -175,21 +207,25 @@ def _passes(findings: Findings) -> str:
         tail = "and nothing in what its compiled regions return was found wrong"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
-    told = f"The script does not fail: {runs} runs ended well, {tail}."
-    return " ".join(part for part in (told, recompiles.sentences(findings)) if part)
+    answer = f"The script does not fail: {runs} runs completed, {tail}."
+    return " ".join(part for part in (answer, recompiles.sentences(findings)) if part)
 
 
-def _agrees(told: Agreement) -> str:
-    """What "agrees" means, in the numbers that were compared."""
-    if not told.types:
-        return f"{_count(told.others, 'value')} compared exactly" if told.others else "they return no numbers"
-    kinds = ", ".join(_agreed(row) for row in told.types)
-    exact = f"; {_count(told.others, 'other value')} compared exactly" if told.others else ""
-    if told.factor is None:
+def _agrees(agreement: Agreement) -> str:
+    """What "agrees" means: the tolerance and the greatest difference of each dtype."""
+    if not agreement.types:
+        return (
+            f"{_count(agreement.others, 'value')} compared exactly"
+            if agreement.others
+            else "they return no numbers"
+        )
+    kinds = ", ".join(_agreed(row) for row in agreement.types)
+    exact = f"; {_count(agreement.others, 'other value')} compared exactly" if agreement.others else ""
+    if agreement.factor is None:
         return f"every number is equal to within a tolerance relative to its own size ({kinds}{exact})"
     return (
-        f"no number is further from a float64 run than {told.factor:g} times eager's own error, beyond a "
-        f"tolerance relative to its own size ({kinds}{exact})"
+        f"no number is further from a float64 run than {agreement.factor:g} times eager's own error, beyond "
+        f"a tolerance relative to its own size ({kinds}{exact})"
     )
 
 
@@ -209,15 +245,15 @@ def _why_not(findings: Findings) -> str:
 
 
 def next_steps(findings: Findings) -> list[str]:
-    """What the reader can do now, in a few lines."""
+    """What the reader can do now, one line each."""
     if findings.versions and findings.versions.get("metric"):
         if findings.verdict == "fails":
             return ["Look at both sides of the release in report.html: what was counted, the generated code"]
-        return ["Ask for a smaller difference: --worse-by 1.1x; or for another number: --metric NAME"]
+        return ["Look for a smaller difference (--worse-by 1.1x) or another number (--metric NAME)"]
     if findings.verdict == "passes":
         return [
             "If it fails for you, run it with the interpreter that fails: --python PATH",
-            "If you know wrong output when you see it, say so: --check CMD or --fail-regex TEXT",
+            "If the output is wrong, define the failure: --check CMD or --fail-regex TEXT",
         ]
     if findings.by_design is not None:
         return [
@@ -229,17 +265,17 @@ def next_steps(findings: Findings) -> list[str]:
         return [
             *since.advice(findings.versions),
             "Report it with the traceback: the part of torch that raised is named above",
-            "To bisect the same code, call it by torch.compile(..., fullgraph=True): if that fails as well, "
-            "the lab can tell the stage",
+            "To bisect the same code, compile it with torch.compile(..., fullgraph=True): if that fails as "
+            "well, the lab can find the stage",
         ]
     if culprit is None:
         return [
             *_run_repro(findings),
-            "Ask again with more time: --timeout SECONDS, or without the warm server: --cold",
-            "Tell the lab what the failure is: --check CMD or --fail-regex TEXT",
+            "Run again with more time (--timeout SECONDS) or without the warm server (--cold)",
+            "Define the failure: --check CMD or --fail-regex TEXT",
         ]
     if culprit.stage is Stage.ENVIRONMENT:
-        return ["Mend the environment as the evidence says, then run the script again"]
+        return ["Fix the environment as the evidence says, then run the script again"]
     steps = since.advice(findings.versions)
     if culprit.stage is Stage.EAGER:
         steps.append("Look at the script itself, or report the operator: it fails without torch.compile")
@@ -256,15 +292,15 @@ def next_steps(findings: Findings) -> list[str]:
 
 
 def _run_repro(findings: Findings) -> list[str]:
-    """How to see the failure by the smallest script, if that was verified and its end shows it."""
-    found = repro_reader.repro_of(findings)
-    if found is None or not found.verified or not found.exits:
+    """How to run the smallest script, if it was verified and its exit code shows the failure."""
+    repro = repro_reader.repro_of(findings)
+    if repro is None or not repro.verified or not repro.exits:
         return []
-    return [f"{found.command(found.path)} {found.exits}"]
+    return [f"{repro.command(repro.path)} {repro.exits}"]
 
 
 def _workarounds(findings: Findings) -> list[str]:
-    """Changes with which it was seen to pass, the narrowest first; what was not run is not advised."""
+    """Changes with which a run passed, the narrowest first; only what was run is advised."""
     part = findings.culprit.component if findings.culprit is not None else None
     if part is not None and part.kind == "cache":
         return [f"Until it is fixed: {part.name} = False passes"]
@@ -280,12 +316,12 @@ def _workarounds(findings: Findings) -> list[str]:
                 f"Until it is fixed: torch.compile(..., options={{{listed}}}) passes ({step.label})",
             ]
     backend = terms.passing_backend(findings)
-    more = " (a wider one)" if narrow else ""
+    more = " (wider)" if narrow else ""
     wide = [f'Until it is fixed: torch.compile(..., backend="{backend}") passes{more}'] if backend else []
     return [*narrow, *wide]
 
 
-#: Components that the search leaves out alone, and what is then the case.
+#: How a component of each kind is left out.
 _LEFT_OUT = {
     "pattern": "the pattern {} is not applied",
     "pass": "the FX pass {} is not run",
@@ -296,7 +332,7 @@ _OF_OPERATORS = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
 
 
 def _left_out(culprit: Culprit) -> list[str]:
-    """The component that alone was left out, where that was shown to cure."""
+    """The workaround of leaving out the component alone, where that is proven to fix the failure."""
     part = culprit.component
     if part is None or part.kind not in _LEFT_OUT or part.confidence is not Confidence.PROVEN:
         return []

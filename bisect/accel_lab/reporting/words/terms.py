@@ -1,12 +1,15 @@
-"""How rungs, verdicts and stages are called in words that a reader outside the project understands."""
+"""Names of rungs, verdicts and stages for a reader outside the project."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from accel_lab.core.findings import Culprit, Findings, Step
 from accel_lab.core.outcome import Status
+from accel_lab.core.signature import Signature
 from accel_lab.core.stages import LONG_LADDER, Rung, Stage
+from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 
@@ -135,6 +138,17 @@ def failure_of(step: Step) -> str:
     return str(step.outcome.status)
 
 
+#: What a failure of ``torch.testing.assert_close`` says beside its numbers.
+_ALLOWED = re.compile(r" at index \([^()]*\)| \(up to [^()]* allowed\)")
+_LONG_NUMBER = re.compile(r"\d+\.\d{4,}(?:e[+-]?\d+)?")
+
+
+def brief_failure(signature: Signature, most: int = 160) -> str:
+    """A failure in one line: numbers of three digits, no tolerances, as many whole words as fit."""
+    line = _ALLOWED.sub("", " ".join(signature.line.split()))
+    return shorten(_LONG_NUMBER.sub(lambda number: f"{float(number.group()):.3g}", line), most)
+
+
 def torch_backend(rung: Rung) -> str:
     """The rung as a user of torch would ask for it, or empty."""
     if rung is Rung.UNCOMPILED:
@@ -153,7 +167,7 @@ def component_of(culprit: Culprit) -> str:
 
 
 def confidence_of(culprit: Culprit) -> str:
-    """How sure the answer is: one word, or one for the stage and one for the component."""
+    """The confidence: one word, or one for the stage and one for the component where they differ."""
     part = culprit.component
     if part is None or part.confidence is culprit.confidence:
         return culprit.confidence.value
@@ -161,12 +175,12 @@ def confidence_of(culprit: Culprit) -> str:
 
 
 def build_of(findings: Findings) -> tuple[str, str]:
-    """The versions of torch and Python; a plain run tells neither, so any step that does is asked."""
+    """The versions of torch and Python, from the first step that records them (a plain run does not)."""
     for step in (*findings.baseline, *findings.ladder, *findings.ablation):
         if step.outcome.torch:
             return step.outcome.torch, step.outcome.python
-    said = findings.environment
-    return str(said.get("torch") or ""), str(said.get("python") or "")
+    facts = findings.environment
+    return str(facts.get("torch") or ""), str(facts.get("python") or "")
 
 
 def first_bad(findings: Findings) -> Step | None:

@@ -21,7 +21,7 @@ from accel_lab.search.localize.question_budget import Questions, front_of
 _AS_NEW = "(as for a new tensor)"
 
 
-def look(runner: LadderRunner, rung: Rung) -> Localization | None:
+def localize_attribute(runner: LadderRunner, rung: Rung) -> Localization | None:
     """The attributes that changed and each of which cures when a change of it alone compiles afresh.
 
     The component is likely at most: the stage below Dynamo could as well have looked at what it bakes in.
@@ -29,10 +29,10 @@ def look(runner: LadderRunner, rung: Rung) -> Localization | None:
     if runner.baseline.flaky:
         return None
     questions = Questions(runner=runner, rung=rung)
-    seen = questions.one({"look": True})
-    if seen is None or seen.verdict is not Verdict.BAD:
+    observed = questions.one({"look": True})
+    if observed is None or observed.verdict is not Verdict.BAD:
         return None
-    facts = front_of(seen)
+    facts = front_of(observed)
     pair = _used_again(facts.get("calls") or [])
     if pair is None:
         return None
@@ -43,20 +43,20 @@ def look(runner: LadderRunner, rung: Rung) -> Localization | None:
         return None
     guards = facts.get("guards") or []
     text = [line for n in first.get("guards") or () if n < len(guards) for line in guards[n].splitlines()]
-    cures = list(questions.single_cures("guard_on", changed))
+    fixes = list(questions.single_fixes("guard_on", changed))
     # In a loop that trains, gradients come and go with everything else.
-    cures = [path for path in cures if not path.endswith(".grad")] or cures
-    if not cures:
+    fixes = [path for path in fixes if not path.endswith(".grad")] or fixes
+    if not fixes:
         return None
     rows = [
         (path, _words(first, path), _words(later, path), "yes" if _is_read(path, text) else "no")
         for path in changed
     ]
-    chosen = cures[0]
+    chosen = fixes[0]
     return Localization(
         component=Component(
             kind="guard",
-            name=shorten(", ".join(cures), 120),
+            name=shorten(", ".join(fixes), 120),
             detail=f"{chosen}: {_words(first, chosen)} when compiled, {_words(later, chosen)} when used; "
             + "no guard refused the change",
         ),

@@ -39,15 +39,17 @@ def ask_random(case: Case) -> Ruling:
     if aligned.verdict is not Verdict.GOOD:
         words = f"it fails as well with {FALLBACK_RANDOM}"
         return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, words=words))
-    told = (
+    evidence = (
         f"uncompiled, with other random numbers in the regions, it fails in the same way with "
         f"{len(refused)} of {len(others)} seeds",
         f"compiled with {FALLBACK_RANDOM}, and nothing else changed, it passes",
     )
     if len(refused) < len(others) or not _explained(case, refused[0]):
-        words = f"other random numbers may explain it: {told[0]}; {told[1]}"
+        words = f"other random numbers may explain it: {evidence[0]}; {evidence[1]}"
         return Ruling(considered=Considered(name=RANDOM, open=True, words=words), warnings=(words,))
-    return Ruling(by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM, words=RANDOM_WORDS, evidence=told))
+    return Ruling(
+        by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM, words=RANDOM_WORDS, evidence=evidence)
+    )
 
 
 def _explained(case: Case, other: Step) -> bool:
@@ -70,9 +72,11 @@ def ask_rounding(case: Case) -> Ruling:
     near = "the compiled values are not further from a float64 run than eager's"
     emulated = (("inductor", {"emulate_precision_casts": True}),)
     if low and runner.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
-        told = (near, f"compiled with {EMULATE_CASTS}, and nothing else changed, it passes")
+        evidence = (near, f"compiled with {EMULATE_CASTS}, and nothing else changed, it passes")
         words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
-        return Ruling(by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS, words=words, evidence=told))
+        return Ruling(
+            by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS, words=words, evidence=evidence)
+        )
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
     others = runner.ask(nudged, "by design")
     if all(_alike(step, top) for step in others):

@@ -33,13 +33,13 @@ class CacheSearch:
     pair: Pair | None = None
 
 
-def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
+def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
     """Ask with the caches on, the narrowest first, until it fails as the plain run does."""
     plain, recorded = base.steps[0], base.steps[1:]
-    found = CacheSearch()
+    result = CacheSearch()
     for number, (caches, setting, words) in enumerate(_CACHES, 1):
         row = runner.one(Rung.KERNEL, (("caches", list(caches)),), "caches")
-        found.rows.append(replace(row, switch=setting, label=f"{words} on"))
+        result.rows.append(replace(row, switch=setting, label=f"{words} on"))
         if not same_failure(plain.signature, row.signature):
             continue
         row = runner.repeat(row, 1, "caches")
@@ -54,8 +54,8 @@ def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
             passed_elsewhere=len(passing),
         )
         passes = len(passing) + off.runs - off.failures
-        found.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
-        found.culprit = Culprit(
+        result.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
+        result.culprit = Culprit(
             stage=Stage.RUNTIME,
             # The cache is known for sure; whose part of its key is missing is not.
             confidence=Confidence.LIKELY,
@@ -67,4 +67,4 @@ def look(runner: LadderRunner, base: Baseline) -> CacheSearch:
             ),
         )
         break
-    return found
+    return result

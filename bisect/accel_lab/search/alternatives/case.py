@@ -36,7 +36,7 @@ class Case:
     reading: Reading
     start: Rung
     stage: Stage
-    named: Localization = field(default_factory=Localization)
+    localization: Localization = field(default_factory=Localization)
 
     def row(self, rung: Rung) -> Step | None:
         """The row of a rung, if it was asked."""
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def component(self) -> Component | None:
-        return self.named.component
+        return self.localization.component
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Ruling:
     considered: Considered | None = None
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
-    cure: Step | None = None
+    passing_run: Step | None = None
     isolates: bool = False
     comparisons: int = 1
     row: Step | None = None

@@ -14,8 +14,8 @@ NAME = "changed_mode"
 
 def ask(case: Case) -> Ruling:
     """Does what Dynamo captured leave torch's own modes as the script leaves them?"""
-    look = (("front", {"look": True}),)
-    captured, plain = case.runner.ask([(Rung.DYNAMO, look), (Rung.UNCOMPILED, look)], "guard check")
+    observe = (("front", {"look": True}),)
+    captured, plain = case.runner.ask([(Rung.DYNAMO, observe), (Rung.UNCOMPILED, observe)], "guard check")
     rows = [row for row in lost_state(captured, plain) if row[1].startswith("torch.")]
     if not rows:
         words = "the captured graph leaves torch's modes as the script does"

@@ -21,7 +21,7 @@ _VIEW = re.compile(
 
 def ask(case: Case) -> Ruling:
     """Does the pass at fault return one node where the graph returned two?"""
-    for before, after in case.named.changes:
+    for before, after in case.localization.changes:
         if merged := merged_results(before, after):
             words = (
                 f"outputs {merged} become one node: AOTAutograd may be at fault for not separating the "
@@ -37,7 +37,7 @@ def merged_results(before: Sequence[str], after: Sequence[str]) -> str:
     old, new = _results(before), _results(after)
     if len(old) != len(new):
         return ""
-    views = {frozenset((made["name"], made["of"])) for line in before if (made := _VIEW.match(line))}
+    views = {frozenset((view["name"], view["of"])) for line in before if (view := _VIEW.match(line))}
     for one, two in itertools.combinations(range(len(old)), 2):
         pair = (old[one], old[two])
         if new[one] == new[two] != "None" and pair[0] != pair[1]:
@@ -57,6 +57,6 @@ ALTERNATIVE = Alternative(
     issue="pytorch#195664",  # a pass returns a detached twin and its source as one node
     stages=frozenset({Stage.FX_PASSES, Stage.DECOMPOSITION}),
     moment=Moment.COMPONENT,
-    applies=lambda case: bool(case.named.changes),
+    applies=lambda case: bool(case.localization.changes),
     ask=ask,
 )

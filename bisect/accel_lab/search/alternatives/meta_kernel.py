@@ -29,23 +29,25 @@ def ask(case: Case) -> Ruling:
         words = "every operator's result agrees with its meta kernel"
         return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row)
     ops = sorted({str(m["op"]) for m in mismatches})
-    told = "; ".join(f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3])
-    cured = runner.one(start, (("meta_fix", ops),), "meta check")
-    if cured.verdict is not Verdict.GOOD:
-        words = f"meta kernels disagree with the real ones, without being the cause: {told}"
+    promises = "; ".join(
+        f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3]
+    )
+    corrected = runner.one(start, (("meta_fix", ops),), "meta check")
+    if corrected.verdict is not Verdict.GOOD:
+        words = f"meta kernels disagree with the real ones, without being the cause: {promises}"
         return Ruling(considered=Considered(name=NAME, open=False, words=words), row=row, warnings=(words,))
     # pytorch#141865: a check that is missing in the meta kernel may be one for the part that drops the call.
     sure = not any("accepts" in m["what"] for m in mismatches)
     culprit = Culprit(
         stage=Stage.META_KERNEL,
         confidence=Confidence.LIKELY,
-        component=Component(kind="op", name=ops[0], detail=shorten(told, 300)),
+        component=Component(kind="op", name=ops[0], detail=shorten(promises, 300)),
         evidence=(
-            f"the meta kernel promises something else than the real one returns: {told}",
+            f"the meta kernel promises something else than the real one returns: {promises}",
             f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, {start} passes",
         ),
     )
-    return Ruling(culprit=culprit, cure=cured if sure else None, isolates=len(ops) == 1, row=row)
+    return Ruling(culprit=culprit, passing_run=corrected if sure else None, isolates=len(ops) == 1, row=row)
 
 
 def counts(mismatch: dict[str, str], start: Rung) -> bool:

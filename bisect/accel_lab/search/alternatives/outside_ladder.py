@@ -34,7 +34,7 @@ _INTERPRETER = "failed in the TorchScript interpreter"
 _ENOUGH = 60
 
 
-def look(base: Baseline) -> str | None:
+def detect(base: Baseline) -> str | None:
     """Where it fails, in one sentence, if that is outside of every region of torch.compile; else None."""
     step = next((s for s in base.steps if s.signature is not None and s.outcome.facts), None)
     if step is None or base.target is None or base.target.kind == "values":
@@ -71,8 +71,8 @@ def _through(step: Step, entries: Sequence[Mapping[str, Any]]) -> str:
         # A test runner catches what its tests raise, and prints it.
         for row in entries:
             raised = row.get("raised")
-            told = legible(str(raised[1]))[:_ENOUGH] if isinstance(raised, (list, tuple)) else ""
-            if told and told in step.signature.said:
+            message = legible(str(raised[1]))[:_ENOUGH] if isinstance(raised, (list, tuple)) else ""
+            if message and message in step.signature.said:
                 return str(row.get("name"))
     return ""
 

@@ -32,24 +32,24 @@ def ask(case: Case) -> Ruling:
     used = [str(row["op"]) for row in kernels_of(listed)]
     if not used:
         return Ruling(considered=Considered(name=NAME, open=False, words="no operator has a Python kernel"))
-    cures = _cures(case, used)
-    if not cures:
+    fixes = _fixes(case, used)
+    if not fixes:
         words = "it fails as well with the native kernels of " + ", ".join(used[:4])
         return Ruling(considered=Considered(name=NAME, open=False, words=words))
     compared = runner.one(Rung.DYNAMO, (("python_kernels", "compare"),), "Python kernels")
     rows = {str(row["op"]): row for row in kernels_of(compared)}
-    different = [op for op in cures if rows.get(op, {}).get("different")]
+    different = [op for op in fixes if rows.get(op, {}).get("different")]
     if not different:
         words = (
-            f"it passes when AOTAutograd traces the native kernel of {' or '.join(cures)} instead of the "
+            f"it passes when AOTAutograd traces the native kernel of {' or '.join(fixes)} instead of the "
             "Python one, though both return the same when called by themselves"
         )
         return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
     op = different[0]
-    return _blamed(case, op, cures[op], rows[op], comparisons=len(used), alone=len(different) == 1)
+    return _blamed(case, op, fixes[op], rows[op], comparisons=len(used), alone=len(different) == 1)
 
 
-def _cures(case: Case, used: Sequence[str]) -> dict[str, Step]:
+def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
     """The operators each of which cures alone with its native kernel."""
 
     def native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
@@ -66,19 +66,19 @@ def _cures(case: Case, used: Sequence[str]) -> dict[str, Step]:
     candidates = list(used)
     while len(candidates) > SINGLES:
         half = candidates[: len(candidates) // 2]
-        cured = runner.one(start, native(half), "Python kernels").verdict is Verdict.GOOD
-        candidates = half if cured else candidates[len(half) :]
+        passes = runner.one(start, native(half), "Python kernels").verdict is Verdict.GOOD
+        candidates = half if passes else candidates[len(half) :]
     steps = runner.ask([(start, native([op])) for op in candidates], "Python kernels")
     return {op: s for op, s in zip(candidates, steps, strict=True) if s.verdict is Verdict.GOOD}
 
 
 def _blamed(
-    case: Case, op: str, cure: Step, row: Mapping[str, Any], *, comparisons: int, alone: bool
+    case: Case, op: str, passing_run: Step, row: Mapping[str, Any], *, comparisons: int, alone: bool
 ) -> Ruling:
     differences = [(d["what"], d["native"], d["python"]) for d in row["different"]]
     what, native, python = differences[0]
-    told = f"{what}: native {native}, Python {python}"
-    part = Component(kind="decomposition", name=op, detail=shorten(f"{row['kernel']}; {told}", 300))
+    difference = f"{what}: native {native}, Python {python}"
+    part = Component(kind="decomposition", name=op, detail=shorten(f"{row['kernel']}; {difference}", 300))
     culprit = Culprit(
         stage=Stage.DECOMPOSITION,
         confidence=Confidence.LIKELY,
@@ -86,7 +86,8 @@ def _blamed(
         evidence=(
             f"{case.start} traces {row['kernel']}, the Python kernel that torch's dispatcher takes for {op}; "
             f"with only that kernel removed, so that the native one is traced, it passes",
-            f"called by itself on the same inputs the Python kernel differs from the native one: {told}",
+            "called by itself on the same inputs the Python kernel differs from the native one: "
+            + difference,
         ),
         exhibits=(
             Exhibit(
@@ -96,7 +97,7 @@ def _blamed(
             ),
         ),
     )
-    return Ruling(culprit=culprit, cure=cure, isolates=alone, comparisons=comparisons)
+    return Ruling(culprit=culprit, passing_run=passing_run, isolates=alone, comparisons=comparisons)
 
 
 def kernels_of(step: Step) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ ALTERNATIVES: tuple[Alternative, ...] = (
 
 
 @dataclass(kw_only=True)
-class Asked:
+class Rulings:
     """The alternatives that were considered, and the culprit with its proof, if it is one of them."""
 
     considered: list[Considered] = field(default_factory=list)
@@ -53,12 +53,12 @@ class Asked:
     warnings: list[str] = field(default_factory=list)
 
 
-def ask(case: Case, moment: Moment) -> Asked:
+def ask(case: Case, moment: Moment) -> Rulings:
     """Ask every alternative to the case's stage, until one of them turns out to be the fault.
 
     Rows that belong on the ladder are put there.
     """
-    asked = Asked()
+    rulings = Rulings()
     for alternative in ALTERNATIVES:
         if alternative.moment is not moment or case.stage not in alternative.stages:
             continue
@@ -68,35 +68,35 @@ def ask(case: Case, moment: Moment) -> Asked:
         if ruling.row is not None:
             place = next(n for n, step in enumerate(case.ladder) if step.rung is Rung.AOT)
             case.ladder.insert(place + 1, ruling.row)
-        asked.warnings += ruling.warnings
+        rulings.warnings += ruling.warnings
         if ruling.considered is not None:
-            asked.considered.append(ruling.considered)
+            rulings.considered.append(ruling.considered)
         if ruling.by_design is not None:
-            asked.by_design = ruling.by_design
+            rulings.by_design = ruling.by_design
             break
         if ruling.culprit is not None:
-            asked.culprit, asked.proof = ruling.culprit, None
-            if ruling.cure is not None:
+            rulings.culprit, rulings.proof = ruling.culprit, None
+            if ruling.passing_run is not None:
                 rows = [step for step in case.ladder if step.verdict is Verdict.BAD]
                 bad = case.at if case.at.verdict is Verdict.BAD else rows[0]
-                cure, asked.proof = prove_again(
-                    case.runner, bad, ruling.cure, tally_of(rows), comparisons=ruling.comparisons
+                passing_run, rulings.proof = prove_again(
+                    case.runner, bad, ruling.passing_run, tally_of(rows), comparisons=ruling.comparisons
                 )
                 part = ruling.culprit.component
                 if part is not None and ruling.isolates:
-                    part = replace(part, confidence=asked.proof.confidence)
-                told = (
-                    f"asked again with only that corrected: passed {cure.runs - cure.failures} of "
-                    f"{cure.runs} runs"
+                    part = replace(part, confidence=rulings.proof.confidence)
+                line = (
+                    f"run again with only that corrected: passed "
+                    f"{passing_run.runs - passing_run.failures} of {passing_run.runs} runs"
                 )
-                asked.culprit = replace(
+                rulings.culprit = replace(
                     ruling.culprit,
-                    confidence=asked.proof.confidence,
+                    confidence=rulings.proof.confidence,
                     component=part,
-                    evidence=(*ruling.culprit.evidence, told),
+                    evidence=(*ruling.culprit.evidence, line),
                 )
             break
-    return asked
+    return rulings
 
 
-__all__ = ["ALTERNATIVES", "Asked", "ask"]
+__all__ = ["ALTERNATIVES", "Rulings", "ask"]

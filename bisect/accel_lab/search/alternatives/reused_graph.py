@@ -26,22 +26,22 @@ def ask(case: Case) -> Ruling:
         ruled_out = Considered(name=NAME, open=False, words=words)
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
-    named = dynamo_guards.look(runner, start) or Localization()
+    result = dynamo_guards.find_guard(runner, start) or Localization()
     baked = None
-    if len(set(graphs)) < 2 and named.cure is None:
+    if len(set(graphs)) < 2 and result.passing_run is None:
         # A parameter's requires_grad that was toggled between two calls, on torch 2.5.1.
-        baked = baked_attribute.look(runner, start)
-        named = baked or named
-    if len(set(graphs)) < 2 and named.cure is None and baked is None:
+        baked = baked_attribute.localize_attribute(runner, start)
+        result = baked or result
+    if len(set(graphs)) < 2 and result.passing_run is None and baked is None:
         words = (
             "it passes when every call is compiled afresh, though each call captures the same graph: "
             "a guard may be missing, or what was compiled does not last"
         )
         return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
-    part, told = named.component, ""
+    part, remark = result.component, ""
     if part is not None:
-        asked = max(1, len(named.exhibits[0].rows) - 1) if named.exhibits else 1
-        part, told = prove_component(runner, part, named.cure, case.at, comparisons=asked)
+        comparisons = max(1, len(result.exhibits[0].rows) - 1) if result.exhibits else 1
+        part, remark = prove_component(runner, part, result.passing_run, case.at, comparisons=comparisons)
     culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
@@ -51,10 +51,10 @@ def ask(case: Case) -> Ruling:
             f"at {start} it passes when every call is compiled afresh"
             + (", and then the calls capture different graphs" if len(set(graphs)) > 1 else "")
             + ": a graph was used again that does not fit (a missed guard or a wrong generalisation)",
-            *named.evidence,
-            *([told] if told else []),
+            *result.evidence,
+            *([remark] if remark else []),
         ),
-        exhibits=tuple(named.exhibits),
+        exhibits=tuple(result.exhibits),
     )
     return Ruling(culprit=culprit)
 

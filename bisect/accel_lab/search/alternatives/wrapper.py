@@ -45,7 +45,7 @@ def ask(case: Case) -> Ruling:
             f"{where} and nothing compiled",
         ),
     )
-    return Ruling(culprit=culprit, cure=bare, isolates=True)
+    return Ruling(culprit=culprit, passing_run=bare, isolates=True)
 
 
 def _applies(case: Case) -> bool:

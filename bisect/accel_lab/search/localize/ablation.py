@@ -38,19 +38,19 @@ class Ablation:
     allowance: Allowance | None = None
     known: dict[frozenset[Item], Verdict] = field(default_factory=dict)
     steps: dict[frozenset[Item], Step] = field(default_factory=dict)
-    asked: int = 0
+    count: int = 0
 
     @property
     def spent(self) -> bool:
-        return self.asked >= self.most or (self.allowance is not None and self.allowance.refused)
+        return self.count >= self.most or (self.allowance is not None and self.allowance.refused)
 
     def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
         """The verdicts, asked side by side; SKIP where the questions ran out."""
         sets = [frozenset(items) for items in leave_out]
-        new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, self.most - self.asked)]
+        new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, self.most - self.count)]
         if new and self.allowance is not None and not self.allowance.has_left():
             new = []
-        self.asked += len(new)
+        self.count += len(new)
         steps = self.runner.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
         for step in steps:
             if self.allowance is not None:
@@ -63,7 +63,7 @@ class Ablation:
         """One verdict; SKIP once the questions are used up."""
         return self.ask([items])[0]
 
-    def cured(self, items: Iterable[Item]) -> bool:
+    def passes_without(self, items: Iterable[Item]) -> bool:
         return self.verdict(items) is Verdict.GOOD
 
     def passing(self, items: Iterable[Item]) -> Step | None:
@@ -78,19 +78,19 @@ class Ablation:
 
 
 def minimal_fix_set(
-    items: Sequence[Item], cured: Callable[[Sequence[Item]], bool], most: int = 40
+    items: Sequence[Item], passes_without: Callable[[Sequence[Item]], bool], most: int = 40
 ) -> list[Item] | None:
     """A smallest set of applications that cures the failure when left out, by delta debugging.
 
     Starts from everything left out, which must cure; None if it does not. The set is 1-minimal unless
     the questions run out (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
     """
-    asked = 0
+    count = 0
 
     def ask(off: Sequence[Item]) -> bool:
-        nonlocal asked
-        asked += 1
-        return asked <= most and cured(off)
+        nonlocal count
+        count += 1
+        return count <= most and passes_without(off)
 
     current = list(items)
     if not current or not ask(current):
@@ -107,7 +107,7 @@ def minimal_fix_set(
         without = next((rest for rest in rests if ask(rest)), None)
         if without is not None:
             current, pieces = without, max(2, pieces - 1)
-        elif size == 1 or asked > most:
+        elif size == 1 or count > most:
             break
         else:
             pieces = min(len(current), pieces * 2)

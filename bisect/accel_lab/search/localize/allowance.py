@@ -35,7 +35,7 @@ class Allowance:
         self.refused |= self.used >= self.seconds
         return not self.refused
 
-    def told(self) -> str:
+    def note(self) -> str:
         """What is said where the search ended for want of time; empty where it did not."""
         if not self.refused:
             return ""

@@ -20,16 +20,16 @@ from accel_lab.search.proof import prove_component
 from accel_lab.search.sanitizer import show_fault
 
 from .front_end import STAGES as FRONT
-from .front_end import name_front
-from .kernel import name_kernel
+from .front_end import localize_front
+from .kernel import localize_kernel
 from .localization import Localization
-from .passes import name_pass
+from .passes import localize_pass
 
 #: The stages that the kernel rung is split into.
 _KERNEL = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
 
 
-def name_component(
+def localize_component(
     runner: LadderRunner,
     stage: Stage,
     at: Step,
@@ -44,17 +44,22 @@ def name_component(
     table of switches.
     """
     before = runner.counts.get("component", 0)
-    named = _named(runner, stage, at, ladder, all_off, ablation)
-    if named.component is None:
-        return named
-    asked = runner.counts.get("component", 0) - before
-    component, told = prove_component(
-        runner, named.component, named.cure, at, comparisons=asked, alternatives=named.alternatives
+    result = _localize(runner, stage, at, ladder, all_off, ablation)
+    if result.component is None:
+        return result
+    questions = runner.counts.get("component", 0) - before
+    component, remark = prove_component(
+        runner,
+        result.component,
+        result.passing_run,
+        at,
+        comparisons=questions,
+        alternatives=result.alternatives,
     )
-    return replace(named, component=component, evidence=[*named.evidence, *([told] if told else [])])
+    return replace(result, component=component, evidence=[*result.evidence, *([remark] if remark else [])])
 
 
-def _named(
+def _localize(
     runner: LadderRunner,
     stage: Stage,
     at: Step,
@@ -63,16 +68,16 @@ def _named(
     ablation: Sequence[Step],
 ) -> Localization:
     if stage in FRONT:
-        named = name_front(runner, stage, at, ladder)
-        return replace(named, component=named.component or _from_frames(at.outcome, stage))
+        result = localize_front(runner, stage, at, ladder)
+        return replace(result, component=result.component or _from_frames(at.outcome, stage))
     if stage in (Stage.DECOMPOSITION, Stage.FX_PASSES) and not runner.baseline.flaky:
-        named = name_pass(runner, stage, at, all_off=all_off)
-        if named.component is not None:
-            return named
+        result = localize_pass(runner, stage, at, all_off=all_off)
+        if result.component is not None:
+            return result
     if stage in _KERNEL:
-        named = name_kernel(runner, stage, at, ablation, all_off=all_off)
-        show_fault(runner, named)
-        return replace(named, component=named.component or _from_frames(at.outcome, stage))
+        result = localize_kernel(runner, stage, at, ablation, all_off=all_off)
+        show_fault(runner, result)
+        return replace(result, component=result.component or _from_frames(at.outcome, stage))
     return Localization(component=_from_frames(at.outcome, stage))
 
 

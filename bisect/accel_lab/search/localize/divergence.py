@@ -84,22 +84,22 @@ def first_divergence(
         return None
     if not _wrong_numbers(runner, top.outcome):
         return None
-    cured = any(s.verdict is Verdict.GOOD and s.switch in _KEEPING_APART for s in ablation)
-    if not cured:
+    passes_apart = any(s.verdict is Verdict.GOOD and s.switch in _KEEPING_APART for s in ablation)
+    if not passes_apart:
         kept = runner.one(Rung.KERNEL, _KEPT, "divergence")
-        cured = kept.verdict is Verdict.GOOD
-        found = Compared.of(kept.outcome)
-        if kept.verdict is Verdict.BAD and found.first is not None:
-            return _exhibit(found, "with every intermediate value kept in memory it fails in the same way")
+        passes_apart = kept.verdict is Verdict.GOOD
+        compared = Compared.of(kept.outcome)
+        if kept.verdict is Verdict.BAD and compared.first is not None:
+            return _exhibit(compared, "with every intermediate value kept in memory it fails in the same way")
     as_is = runner.one(Rung.KERNEL, _AS_IS, "divergence")
-    found = Compared.of(as_is.outcome)
-    if as_is.verdict is not Verdict.BAD or not found.rows:
+    compared = Compared.of(as_is.outcome)
+    if as_is.verdict is not Verdict.BAD or not compared.rows:
         return None
     needs = (
         "the failure needs fusion or memory that is used again: "
         "with every intermediate value kept in memory of its own it passes"
     )
-    return _exhibit(found, needs if cured else "")
+    return _exhibit(compared, needs if passes_apart else "")
 
 
 def _wrong_numbers(runner: LadderRunner, outcome: Outcome) -> bool:
@@ -114,34 +114,34 @@ def _wrong_numbers(runner: LadderRunner, outcome: Outcome) -> bool:
     return ended and base is not None and bool(runner.lab.differences(outcome, base))
 
 
-def _exhibit(found: Compared, note: str) -> Diverged:
-    if found.first is None:
+def _exhibit(compared: Compared, note: str) -> Diverged:
+    if compared.first is None:
         title = "no buffer between the kernels is further from float64 than eager's own value"
         return Diverged(
-            exhibit=Exhibit(kind="divergence", title=title, text=note, rows=_table(found.rows, None))
+            exhibit=Exhibit(kind="divergence", title=title, text=note, rows=_table(compared.rows, None))
         )
-    row = found.rows[found.first]
-    known = {str(other["node"]): other for other in found.rows}
+    row = compared.rows[compared.first]
+    known = {str(other["node"]): other for other in compared.rows}
     inputs = [str(name) for name in row.get("inputs") or ()]
     wrong = [name for name in inputs if name in known and known[name]["differs"]]
-    compared = [name for name in inputs if name in known]
-    agree = "its inputs agree" if compared and not wrong else "no value before it differs"
+    compared_inputs = [name for name in inputs if name in known]
+    agree = "its inputs agree" if compared_inputs and not wrong else "no value before it differs"
     title = f"first wrong value: {row['node']} ({row['op']}); {agree}"
     lines = [note] if note else []
     lines.append(f"{row['node']}, compiled / eager: {row['values']}")
     between = [str(name) for name in row.get("between") or ()]
     if between:
         lines.append("computed through, in the same kernel: " + ", ".join(between))
-    lines += [f"input {name}: {known[name]['values']}" for name in compared[:8]]
+    lines += [f"input {name}: {known[name]['values']}" for name in compared_inputs[:8]]
     rest = [name for name in inputs if name not in known]
     if rest:
         lines.append("inputs of the graph, or not compared: " + ", ".join(rest[:12]))
-    if found.call:
-        lines.append(f"this is call {found.call + 1} of the graph; those before it agree")
-    start = max(0, found.first - _BEFORE)
-    shown = found.rows[start : found.first + _AFTER + 1]
+    if compared.call:
+        lines.append(f"this is call {compared.call + 1} of the graph; those before it agree")
+    start = max(0, compared.first - _BEFORE)
+    shown = compared.rows[start : compared.first + _AFTER + 1]
     exhibit = Exhibit(
-        kind="divergence", title=title, text="\n".join(lines), rows=_table(shown, found.first - start)
+        kind="divergence", title=title, text="\n".join(lines), rows=_table(shown, compared.first - start)
     )
     op = None
     if not wrong and not between:

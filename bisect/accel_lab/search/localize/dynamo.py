@@ -12,8 +12,8 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
-from .dynamo_guards import name_guard
-from .dynamo_lines import name_line
+from .dynamo_guards import localize_guard
+from .dynamo_lines import localize_line
 from .localization import Candidate, Localization
 from .question_budget import Questions, front_of, graph_breaks, setting_code, setting_words, user_line
 
@@ -43,62 +43,62 @@ _GENERALISING = frozenset(
 )
 
 
-def name(questions: Questions, at: Step, told: Component | None) -> Localization:
+def localize(questions: Questions, at: Step, raised_in: Component | None) -> Localization:
     """``told`` is what the frames of an exception say."""
-    look = questions.one({"look": True})
-    if look is None or look.verdict is not Verdict.BAD:
-        return Localization(component=told)
+    observed = questions.one({"look": True})
+    if observed is None or observed.verdict is not Verdict.BAD:
+        return Localization(component=raised_in)
     plain = questions.one({"look": True}, Rung.UNCOMPILED)
-    named = Localization(component=told)
-    breaks = graph_breaks(look)
+    result = Localization(component=raised_in)
+    breaks = graph_breaks(observed)
     if breaks is not None:
-        named.exhibits.append(breaks)
-    guard = name_guard(questions, look, plain) if told is None else None
+        result.exhibits.append(breaks)
+    guard = localize_guard(questions, observed, plain) if raised_in is None else None
     if guard is not None:
-        _add(named, guard)
-        return named
-    code = _Code.of(look)
-    allowed = _breaks_allowed(questions, look)
-    cures = {} if allowed is None else questions.single_cures("eager", code.keys, **allowed)
-    function = _function(code, cures, named)
-    effect = _side_effect(questions, look, plain, cures)
+        _add(result, guard)
+        return result
+    code = _Code.of(observed)
+    allowed = _breaks_allowed(questions, observed)
+    fixes = {} if allowed is None else questions.single_fixes("eager", code.keys, **allowed)
+    function = _function(code, fixes, result)
+    effect = _side_effect(questions, observed, plain, fixes)
     if effect is not None:
-        _add(named, effect)
+        _add(result, effect)
     if effect is not None:
-        named.component = _with(named.component, function.component if function is not None else None)
-        return named
-    if told is not None:
-        named.take(_cured_and_told(function, told, user_line(at.outcome)))
-        return named
-    narrow = code.innermost(cures)
+        result.component = _with(result.component, function.component if function is not None else None)
+        return result
+    if raised_in is not None:
+        result.take(_fixed_and_raised(function, raised_in, user_line(at.outcome)))
+        return result
+    narrow = code.innermost(fixes)
     line = None
     if len(narrow) == 1 and allowed is not None:
-        line = name_line(
-            questions, look, narrow[0], left_out=cures[narrow[0]], outer=code.outer(narrow[0]), **allowed
+        line = localize_line(
+            questions, observed, narrow[0], left_out=fixes[narrow[0]], outer=code.outer(narrow[0]), **allowed
         )
-        if line is not None and _used_again(look):
+        if line is not None and _used_again(observed):
             # A graph that is used again may be right for the call that it was made for, line and all.
-            line.cure = None
-    if function is not None and function.cure is not None:
-        named.take(function)
+            line.passing_run = None
+    if function is not None and function.passing_run is not None:
+        result.take(function)
         if line is not None:
-            _add(named, line)
-            named.component = _with(function.component, line.component)
-        return named
-    setting = _setting(questions, look)
+            _add(result, line)
+            result.component = _with(function.component, line.component)
+        return result
+    setting = _setting(questions, observed)
     for more in (setting, line):
         if more is not None:
-            _add(named, more)
-    if named.component is None:
-        named.take(function)
-    return named
+            _add(result, more)
+    if result.component is None:
+        result.take(function)
+    return result
 
 
-def _add(named: Localization, more: Localization) -> None:
-    if named.component is None:
-        named.take(more.candidate)
-    named.evidence += more.evidence
-    named.exhibits += more.exhibits
+def _add(result: Localization, more: Localization) -> None:
+    if result.component is None:
+        result.take(more.candidate)
+    result.evidence += more.evidence
+    result.exhibits += more.exhibits
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ class _Code:
         self.callers = {key: caller for key, caller in callers.items() if key not in self.frames}
 
     @classmethod
-    def of(cls, look: Step) -> _Code:
-        facts = front_of(look)
+    def of(cls, observed: Step) -> _Code:
+        facts = front_of(observed)
         return cls(
             [row["key"] for row in facts.get("frames") or ()],
             {row["key"]: row["caller"] for row in facts.get("inlined") or ()},
@@ -123,19 +123,19 @@ class _Code:
     def keys(self) -> list[str]:
         return [*self.frames, *self.callers]
 
-    def innermost(self, cures: Mapping[str, Step]) -> list[str]:
+    def innermost(self, fixes: Mapping[str, Step]) -> list[str]:
         """Those that cure and around which no other such lies: none is inlined into them, or resumes them.
 
         The rest of a function behind a graph break is a frame of its own, which is there only as long as the
         frame before it is compiled. That is seen in the runs in which one of them was left as it is.
         """
-        around = {outer for key in cures for outer in self.outer(key)}
-        traced = {key: _traced(step) for key, step in cures.items()}
-        for key in cures:
-            for other in cures:
+        around = {outer for key in fixes for outer in self.outer(key)}
+        traced = {key: _traced(step) for key, step in fixes.items()}
+        for key in fixes:
+            for other in fixes:
                 if traced[key] and traced[other] and other not in traced[key] and key in traced[other]:
                     around.add(key)
-        return [key for key in cures if key not in around]
+        return [key for key in fixes if key not in around]
 
     def outer(self, key: str) -> set[str]:
         """The functions that ``key`` is inlined into, out to the frame."""
@@ -152,15 +152,17 @@ def _traced(step: Step) -> set[str]:
     return {str(row["key"]) for name in ("frames", "inlined") for row in facts.get(name) or ()}
 
 
-def _cured_and_told(function: Candidate | None, told: Component, line: str) -> Candidate:
+def _fixed_and_raised(function: Candidate | None, raised_in: Component, line: str) -> Candidate:
     """The function that was shown to cure when left as it is, with what the frames of the exception say.
 
     No run has shown what the frames say, so that alone is the component only where there is no such function.
     """
-    if function is None or function.cure is None:
-        return Candidate(component=_with(told, function.component if function is not None else None) or told)
-    place = told.detail.partition(", for ")[0]
-    parts = (line, f"raised by {told.name} ({place})", function.component.detail)
+    if function is None or function.passing_run is None:
+        return Candidate(
+            component=_with(raised_in, function.component if function is not None else None) or raised_in
+        )
+    place = raised_in.detail.partition(", for ")[0]
+    parts = (line, f"raised by {raised_in.name} ({place})", function.component.detail)
     detail = shorten("; ".join(filter(None, parts)), 400)
     return replace(function, component=replace(function.component, detail=detail))
 
@@ -172,49 +174,49 @@ def _called(key: str) -> str:
     return resumed[1] if resumed else name
 
 
-def _breaks_allowed(questions: Questions, look: Step) -> dict[str, Any] | None:
+def _breaks_allowed(questions: Questions, observed: Step) -> dict[str, Any] | None:
     """What a question must hold so that code can be left out; None where that is a cure by itself.
 
     Leaving code out breaks the graph, which the script may forbid.
     """
-    regions = look.outcome.facts.get("regions") or []
+    regions = observed.outcome.facts.get("regions") or []
     if not any(region.get("fullgraph") for region in regions):
         return {}
     step = questions.one({"look": True, "fullgraph": False})
     return {"fullgraph": False} if step is not None and step.verdict is Verdict.BAD else None
 
 
-def _function(code: _Code, cures: Mapping[str, Step], named: Localization) -> Candidate | None:
+def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> Candidate | None:
     """The narrowest function that must be traced for the failure; told in ``named`` as well."""
-    if not cures:
+    if not fixes:
         return None
     rows = [
         (
             key,
             "a frame" if key in code.frames else f"inlined into {code.callers[key]}",
-            "cures" * (key in cures),
+            "cures" * (key in fixes),
         )
         for key in code.keys
     ]
-    named.exhibits.append(
+    result.exhibits.append(
         Exhibit(
             kind="functions",
             title="Functions that Dynamo traced",
             rows=(("function", "how", "left as it is"), *rows[:40]),
         )
     )
-    narrow = code.innermost(cures)
+    narrow = code.innermost(fixes)
     names = list(dict.fromkeys(map(_called, narrow)))
-    others = [key for key in cures if key not in narrow]
+    others = [key for key in fixes if key not in narrow]
     if len(code.keys) == 1:
         # With one frame and nothing in it this says no more than that Dynamo is at fault.
-        named.evidence.append(f"{narrow[0]} is all the code that Dynamo compiled")
+        result.evidence.append(f"{narrow[0]} is all the code that Dynamo compiled")
         return None
     which = narrow[0] if len(narrow) == 1 else "each of " + ", ".join(narrow)
-    told = f"{which} must be traced for the failure: with only that left as it is, it passes"
+    raised_in = f"{which} must be traced for the failure: with only that left as it is, it passes"
     if others:
-        told += f" (so it does with {', '.join(others)} around it)"
-    named.evidence.append(told)
+        raised_in += f" (so it does with {', '.join(others)} around it)"
+    result.evidence.append(raised_in)
     frame = narrow[0] in code.frames
     component = Component(
         kind="frame" if frame else "function",
@@ -222,7 +224,7 @@ def _function(code: _Code, cures: Mapping[str, Step], named: Localization) -> Ca
         detail=shorten("; ".join(narrow), 300),
         cure=f"torch.compiler.disable on {names[0]}" if len(narrow) == 1 and names[0].isidentifier() else "",
     )
-    return Candidate(component=component, cure=cures[narrow[0]] if len(narrow) == 1 else None)
+    return Candidate(component=component, passing_run=fixes[narrow[0]] if len(narrow) == 1 else None)
 
 
 def _with(component: Component | None, place: Component | None) -> Component | None:
@@ -238,25 +240,25 @@ def _with(component: Component | None, place: Component | None) -> Component | N
 
 
 def _side_effect(
-    questions: Questions, look: Step, plain: Step | None, cures: Mapping[str, Step]
+    questions: Questions, observed: Step, plain: Step | None, fixes: Mapping[str, Step]
 ) -> Localization | None:
     """Objects that the compiled code leaves in another state than the script would."""
     if plain is None:
         return None
-    lost = lost_state(look, plain)
-    wrong = questions.runner.lab.differences(look.outcome, plain.outcome)
+    lost = lost_state(observed, plain)
+    wrong = questions.runner.lab.differences(observed.outcome, plain.outcome)
     numbers = [
         d.call for d in wrong if d.call >= 0 and d.phase == "output" and d.comparison.reason in _NUMBERS
     ]
     if not lost or (numbers and min(numbers) <= min(call for call, _, _, _ in lost)):
         return None  # wrong numbers come first: what is written down of them is a consequence
-    cured = [
+    without_function = [
         (step, {(call, path) for call, path, _, _ in lost_state(step, plain)})
-        for step in cures.values()
+        for step in fixes.values()
         if front_of(step)
     ]
-    mended = [row for row in lost if any((row[0], row[1]) not in still for _, still in cured)]
-    if cured and not mended:
+    mended = [row for row in lost if any((row[0], row[1]) not in still for _, still in without_function)]
+    if without_function and not mended:
         return None  # a trace of having been compiled, not the fault
     shown = mended or lost
     rows = [(path, want, got) for _, path, want, got in shown]
@@ -270,7 +272,9 @@ def _side_effect(
             name=shorten(", ".join(names[:2]), 120),
             detail=shorten(f"after call {first[0]}: {first[2]} uncompiled, {first[3]} compiled", 300),
         ),
-        cure=next((step for step, still in cured if mended and first[:2] not in still), None)
+        passing_run=next(
+            (step for step, still in without_function if mended and first[:2] not in still), None
+        )
         if len({_root(path) for path, _, _ in rows}) == 1
         else None,
         evidence=[
@@ -292,11 +296,11 @@ _NUMBERS = ("values", "nan", "shape", "dtype", "stride")
 _NOTHING = "(not there)"
 
 
-def lost_state(look: Step, plain: Step) -> list[tuple[int, str, str, str]]:
+def lost_state(observed: Step, plain: Step) -> list[tuple[int, str, str, str]]:
     """``(call, path, uncompiled, compiled)``, each path at the first call after which it differs."""
     found: dict[tuple[int, str], tuple[int, str, str, str]] = {}
     theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or ()}
-    for call in front_of(look).get("calls") or ():
+    for call in front_of(observed).get("calls") or ():
         other = theirs.get((call["region"], call["call"]))
         if other is None or call.get("raised") or other.get("raised"):
             continue
@@ -320,14 +324,14 @@ def _root(path: str) -> str:
 # -- settings --------------------------------------------------------------------------------------
 
 
-def _setting(questions: Questions, look: Step) -> Localization | None:
+def _setting(questions: Questions, observed: Step) -> Localization | None:
     """A single setting of Dynamo that cures it, with the guards that made Dynamo compile again."""
     steps = questions.ask([{"dynamo": {key: value}} for key, value in _SETTINGS])
-    asked = zip(_SETTINGS, steps, strict=False)
-    cured = [setting for setting, step in asked if step.verdict is Verdict.GOOD]
+    tried = zip(_SETTINGS, steps, strict=False)
+    working = [setting for setting, step in tried if step.verdict is Verdict.GOOD]
     passing = [step for step in steps if step.verdict is Verdict.GOOD]
-    cures = [setting_words(key, value) for key, value in cured]
-    recompiles = front_of(look).get("recompiles") or []
+    fixes = [setting_words(key, value) for key, value in working]
+    recompiles = front_of(observed).get("recompiles") or []
     rows = [tuple(str(line).partition(": ")[::2]) for line in recompiles]
     exhibits = (
         [
@@ -338,29 +342,29 @@ def _setting(questions: Questions, look: Step) -> Localization | None:
         if rows
         else []
     )
-    if not cures:
+    if not fixes:
         return Localization(exhibits=exhibits) if exhibits else None
-    if not rows and not _used_again(look) and _GENERALISING.issuperset(dict(cured)):
+    if not rows and not _used_again(observed) and _GENERALISING.issuperset(dict(working)):
         return Localization(
             evidence=[
-                f"with torch._dynamo.config.{cures[0]} it passes: a way around it, and not shown to be the "
+                f"with torch._dynamo.config.{fixes[0]} it passes: a way around it, and not shown to be the "
                 "cause, as nothing was compiled or used a second time"
             ]
         )
     return Localization(
         component=Component(
             kind="setting",
-            name=shorten(", ".join(cures), 120),
-            detail=user_line(look.outcome),
-            cure=setting_code("torch._dynamo.config", *cured[0]),
+            name=shorten(", ".join(fixes), 120),
+            detail=user_line(observed.outcome),
+            cure=setting_code("torch._dynamo.config", *working[0]),
         ),
-        cure=passing[0] if len(cures) == 1 else None,
-        evidence=[f"with only torch._dynamo.config.{cures[0]} it passes"],
+        passing_run=passing[0] if len(fixes) == 1 else None,
+        evidence=[f"with only torch._dynamo.config.{fixes[0]} it passes"],
         exhibits=exhibits,
     )
 
 
-def _used_again(look: Step) -> bool:
+def _used_again(observed: Step) -> bool:
     """Whether a call ran a graph that another call had captured."""
-    calls = front_of(look).get("calls") or ()
+    calls = front_of(observed).get("calls") or ()
     return any(set(call.get("ran") or ()) - set(call.get("born") or ()) for call in calls)

@@ -23,42 +23,42 @@ MOST_VALUES = 8
 _ALWAYS = ("torch.", "overlap(")
 
 
-def look(runner: LadderRunner, rung: Rung) -> Localization | None:
+def find_guard(runner: LadderRunner, rung: Rung) -> Localization | None:
     """Ask ``rung`` what changed between its calls, and name the value that lacks a guard."""
     if runner.baseline.flaky:
         return None
     questions = Questions(runner=runner, rung=rung)
-    seen = questions.one({"look": True})
-    if seen is None or seen.verdict is not Verdict.BAD:
+    observed = questions.one({"look": True})
+    if observed is None or observed.verdict is not Verdict.BAD:
         return None
-    return name_guard(questions, seen, questions.one({"look": True}, Rung.UNCOMPILED))
+    return localize_guard(questions, observed, questions.one({"look": True}, Rung.UNCOMPILED))
 
 
-def name_guard(questions: Questions, look: Step, plain: Step | None) -> Localization | None:
+def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> Localization | None:
     """The value that lacks a guard; None where no graph was used again for another state.
 
     ``look`` is the failing run with everything written down, ``plain`` the same uncompiled.
     """
-    calls: list[dict[str, Any]] = front_of(look).get("calls") or []
-    pair = _failing_call(questions, calls, look, plain)
+    calls: list[dict[str, Any]] = front_of(observed).get("calls") or []
+    pair = _failing_call(questions, calls, observed, plain)
     if pair is None:
         return None
     first, later = pair
     # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
     changed = [p for p in first["before"] if _differs(p, first, later) and not is_baked(p)]
-    read = set(front_of(look).get("names") or ())
+    read = set(front_of(observed).get("names") or ())
     # Of what changed only the values that the traced code names can matter, and what it never names.
     changed = [p for p in changed if p.startswith(_ALWAYS) or _last_name(p) in read] or changed
     if not changed:
         return None
-    guards: list[str] = front_of(look).get("guards") or []
+    guards: list[str] = front_of(observed).get("guards") or []
     text = "\n".join(guards[n] for n in first.get("guards") or () if n < len(guards))
     guarded = {path: _is_guarded(path, text) for path in changed}
     changed.sort(key=lambda path: guarded[path])
     changed = changed[:MOST_VALUES]
-    passing = questions.single_cures("guard_on", changed)
-    cures = list(passing)
-    if not cures:
+    passing = questions.single_fixes("guard_on", changed)
+    fixes = list(passing)
+    if not fixes:
         return None
     rows = [
         (path, first["before"][path], later["before"].get(path, "(gone)"), "yes" if guarded[path] else "no")
@@ -69,29 +69,29 @@ def name_guard(questions: Questions, look: Step, plain: Step | None) -> Localiza
         title="Values that changed while the same graph was used",
         rows=(("value", "when it was compiled", "at the failing call", "guarded"), *rows),
     )
-    what = ", ".join(cures)
-    told = f"{what}: {first['before'][cures[0]]} when compiled, {later['before'].get(cures[0])} when used"
-    evidence = f"with {cures[0]} compiled afresh each time it changes, and nothing else changed, it passes"
-    if len(cures) > 1:
+    what = ", ".join(fixes)
+    change = f"{what}: {first['before'][fixes[0]]} when compiled, {later['before'].get(fixes[0])} when used"
+    evidence = f"with {fixes[0]} compiled afresh each time it changes, and nothing else changed, it passes"
+    if len(fixes) > 1:
         evidence = f"compiling afresh when any one of {what} changes cures it; they change together"
     return Localization(
         component=Component(
             kind="guard",
             name=shorten(what, 120),
-            detail=shorten(told, 300),
+            detail=shorten(change, 300),
         ),
         # Where the graph does look at it, the guard may be too wide or the graph too narrow.
-        cure=passing[cures[0]] if len(cures) == 1 and not guarded[cures[0]] else None,
+        passing_run=passing[fixes[0]] if len(fixes) == 1 and not guarded[fixes[0]] else None,
         evidence=[evidence],
         exhibits=[table],
     )
 
 
 def _failing_call(
-    questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
+    questions: Questions, calls: Sequence[Mapping[str, Any]], observed: Step, plain: Step | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     """The call that captured a graph, and the first wrong call that ran it again."""
-    for later in _wrong_calls(questions, calls, look, plain):
+    for later in _wrong_calls(questions, calls, observed, plain):
         for born in calls:
             used_again = set(born.get("born") or ()) & set(later.get("ran") or ())
             if used_again and (born["region"], born["call"]) != (later["region"], later["call"]):
@@ -100,14 +100,14 @@ def _failing_call(
 
 
 def _wrong_calls(
-    questions: Questions, calls: Sequence[Mapping[str, Any]], look: Step, plain: Step | None
+    questions: Questions, calls: Sequence[Mapping[str, Any]], observed: Step, plain: Step | None
 ) -> list[Mapping[str, Any]]:
     """Calls that raised, or returned something else than uncompiled; no other call ran a stale graph."""
     if plain is None:
         return []
     theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or () if not c.get("raised")}
-    different = questions.runner.lab.differences(look.outcome, plain.outcome)
-    names = _region_names(look)
+    different = questions.runner.lab.differences(observed.outcome, plain.outcome)
+    names = _region_names(observed)
     wrong = {(d.region, d.call) for d in different if d.phase in ("output", "mutated_input")}
     return [
         call
@@ -128,11 +128,11 @@ def _returned(call: Mapping[str, Any]) -> dict[str, str]:
     return {path: words for path, words in call["after"].items() if path.startswith("returned")}
 
 
-def _region_names(look: Step) -> dict[int, str]:
+def _region_names(observed: Step) -> dict[int, str]:
     """The names under which the records file the regions."""
     names: dict[int, str] = {}
     turns: dict[str, int] = {}
-    for region in look.outcome.facts.get("regions") or ():
+    for region in observed.outcome.facts.get("regions") or ():
         turn = turns.get(region["name"], 0)
         turns[region["name"]] = turn + 1
         names[region["id"]] = f"{region['name']}#{turn}"

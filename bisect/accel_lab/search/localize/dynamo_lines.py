@@ -17,8 +17,8 @@ from .localization import Localization
 from .question_budget import Questions, front_of
 
 
-def name_line(
-    questions: Questions, look: Step, key: str, *, left_out: Step, outer: Collection[str], **more: Any
+def localize_line(
+    questions: Questions, observed: Step, key: str, *, left_out: Step, outer: Collection[str], **more: Any
 ) -> Localization | None:
     """The line of the function ``key`` that brings the failure; None where no single pair of runs shows it.
 
@@ -30,8 +30,8 @@ def name_line(
         alone = questions.one({"look": True, **more})
         if alone is None or alone.verdict is not Verdict.BAD:
             return None
-        look = alone
-    trace = (front_of(look).get("lines") or {}).get(key)
+        observed = alone
+    trace = (front_of(observed).get("lines") or {}).get(key)
     if not trace:
         return None
     segments, source = trace["segments"], trace["source"]
@@ -47,13 +47,13 @@ def name_line(
         else:
             bad, same = middle, step.verdict is Verdict.BAD
     lines = sorted(segments[good])
-    named = _told(key, lines, source, same) if lines else None
-    if named is not None and same:
-        named.cure = passing
-    return named
+    result = _localization(key, lines, source, same) if lines else None
+    if result is not None and same:
+        result.passing_run = passing
+    return result
 
 
-def _told(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Localization:
+def _localization(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Localization:
     """``same``: behind these lines it fails as the script does; another failure there proves nothing."""
     function, _, place = key.partition(" ")
     file = place.rpartition(":")[0].rpartition("/")[2]

@@ -19,23 +19,23 @@ from .localization import Localization
 from .question_budget import Questions, from_frames
 
 #: Rungs at which a question is cheap and the front can be looked into.
-_ASKED = (Rung.DYNAMO, Rung.AOT, Rung.PARTITION, Rung.DECOMP)
+_RUNGS = (Rung.DYNAMO, Rung.AOT, Rung.PARTITION, Rung.DECOMP)
 
 STAGES = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
 
 
-def name_front(runner: LadderRunner, stage: Stage, at: Step, ladder: Sequence[Step]) -> Localization:
+def localize_front(runner: LadderRunner, stage: Stage, at: Step, ladder: Sequence[Step]) -> Localization:
     """The component of one of :data:`STAGES`; ``at`` is the step of the ladder at which it fails."""
-    told = from_frames(at.outcome, stage)
+    raised_in = from_frames(at.outcome, stage)
     # With a flaky script every question would have to be asked many times; it is told without this.
     if runner.baseline.flaky:
-        return Localization(component=told)
+        return Localization(component=raised_in)
     if at.verdict is not Verdict.BAD:
         # Where it first fails in another way, the lowest rung that fails in the same way is asked.
-        at = next((s for s in ladder if s.verdict is Verdict.BAD and s.rung in _ASKED), at)
+        at = next((s for s in ladder if s.verdict is Verdict.BAD and s.rung in _RUNGS), at)
         if at.verdict is not Verdict.BAD:
-            return Localization(component=told)
+            return Localization(component=raised_in)
     questions = Questions(runner=runner, rung=at.rung)
     if stage is Stage.DYNAMO:
-        return dynamo.name(questions, at, told)
-    return aot_graphs.name(questions, stage, at, told)
+        return dynamo.localize(questions, at, raised_in)
+    return aot_graphs.localize(questions, stage, at, raised_in)

@@ -64,10 +64,10 @@ class _Operators:
 
     sets: list[list[Item]] = field(default_factory=list)
     necessary: list[Item] = field(default_factory=list)
-    cures: list[Item] = field(default_factory=list)
+    fixes: list[Item] = field(default_factory=list)
 
 
-def name_kernel(
+def localize_kernel(
     runner: LadderRunner,
     stage: Stage,
     at: Step,
@@ -84,11 +84,11 @@ def name_kernel(
         # Every question would have to be asked many times.
         return Localization()
     rung = Rung.LOOPS if stage is Stage.LOWERING else Rung.KERNEL
-    told = at.rung is rung and "applied" in at.outcome.facts
-    at = at if told else runner.one(rung, (), "component")
+    observed = at.rung is rung and "applied" in at.outcome.facts
+    at = at if observed else runner.one(rung, (), "component")
     applied = _applied(runner, at)
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
-    named = Localization()
+    result = Localization()
     found: list[Item] = []
     allowance = allowance_of(runner.baseline)
     if stage is not Stage.SCHEDULER:
@@ -98,15 +98,15 @@ def name_kernel(
             questions.known[frozenset(items)] = all_off
         operators = _operators(questions, items)
         if operators is not None:
-            found = _tell_operators(named, questions, operators, len(items))
+            found = _add_operators(result, questions, operators, len(items))
     if rung is Rung.KERNEL:
-        _tell_choice(runner, named, applied, gone, allowance)
+        _add_choice(runner, result, applied, gone, allowance)
     if allowance.refused:
-        named.evidence.append(allowance.told())
-    if named.component is not None:
-        named.component = replace(named.component, detail=_detail(named.component, gone))
-    show_kernel(runner, named, found, at)
-    return named
+        result.evidence.append(allowance.note())
+    if result.component is not None:
+        result.component = replace(result.component, detail=_detail(result.component, gone))
+    show_kernel(runner, result, found, at)
+    return result
 
 
 def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
@@ -123,7 +123,7 @@ def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
 
 def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
     """None where the failure stays with every lowering left out, or nothing could be told."""
-    if not items or not questions.cured(items):
+    if not items or not questions.passes_without(items):
         return None
     found = _Operators()
     left = list(items)
@@ -132,14 +132,14 @@ def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
         if kept is None:
             break
         found.sets.append(kept)
-        found.cures += [item for item in kept[:MOST_MEMBERS] if questions.cured([item])]
+        found.fixes += [item for item in kept[:MOST_MEMBERS] if questions.passes_without([item])]
         together = [item for one in found.sets for item in one]
-        if len(kept) > 1 or found.cures or questions.cured(together):
-            found.necessary = together if len(kept) == 1 else found.cures
+        if len(kept) > 1 or found.fixes or questions.passes_without(together):
+            found.necessary = together if len(kept) == 1 else found.fixes
             return found
         left = [item for item in left if item not in kept]  # another fault hides behind this one
     if not found.sets:
-        found.necessary = minimal_fix_set(items, questions.cured, MOST) or []
+        found.necessary = minimal_fix_set(items, questions.passes_without, MOST) or []
     return found if found.sets or len(found.necessary) < len(items) else None
 
 
@@ -175,29 +175,29 @@ def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item
     return None if kept is None or questions.spent else kept
 
 
-def _tell_operators(named: Localization, questions: Ablation, found: _Operators, total: int) -> list[Item]:
+def _add_operators(result: Localization, questions: Ablation, found: _Operators, total: int) -> list[Item]:
     """Fill in the component and the evidence; the applications that are named."""
-    sets, cures = found.sets, found.cures
+    sets, fixes = found.sets, found.fixes
     chosen = [item for one in sets for item in one]
-    if sets and len(sets[-1]) > 1 and cures:
-        chosen = cures
+    if sets and len(sets[-1]) > 1 and fixes:
+        chosen = fixes
     chosen = chosen or found.necessary
     alone = len({operator(key) for _, key in chosen}) == 1
     sole = alone and bool(sets) and bool(found.necessary) and set(found.necessary) <= set(chosen)
-    named.component = Component(
+    result.component = Component(
         kind="op",
         name=_names(chosen),
         detail="node " + shorten(", ".join(dict.fromkeys(_node(key) for _, key in chosen)), 120),
     )
-    named.cure = questions.passing(cures[:1] or found.necessary) if sole else None
-    if len(cures) > 1:
-        each = " or ".join(_spelt([item]) for item in cures)
-        named.evidence.append(f"it passes when only {each} calls its eager kernel")
+    result.passing_run = questions.passing(fixes[:1] or found.necessary) if sole else None
+    if len(fixes) > 1:
+        each = " or ".join(_spelt([item]) for item in fixes)
+        result.evidence.append(f"it passes when only {each} calls its eager kernel")
     elif found.necessary:
         verb = "calls its eager kernel" if len(found.necessary) == 1 else "call their eager kernels"
-        named.evidence.append(f"it passes when only {_spelt(found.necessary)} {verb}")
+        result.evidence.append(f"it passes when only {_spelt(found.necessary)} {verb}")
     for kept in (one for one in sets if len(one) < total):
-        named.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
+        result.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
     return list(chosen)
 
 
@@ -232,33 +232,33 @@ _CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
 )
 
 
-def _tell_choice(
+def _add_choice(
     runner: LadderRunner,
-    named: Localization,
+    result: Localization,
     applied: Mapping[str, Sequence[str]],
     gone: set[str],
     allowance: Allowance,
 ) -> None:
     """Which two operations must not be fused, or whose memory must not be used again."""
-    for group, switches, kind, told in _CHOICES:
+    for group, switches, kind, describe in _CHOICES:
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
             continue
         questions = Ablation(runner=runner, rung=Rung.KERNEL, most=MOST_CHOICES, allowance=allowance)
-        cure = minimal_fix_set(items, questions.cured, MOST_CHOICES)
-        if cure is None or questions.verdict(cure) is not Verdict.GOOD:
+        fix_set = minimal_fix_set(items, questions.passes_without, MOST_CHOICES)
+        if fix_set is None or questions.verdict(fix_set) is not Verdict.GOOD:
             continue
-        names = list(dict.fromkeys(bare(key) for _, key in cure))
-        named.evidence.append(f"it passes when {told(shorten(', '.join(names), 200))}")
+        names = list(dict.fromkeys(bare(key) for _, key in fix_set))
+        result.evidence.append(f"it passes when {describe(shorten(', '.join(names), 200))}")
         sole = len(names) == 1
-        if named.component is None or (sole and named.cure is None):
-            places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in cure[:6])
-            named.component = Component(
+        if result.component is None or (sole and result.passing_run is None):
+            places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in fix_set[:6])
+            result.component = Component(
                 kind=kind,
                 name=shorten(", ".join(names), 120),
                 detail=f"{'the scheduler nodes' if group == FUSIONS else 'buffer'} {places}",
             )
-            named.cure = questions.passing(cure) if sole else None
+            result.passing_run = questions.passing(fix_set) if sole else None
         return
 
 

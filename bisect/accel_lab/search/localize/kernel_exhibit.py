@@ -55,28 +55,28 @@ class Kernel:
         return keys[0] if len(keys) == 1 else None
 
 
-def show_kernel(runner: LadderRunner, named: Localization, found: Sequence[Item], at: Step) -> None:
+def show_kernel(runner: LadderRunner, result: Localization, items: Sequence[Item], at: Step) -> None:
     """Add the kernel that holds the operators named, or the compiler's error, to what was found."""
     broken = compile_error(at.outcome)
-    if broken is None and (_ends_before_code(at.outcome) or not (found or named.component)):
+    if broken is None and (_ends_before_code(at.outcome) or not (items or result.component)):
         return
     step = runner.one(Rung.KERNEL, (("annotate", True),), "component")
     if step.verdict is not Verdict.BAD:
         return
     kernels = [Kernel.from_facts(row) for row in step.outcome.facts.get("kernels") or ()]
     if broken is not None:
-        _show_error(named, kernels, step.outcome)
+        _show_error(result, kernels, step.outcome)
         return
-    keys = [key for _, key in found] or _keys_of(named.component, kernels)
+    keys = [key for _, key in items] or _keys_of(result.component, kernels)
     best = max(kernels, key=lambda kernel: _held(kernel, keys), default=None)
     if best is not None and _marks(best, keys):
         marked = sorted({line for key in keys for line in best.origins.get(key, ())})
         names = ", ".join(dict.fromkeys(operator_of(key) for key in keys if key in best.origins))
-        named.exhibits.append(
+        result.exhibits.append(
             exhibit_of("kernel", f"the generated kernel; marked: the lines written for {names}", best, marked)
         )
     elif best is not None and not keys and len(kernels) == 1:
-        named.exhibits.append(exhibit_of("kernel", "the generated kernel", best, ()))
+        result.exhibits.append(exhibit_of("kernel", "the generated kernel", best, ()))
 
 
 def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str]:
@@ -123,15 +123,15 @@ def compile_error(outcome: Outcome) -> tuple[str, int, str] | None:
     raised = outcome.raised
     if raised is None:
         return None
-    told = "\n".join([raised.message, *(message for _, message in raised.links)])
+    text = "\n".join([raised.message, *(message for _, message in raised.links)])
     kinds = " ".join([raised.type, *(kind for kind, _ in raised.links)])
-    if "CppCompileError" not in kinds + told and "C++ compile error" not in told:
+    if "CppCompileError" not in kinds + text and "C++ compile error" not in text:
         return None
-    errors = [(m[1].rsplit("/", 1)[-1], int(m[2]), m[4].strip()) for m in _ERROR.finditer(told)]
+    errors = [(m[1].rsplit("/", 1)[-1], int(m[2]), m[4].strip()) for m in _ERROR.finditer(text)]
     return next((e for e in errors if e[0].endswith(".cpp")), errors[0] if errors else None)
 
 
-def _show_error(named: Localization, kernels: Sequence[Kernel], outcome: Outcome) -> None:
+def _show_error(result: Localization, kernels: Sequence[Kernel], outcome: Outcome) -> None:
     error = compile_error(outcome)
     kernel = next((k for k in kernels if error is not None and k.file == error[0]), None)
     if error is None or kernel is None or error[1] > len(kernel.lines):
@@ -140,7 +140,7 @@ def _show_error(named: Localization, kernels: Sequence[Kernel], outcome: Outcome
     key = kernel.node_of(line)
     writer = f", written for {operator_of(key)}" if key else ""
     first, last = max(1, line - AROUND), min(len(kernel.lines), line + AROUND)
-    named.exhibits.append(
+    result.exhibits.append(
         Exhibit(
             kind="compile_error",
             title=shorten(f"line {line} of the generated file{writer}: {message}", 300),
@@ -149,11 +149,11 @@ def _show_error(named: Localization, kernels: Sequence[Kernel], outcome: Outcome
             marked=(line - first + 1,),
         )
     )
-    named.evidence.append(
+    result.evidence.append(
         shorten(f"the C++ compiler stops at a line{writer or ' of no operator'}: {message}", 300)
     )
-    if named.component is None and key:
-        named.component = Component(
+    if result.component is None and key:
+        result.component = Component(
             kind="op",
             name=shorten(operator_of(key), 120),
             detail="the generated line that does not compile was written for it",

@@ -48,7 +48,7 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
     result = Split(stage=Stage.KERNEL, ladder=longer, ablation=ablation)
     loops = _verdict(inner, Rung.LOOPS)
     scheduled = _verdict(inner, Rung.SCHEDULED)
-    cures = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
+    fixes = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     unfused, fused = (
         order_conflicts.fault(next((s for s in inner if s.rung is rung), None))
         for rung in (Rung.LOOPS, Rung.SCHEDULED)
@@ -72,12 +72,12 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
     elif loops is Verdict.GOOD and fused is not None and not (_crashes(top) or _compile_error(top)):
         _by_order(result, Stage.SCHEDULER, fused)
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
-        _below_scheduler(runner, result, top, cures)
+        _below_scheduler(runner, result, top, fixes)
         for step in inner[:1]:
             result.alternatives += order_conflicts.left_open(step)
     else:
-        _by_frames(result, top, cures, loops)
-    _tell_switches(result)
+        _by_frames(result, top, fixes, loops)
+    _add_switches(result)
     return result
 
 
@@ -94,10 +94,10 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
 
 def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
     """What cures the generated code should cure the loop IR that it was made from as well."""
-    cures = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
-    below = runner.ask([(rung, step.settings) for step in cures], "kernel split")
-    apart = [step.label for step, same in zip(cures, below, strict=True) if same.verdict is not Verdict.GOOD]
-    if cures:
+    fixes = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
+    below = runner.ask([(rung, step.settings) for step in fixes], "kernel split")
+    apart = [step.label for step, same in zip(fixes, below, strict=True) if same.verdict is not Verdict.GOOD]
+    if fixes:
         words = (
             f"yet the generated code passes with {'; '.join(apart)}, and the interpreted loop IR does not: "
             "the two may fail for different reasons"
@@ -117,27 +117,27 @@ def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConfli
     words = conflict.words("lowering made" if stage is Stage.LOWERING else "the scheduler fused")
     result.evidence.append(words)
     result.component = conflict.component()
-    told = "the interpreter ran an order that gives the right result, so no pair of runs isolates the order"
-    result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=told))
+    reason = "the interpreter ran an order that gives the right result, so no pair of runs isolates the order"
+    result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=reason))
 
 
-def _below_scheduler(runner: LadderRunner, result: Split, top: Step, cures: set[str]) -> None:
+def _below_scheduler(runner: LadderRunner, result: Split, top: Step, fixes: set[str]) -> None:
     """Each nest is right as scheduled, so the fault lies in the generated code, around it, or in fusing."""
     result.evidence.append(
         "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
     )
     raised = top.outcome.raised
-    if "fusion" in cures and "vectorisation" not in cures:
+    if "fusion" in fixes and "vectorisation" not in fixes:
         words = "the failure disappears without fusion: the fusion may be illegal, or the fused kernel wrong"
         result.alternatives.append(Considered(name="illegal_fusion", open=True, words=words))
     fusing = frames.about_fusion(raised.frames) if raised else None
     hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
-    if fusing is not None and "fusion" in cures:
+    if fusing is not None and "fusion" in fixes:
         result.stage = Stage.SCHEDULER
         result.evidence.append(
             f"it fails while kernels are fused ({fusing.function} in {fusing.file}) and passes without fusion"
         )
-    elif "strict_math" in cures and "vectorisation" not in cures:
+    elif "strict_math" in fixes and "vectorisation" not in fixes:
         result.stage = Stage.RUNTIME
         result.evidence.append(
             "the same generated code passes when it is compiled without relaxed floating-point rules"
@@ -145,7 +145,7 @@ def _below_scheduler(runner: LadderRunner, result: Split, top: Step, cures: set[
     elif hint is not None and hint[0] is Stage.RUNTIME and not _compile_error(top):
         result.stage = Stage.RUNTIME
         result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
-    elif "fusion" in cures and "vectorisation" not in cures and not _crashes(top):
+    elif "fusion" in fixes and "vectorisation" not in fixes and not _crashes(top):
         _fused(runner, result)
     else:
         result.stage = Stage.CODEGEN
@@ -165,7 +165,7 @@ def _fused(runner: LadderRunner, result: Split) -> None:
     result.stage = Stage.KERNEL
 
 
-def _by_frames(result: Split, top: Step, cures: set[str], loops: Verdict) -> None:
+def _by_frames(result: Split, top: Step, fixes: set[str], loops: Verdict) -> None:
     """The interpreter could not follow: what is left are the frames of a crash."""
     if loops is Verdict.DIFFERENT:
         result.evidence.append("the loop IR, run by an interpreter, fails in another way")
@@ -173,7 +173,7 @@ def _by_frames(result: Split, top: Step, cures: set[str], loops: Verdict) -> Non
     hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
     if raised is not None and hint is not None:
         fusing = frames.about_fusion(raised.frames)
-        if fusing is not None and "fusion" in cures:
+        if fusing is not None and "fusion" in fixes:
             result.stage = Stage.SCHEDULER
             result.evidence.append(f"it fails in {fusing.function} ({fusing.file}) and passes without fusion")
         else:
@@ -194,10 +194,10 @@ def _crashes(top: Step) -> bool:
     return raised is not None and frames.innermost(raised.frames, frames.KERNEL_STAGES) is not None
 
 
-def _tell_switches(result: Split) -> None:
-    cured = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
-    if cured:
-        result.evidence.append("it passes with: " + "; ".join(cured))
+def _add_switches(result: Split) -> None:
+    passing = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
+    if passing:
+        result.evidence.append("it passes with: " + "; ".join(passing))
     narrow = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     if narrow and result.stage in (Stage.CODEGEN, Stage.KERNEL, Stage.SCHEDULER):
         result.component = Component(

@@ -17,7 +17,7 @@ class Candidate:
     """
 
     component: Component
-    cure: Step | None = None
+    passing_run: Step | None = None
 
 
 @dataclass(kw_only=True)
@@ -31,7 +31,7 @@ class Localization:
     """
 
     component: Component | None = None
-    cure: Step | None = None
+    passing_run: Step | None = None
     evidence: list[str] = field(default_factory=list)
     exhibits: list[Exhibit] = field(default_factory=list)
     stage: Stage | None = None
@@ -41,9 +41,13 @@ class Localization:
     def take(self, candidate: Candidate | None) -> None:
         """Make a candidate the answer."""
         self.component = candidate.component if candidate is not None else None
-        self.cure = candidate.cure if candidate is not None else None
+        self.passing_run = candidate.passing_run if candidate is not None else None
 
     @property
     def candidate(self) -> Candidate | None:
         """The answer with the run that speaks for it."""
-        return None if self.component is None else Candidate(component=self.component, cure=self.cure)
+        return (
+            None
+            if self.component is None
+            else Candidate(component=self.component, passing_run=self.passing_run)
+        )

@@ -13,7 +13,7 @@ from accel_lab.search.alternatives.case import Case, Moment
 from accel_lab.search.ladder import row
 
 from . import kernel_stage
-from .components import name_component
+from .components import localize_component
 from .divergence import first_divergence
 from .localization import Localization
 
@@ -38,40 +38,40 @@ def open_stage(case: Case, *, components: bool, full_ablation: bool) -> Opened:
         split = kernel_stage.split(case.runner, case.ladder, full=full_ablation)
         case.ladder = split.ladder
         evidence, ablation, alternatives = split.evidence, split.ablation, split.alternatives
-        case.stage, case.named = split.stage, Localization()
+        case.stage, case.localization = split.stage, Localization()
         if components:
-            case.named = _within_kernel(case, split)
-        case.named.component = _narrowed(case.named.component, split.component)
+            case.localization = _within_kernel(case, split)
+        case.localization.component = _narrowed(case.localization.component, split.component)
     else:
         case.stage, evidence = _by_frames(case)
         ablation, alternatives = [], []
-        case.named = Localization()
+        case.localization = Localization()
         if components:
-            case.named = name_component(case.runner, case.stage, case.at, ladder=case.ladder)
-            case.stage = case.named.stage or case.stage
-    asked = registry.ask(case, Moment.COMPONENT)
-    named = case.named
+            case.localization = localize_component(case.runner, case.stage, case.at, ladder=case.ladder)
+            case.stage = case.localization.stage or case.stage
+    rulings = registry.ask(case, Moment.COMPONENT)
+    localization = case.localization
     culprit = Culprit(
         stage=case.stage,
         confidence=Confidence.LIKELY,
-        component=named.component,
-        evidence=(*evidence, *named.evidence),
-        exhibits=tuple(named.exhibits),
+        component=localization.component,
+        evidence=(*evidence, *localization.evidence),
+        exhibits=tuple(localization.exhibits),
     )
     return Opened(
-        culprit=asked.culprit or culprit,
-        alternatives=[*alternatives, *named.alternatives, *asked.considered],
+        culprit=rulings.culprit or culprit,
+        alternatives=[*alternatives, *localization.alternatives, *rulings.considered],
         ablation=ablation,
-        warnings=asked.warnings,
+        warnings=rulings.warnings,
     )
 
 
-def _narrowed(named: Component | None, of_split: Component | None) -> Component | None:
+def _narrowed(localization: Component | None, of_split: Component | None) -> Component | None:
     """Of several operators without which the failure is gone, the one whose own loop is at fault."""
-    if named is None or of_split is None:
-        return named or of_split
-    one_of_them = named.kind == of_split.kind and of_split.name in named.name.split(", ")
-    return replace(named, name=of_split.name) if one_of_them else named
+    if localization is None or of_split is None:
+        return localization or of_split
+    one_of_them = localization.kind == of_split.kind and of_split.name in localization.name.split(", ")
+    return replace(localization, name=of_split.name) if one_of_them else localization
 
 
 def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
@@ -81,12 +81,12 @@ def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
     searched = split.searched or split.stage
     all_off = fallback if searched is not Stage.LOWERING else None
     top = row(ladder, Rung.KERNEL)
-    named = name_component(runner, searched, top, all_off=all_off, ablation=split.ablation)
+    localization = localize_component(runner, searched, top, all_off=all_off, ablation=split.ablation)
     diverged = first_divergence(runner, split.stage, ladder, ablation=split.ablation)
     if diverged is not None:
-        named.exhibits.append(diverged.exhibit)
-        named.component = named.component or split.component or diverged.component
-    return named
+        localization.exhibits.append(diverged.exhibit)
+        localization.component = localization.component or split.component or diverged.component
+    return localization
 
 
 def _by_frames(case: Case) -> tuple[Stage, list[str]]:

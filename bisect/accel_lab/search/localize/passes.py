@@ -44,7 +44,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FixSet:
     """What cures when it is left out: ``kinds`` together; each of ``others`` alone cures as well.
 
     ``stand_ins``, which are among the kinds, did nothing until another of them was left out.
@@ -65,7 +65,7 @@ class _Search(Ablation):
     hanging: bool = False
 
 
-def name_pass(
+def localize_pass(
     runner: LadderRunner, stage: Stage, at: Step, *, all_off: Verdict | None = None
 ) -> Localization:
     """The pass, pattern or decomposition at fault; nothing where none could be found by switching.
@@ -88,11 +88,11 @@ def name_pass(
         listing = runner.one(rung, (("off", everything),), "component")
         tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
     search = _Search(runner=runner, rung=rung, most=_MOST_QUESTIONS, tree=tree, hanging=hanging)
-    found, path = _down(search)
-    if found is None:
+    fix_set, path = _down(search)
+    if fix_set is None:
         return Localization()
-    items = _turns(search, found)
-    return _tell(search, stage, at, found, items, path)
+    items = _turns(search, fix_set)
+    return _localization(search, stage, at, fix_set, items, path)
 
 
 def _functions_on_stack(outcome: Outcome) -> frozenset[str]:
@@ -102,34 +102,34 @@ def _functions_on_stack(outcome: Outcome) -> frozenset[str]:
 # -- going down -------------------------------------------------------------------------------------
 
 
-def _down(search: _Search) -> tuple[Found | None, list[Found]]:
+def _down(search: _Search) -> tuple[FixSet | None, list[FixSet]]:
     """The deepest level that could be told, and the levels above it."""
-    found = _level(search, search.tree.kinds(search.tree.tops()))
-    if found is None and not search.hanging:
+    fix_set = _level(search, search.tree.kinds(search.tree.tops()))
+    if fix_set is None and not search.hanging:
         # What changed no node may still have changed a node's meta data.
-        found = _level(search, search.tree.kinds(search.tree.tops(all_of_them=True)), only_halving=True)
-    path: list[Found] = []
-    while found is not None and len(found.kinds) == 1 and not search.spent:
-        inside = search.tree.kinds(search.tree.inside(found.kinds[0]))
+        fix_set = _level(search, search.tree.kinds(search.tree.tops(all_of_them=True)), only_halving=True)
+    path: list[FixSet] = []
+    while fix_set is not None and len(fix_set.kinds) == 1 and not search.spent:
+        inside = search.tree.kinds(search.tree.inside(fix_set.kinds[0]))
         deeper = _level(search, inside) if inside else None
         if deeper is None:
             break
-        path.append(found)
-        found = deeper
-    return found, path
+        path.append(fix_set)
+        fix_set = deeper
+    return fix_set, path
 
 
-def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> Found | None:
+def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> FixSet | None:
     """The kinds of one level whose absence cures: one alone, or the fewest that do it together."""
     if not kinds:
         return None
     usable = list(kinds)
     if not search.hanging and not only_halving and len(kinds) <= _SIDE_BY_SIDE:
         verdicts = search.ask([kind.items for kind in kinds])
-        cures = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.GOOD]
-        if cures:
+        fixes = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.GOOD]
+        if fixes:
             # The last one in order is named: with it alone left out, what ran before it did no harm.
-            return Found(kinds=(cures[-1],), others=tuple(cures[:-1]), alone=True)
+            return FixSet(kinds=(fixes[-1],), others=tuple(fixes[:-1]), alone=True)
         # Without an indispensable pass the run fails in another way, so those stay in.
         usable = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.BAD]
         stepped_in = _with_stand_ins(search, usable)
@@ -140,7 +140,7 @@ def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -
     return _together(search, usable)
 
 
-def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
+def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> FixSet | None:
     """A kind and what did the same work in its place once it was left out, such as a pass run twice."""
     usual = {a.item for a in search.tree.changing()}
     for kind in kinds:
@@ -150,64 +150,64 @@ def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> Found | None:
         tops = [a for a in new if a.parent is None or without.get(a.parent) not in new]
         if not tops or any(a.raised for a in new):
             continue
-        if search.cured([*kind.items, *(a.item for a in tops)]):
+        if search.passes_without([*kind.items, *(a.item for a in tops)]):
             search.tree.learn(new)
             stand_ins = search.tree.kinds(tops)
             needed = minimal_fix_set(
                 [item for stand_in in stand_ins for item in stand_in.items],
-                functools.partial(_cures_with, search, kind.items),
+                functools.partial(_passes_without_both, search, kind.items),
             )
             kept = [k for k in stand_ins if needed is None or set(k.items) & set(needed)]
-            return Found(kinds=(kind, *kept), stand_ins=tuple(kept), alone=True)
+            return FixSet(kinds=(kind, *kept), stand_ins=tuple(kept), alone=True)
     return None
 
 
-def _cures_with(search: _Search, first: Sequence[Item], more: Sequence[Item]) -> bool:
-    return search.cured([*first, *more])
+def _passes_without_both(search: _Search, first: Sequence[Item], more: Sequence[Item]) -> bool:
+    return search.passes_without([*first, *more])
 
 
-def _together(search: _Search, kinds: Sequence[Kind]) -> Found | None:
+def _together(search: _Search, kinds: Sequence[Kind]) -> FixSet | None:
     """The fewest kinds that cure together; those that torch does not ask about last, as some must stay."""
     for kind in [kind for kind in kinds if kind.suspect][:3]:
-        if search.cured(kind.items):
-            return Found(kinds=(kind,))
+        if search.passes_without(kind.items):
+            return FixSet(kinds=(kind,))
     asked_for = [kind for kind in kinds if kind.subsystem != "pass_functions"]
     for group in [list(kinds)] if len(asked_for) in (0, len(kinds)) else [list(kinds), asked_for]:
         numbers = [("", str(n)) for n in range(len(group))]
-        least = minimal_fix_set(numbers, functools.partial(_cures_by_number, search, group))
+        least = minimal_fix_set(numbers, functools.partial(_passes_without_numbers, search, group))
         if least is not None and not search.spent:
-            return Found(kinds=tuple(group[int(n)] for _, n in least))
+            return FixSet(kinds=tuple(group[int(n)] for _, n in least))
     return None
 
 
-def _cures_by_number(search: _Search, group: Sequence[Kind], off: Sequence[Item]) -> bool:
-    return search.cured(item for _, n in off for item in group[int(n)].items)
+def _passes_without_numbers(search: _Search, group: Sequence[Kind], off: Sequence[Item]) -> bool:
+    return search.passes_without(item for _, n in off for item in group[int(n)].items)
 
 
-def _turns(search: _Search, found: Found) -> list[Item]:
+def _turns(search: _Search, fix_set: FixSet) -> list[Item]:
     """The single applications that must be left out, of all those of the kinds that were found."""
-    items = [item for kind in found.kinds for item in kind.items]
+    items = [item for kind in fix_set.kinds for item in kind.items]
     if len(items) == 1 or search.hanging:
         return items
-    if len(found.kinds) == 1 and len(items) <= 8:
+    if len(fix_set.kinds) == 1 and len(items) <= 8:
         verdicts = search.ask([[item] for item in items])
         alone = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.GOOD]
         if alone:
             return alone[:1]
-    least = minimal_fix_set(items, search.cured)
+    least = minimal_fix_set(items, search.passes_without)
     return least if least is not None and not search.spent else items
 
 
 # -- telling ----------------------------------------------------------------------------------------
 
 
-def _tell(
-    search: _Search, stage: Stage, at: Step, found: Found, items: list[Item], path: list[Found]
+def _localization(
+    search: _Search, stage: Stage, at: Step, fix_set: FixSet, items: list[Item], path: list[FixSet]
 ) -> Localization:
     tree = search.tree
     culprits = [tree.get(item) for item in items]
     names = list(dict.fromkeys(name_of(application) for application in culprits))
-    others = [kind for level in [*path, found] for kind in level.others]
+    others = [kind for level in [*path, fix_set] for kind in level.others]
     words = "; ".join(application_words(tree, a) for a in culprits[:_SHOWN])
     if len(culprits) > _SHOWN:
         words += f"; and {len(culprits) - _SHOWN} more"
@@ -218,13 +218,13 @@ def _tell(
     sufficient = _sufficient(search, culprits)
     if sufficient:
         evidence.append(sufficient)
-    if found.stand_ins:
+    if fix_set.stand_ins:
         first = short_words(tree, culprits[0])
-        told = " and ".join(short_words(tree, tree.get(kind.items[0])) for kind in found.stand_ins)
+        told = " and ".join(short_words(tree, tree.get(kind.items[0])) for kind in fix_set.stand_ins)
         evidence.append(f"with only {first} left out it still fails, as {told} then does the same")
     elif len(culprits) > 1:
         evidence.append("all of them must be left out: with any one of them left in it does not pass")
-    thorough = all(level.alone for level in [*path, found]) or bool(sufficient)
+    thorough = all(level.alone for level in [*path, fix_set]) or bool(sufficient)
     sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent
     rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
     detail = words
@@ -252,7 +252,7 @@ def _tell(
             name=shorten(", ".join(names), 120),
             detail=shorten(detail, 600),
         ),
-        cure=search.passing(items) if sure else None,
+        passing_run=search.passing(items) if sure else None,
         evidence=evidence,
         exhibits=exhibits,
         changes=changes,
@@ -295,7 +295,7 @@ def _change(
     """
     if search.hanging or search.spent:
         return None
-    search.asked += 1
+    search.count += 1
     name = "/".join(application.item)
     rest = as_switch(a.item for a in culprits if a.item != application.item)
     switches = (("show_pass", name), *([("off", rest)] if rest else []))

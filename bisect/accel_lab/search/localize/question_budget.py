@@ -48,18 +48,18 @@ class Questions:
         steps = self.ask([switch], rung)
         return steps[0] if steps else None
 
-    def single_cures(self, name: str, keys: Sequence[str], **more: Any) -> dict[str, Step]:
+    def single_fixes(self, name: str, keys: Sequence[str], **more: Any) -> dict[str, Step]:
         """Those of ``keys`` each of which cures the failure alone when the switch ``name`` holds it.
 
         Of many keys only one such is looked for, by halving.
         """
         if len(keys) <= min(SINGLES, self.left):
             steps = self.ask([{name: [key], **more} for key in keys])
-            told = zip(keys, steps, strict=False)
-            return {key: step for key, step in told if step.verdict is Verdict.GOOD}
+            answers_by_key = zip(keys, steps, strict=False)
+            return {key: step for key, step in answers_by_key if step.verdict is Verdict.GOOD}
         answers: dict[tuple[str, ...], Step] = {}
 
-        def cured(off: Sequence[tuple[str, str]]) -> bool:
+        def passes_without(off: Sequence[tuple[str, str]]) -> bool:
             chosen = tuple(key for _, key in off)
             step = self.one({name: list(chosen), **more})
             if step is None:
@@ -67,10 +67,10 @@ class Questions:
             answers[chosen] = step
             return step.verdict is Verdict.GOOD
 
-        found = minimal_fix_set([(name, key) for key in keys], cured, most=max(1, self.left - 4))
-        if found is None or len(found) != 1:
+        smallest = minimal_fix_set([(name, key) for key in keys], passes_without, most=max(1, self.left - 4))
+        if smallest is None or len(smallest) != 1:
             return {}
-        key = found[0][1]
+        key = smallest[0][1]
         return {key: answers[(key,)]} if (key,) in answers else {}
 
 

@@ -85,13 +85,13 @@ def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
     names = differing(good, bad)
     alone = one_sided(good, bad)
     if not names:
-        told = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
-        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=told)])
-        return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {told}", open=alone)
+        summary = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
+        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=summary)])
+        return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {summary}", open=alone)
     asker = _Swapper(good=good, bad=bad, names=names, ask=ask)
     pair = asker.pairs([names])[0]
     if pair.acquits or len(names) == 1:
-        return _told(asker, alone, pair, {names[0]: pair} if len(names) == 1 else {})
+        return _blame_of(asker, alone, pair, {names[0]: pair} if len(names) == 1 else {})
     singles = dict(zip(names, asker.pairs([(name,) for name in names]), strict=True))
     able = tuple(name for name in names if singles[name].judged)
     if not pair.judged and 1 < len(able) < len(names):
@@ -99,8 +99,8 @@ def blame(good: FlipSide, bad: FlipSide, ask: AskSwapped) -> Blame:
         rest = asker.pairs([able])[0]
         if rest.acquits:
             alone = (*alone, *(name for name in names if name not in able))
-            return _told(asker, alone, rest, singles)
-    return _told(asker, alone, pair, singles)
+            return _blame_of(asker, alone, rest, singles)
+    return _blame_of(asker, alone, pair, singles)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ class _Swapper:
         return verdict
 
 
-def _told(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
+def _blame_of(asker: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
     """The verdict over all runs. ``pair`` is that of the largest group that could be swapped."""
     good, bad, names = asker.good, asker.bad, asker.names
     cleared = names if pair.acquits and not singles else tuple(n for n in names if singles[n].acquits)

@@ -82,8 +82,8 @@ def _blur(between: Sequence[str], known: Mapping[str, Tested]) -> list[str]:
 
 def _skip(row: Tested) -> str:
     if row.verdict is Verdict.DIFFERENT:
-        told = row.signature or row.why
-        return f"{row.torch} fails in another way" + (f": {told}" if told else "")
+        answered = row.signature or row.why
+        return f"{row.torch} fails in another way" + (f": {answered}" if answered else "")
     return f"{row.torch} cannot be judged" + (f": {row.why}" if row.why else "")
 
 
@@ -132,15 +132,15 @@ def _ends(line: Sequence[str], known: Mapping[str, Tested], first: Tested, last:
         (line[: line.index(first.torch)], "before"),
         (line[line.index(last.torch) + 1 :], "after"),
     ):
-        told = [known[version] for version in outside if version in known]
-        if not told:
+        answered = [known[version] for version in outside if version in known]
+        if not answered:
             continue
-        nearest = told[-1] if word == "before" else told[0]
+        nearest = answered[-1] if word == "before" else answered[0]
         edge = first.torch if word == "before" else last.torch
-        unasked = len(outside) - len(told)
+        unasked = len(outside) - len(answered)
         notes.append(
             f"nothing is known {word} {edge}: {_skip(nearest)}"
-            + (f"; {len(told) - 1} more of them neither" if len(told) > 1 else "")
+            + (f"; {len(answered) - 1} more of them neither" if len(answered) > 1 else "")
             + (f"; {unasked} were not asked" if unasked else "")
         )
     return notes

@@ -120,8 +120,8 @@ class MetricSearch:
         return self._with_base(self._search.found)
 
     def _with_base(self, versions: Versions) -> Versions:
-        told = self._samples.base_told
-        return replace(versions, notes=(told, *versions.notes)) if told else versions
+        note = self._samples.base_note
+        return replace(versions, notes=(note, *versions.notes)) if note else versions
 
 
 class Samples:
@@ -136,7 +136,7 @@ class Samples:
         self._sizes = (1,) if metric.exact else sample_sizes(options.level, options.most_samples)
 
     @property
-    def base_told(self) -> str:
+    def base_note(self) -> str:
         """One line about the good end; empty as long as there is none."""
         if not self._base:
             return ""

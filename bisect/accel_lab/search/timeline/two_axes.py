@@ -55,11 +55,11 @@ def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
     known = [stage for stage in stages if stage]
     same = len(set(known)) == 1 if len(known) > 1 else None
     parts: list[str] = []
-    told = ""
+    last_stage = ""
     for flip, bad, good in sides:
         stage = bad.stage if bad else ""
-        parts.append(_part(flip, stage if stage != told else "", bad, good))
-        told = stage or told
+        parts.append(_part(flip, stage if stage != last_stage else "", bad, good))
+        last_stage = stage or last_stage
     notes = []
     if same is True:
         notes.append(f"the failing stage is the same at every flip: {known[0]}")

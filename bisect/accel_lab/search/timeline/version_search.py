@@ -157,5 +157,5 @@ class LineSearch:
                 f"{self._reference} fails where the script was first seen to fail and passes in the "
                 "environment made for this search: look at what else differs between the two"
             )
-        told = f": {row.why}" if row.why else ""
-        return f"{self._reference}, on which the failure was seen, could not be judged here{told}"
+        reason = f": {row.why}" if row.why else ""
+        return f"{self._reference}, on which the failure was seen, could not be judged here{reason}"

@@ -1,0 +1,110 @@
+"""Describes a probe in words for the progress line: ``kernel: every operator falls back to eager``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from accel_lab.core.probe import Probe
+from accel_lab.search.localize.kernel import bare, operator
+from accel_lab.search.switches import KERNEL_SWITCHES
+
+#: Names that are spelt out in one line; more are counted.
+_SPELT = 2
+
+
+def question(probe: Probe) -> str:
+    """The rung, what was changed on top of it, and whether the process is a fresh one."""
+    if probe.bare:
+        return "plain run"
+    changes = "; ".join(text for name, value in probe.switches if (text := switch(name, value)))
+    name = f"{probe.rung.value}: {changes}" if changes else probe.rung.value
+    return name + (" (cold)" if probe.cold else "")
+
+
+def switch(name: str, value: Any) -> str:
+    """One switch of a probe in words."""
+    known = next((row.label for row in KERNEL_SWITCHES if row.settings == ((name, value),)), "")
+    if name in _WORDS:
+        return _WORDS[name](value)
+    if known:
+        return known
+    if name in ("mock", "adapter", "inductor") and isinstance(value, Mapping):
+        return _pairs(value)
+    return name if value is True else f"{name}={value}"
+
+
+def _pairs(settings: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in settings.items() if value != "")
+
+
+def _listed(names: Sequence[str], plural: str) -> str:
+    unique = list(dict.fromkeys(names))
+    return " and ".join(unique) if len(unique) <= _SPELT else f"{len(names)} {plural}"
+
+
+def _left_out(value: Mapping[str, Any]) -> str:
+    """The switch ``off``: applications that are left out, by subsystem; ``all`` of them or some."""
+    parts = []
+    for subsystem, keys in value.items():
+        plural = subsystem.replace("_", " ")
+        if subsystem == "lowerings":
+            who = "every operator" if keys == "all" else _listed([operator(key) for key in keys], "operators")
+            one = keys == "all" or len(set(map(operator, keys))) == 1
+            parts.append(f"{who} {'falls' if one else 'fall'} back to eager")
+        elif keys == "all":
+            parts.append(f"no {plural}")
+        else:
+            parts.append("without " + _listed([bare(key) for key in keys], plural))
+    return ", ".join(parts)
+
+
+#: How the front end of the compiler is questioned (``search/localize/question_budget.py``).
+_FRONT: Mapping[str, Callable[[Any], str]] = {
+    "outside": lambda keys: f"{len(keys)} operator{'s' * (len(keys) != 1)} outside AOTAutograd",
+    "eager": lambda keys: (
+        "not compiled: " + _listed([str(key).split(" ", 1)[0] for key in keys], "functions")
+    ),
+    "stop": lambda place: f"Dynamo's trace ends at place {place[1]} of {str(place[0]).split(' ', 1)[0]}",
+    "guard_on": lambda paths: "recompiled when " + _listed(list(paths), "values") + " changes",
+    "functorch": _pairs,
+    "dynamo": _pairs,
+    "fullgraph": lambda value: f"fullgraph={value}",
+}
+
+
+def _front(value: Mapping[str, Any]) -> str:
+    parts = [_FRONT[key](more) for key, more in value.items() if key in _FRONT and more]
+    return ", ".join(parts) or "state before and after each call"
+
+
+def _bisector(value: Mapping[str, Any]) -> str:
+    less = f" without {value['subsystem']}" if value.get("subsystem") else ""
+    return f"torch's CompilerBisector, {value.get('backend')}{less}"
+
+
+_WORDS: Mapping[str, Callable[[Any], str]] = {
+    "off": _left_out,
+    "front": _front,
+    "bisector": _bisector,
+    "annotate": lambda value: "kernel lines annotated",
+    "sanitize": lambda value: "address sanitizer",
+    "divergence": lambda value: "intermediate values compared",
+    "python_kernels": lambda value: f"Python kernels: {value}",
+    "native_kernels": lambda ops: "native kernel of " + _listed(list(ops), "operators"),
+    "other_random": lambda seed: f"other random numbers (seed {seed})",
+    "other_rounding": lambda number: f"results one unit in the last place off ({number})",
+    "shadow": lambda value: "float64 reference",
+    "show_pass": lambda name: f"graph around {bare(str(name))}",
+    "meta_fix": lambda ops: "meta kernel corrected: " + _listed(list(ops), "operators"),
+    "meta_eager": lambda value: "meta kernels checked as operators are called",
+    "contiguous": lambda value: "contiguous inputs for every operator",
+    "fresh": lambda value: "recompiled at every call",
+    "identity": lambda value: "torch.compile returns its argument",
+    "hold": lambda value: f"regions {', '.join(value)} kept on a passing rung",
+    "caches": lambda names: f"caches on: {', '.join(names)}",
+    "together": lambda value: "fused loops run as one",
+}
+
+
+__all__ = ["question", "switch"]

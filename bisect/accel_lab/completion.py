@@ -1,0 +1,104 @@
+"""Completes the findings of a run: environment, counts, warnings, the files beside the report."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from accel_lab.core.files import write_atomic
+from accel_lab.core.findings import Findings
+from accel_lab.core.probe import Program
+from accel_lab.core.text import command_line
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.verdict import Verdict
+from accel_lab.execution.notebooks import said_of
+from accel_lab.execution.programs import not_covered
+from accel_lab.search.alternatives.outside_ladder import about_entries
+from accel_lab.versions.diagnosis_target import DiagnosisTarget
+from accel_lab.versions.line import ReleaseLine
+
+#: Where a run keeps the output of torch's ``collect_env``.
+COLLECTED = "collect_env.json"
+
+
+def describe(
+    findings: Findings, folder: Path, target: DiagnosisTarget | None, line: ReleaseLine | None
+) -> None:
+    """Fill in the environment, the counts, the warnings of the runs and the folder."""
+    if target is not None:
+        findings.environment = {
+            "provider": target.provider,
+            **target.build.facts,
+            "warm": not target.cold and target.prober.is_warm,
+            "cold_because": target.cold or None,
+            **_collected(folder),
+        }
+        findings.seconds_probes = target.prober.seconds
+    if line is not None:
+        findings.versions = line.versions.to_json() if line.versions is not None else None
+        findings.warnings += [note for note in line.notes if note not in findings.warnings]
+        findings.probes["releases"] = line.sessions.asked
+        findings.seconds_probes += line.sessions.seconds
+    findings.warnings += said_of(findings.program)
+    runs = [step.outcome for step in findings.baseline]
+    if not any("other_entries" in run.facts for run in runs):  # the run itself reports them better
+        findings.warnings += not_covered(findings.program)
+    notes = {note for run in runs for note in run.notes if not findings.outside or not about_entries(note)}
+    findings.warnings += sorted(note for note in notes if note not in findings.warnings)
+    findings.artifacts = str(folder)
+
+
+def _collected(folder: Path) -> dict[str, str]:
+    """What ``collect_env`` recorded for the run; empty where it was not run."""
+    try:
+        facts = json.loads((folder / COLLECTED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    names = {"cxx": "cxx", "text": "collect_env"}
+    return {names[key]: str(facts[key]) for key in names if isinstance(facts, dict) and facts.get(key)}
+
+
+def note_own_build(own: Findings, findings: Findings) -> None:
+    """A first warning that the user's own build passes, where another release is bisected."""
+    torch = next((step.outcome.torch for step in own.baseline if step.outcome.torch), "")
+    findings.warnings.insert(
+        0,
+        f"the script does not fail on your own build ({torch or 'unknown'}): "
+        "all that follows is about the newest release that fails",
+    )
+
+
+def nothing_fails(program: Program, line: ReleaseLine) -> Findings:
+    """The findings where the script fails on no build."""
+    rows = line.tried.tested if line.tried is not None else ()
+    passing = any(row.verdict is Verdict.GOOD for row in rows)
+    findings = Findings(program=program, verdict="passes" if passing else "inconclusive")
+    if not passing:
+        findings.warnings.append(
+            "none of the releases that were tried could be judged: "
+            + "; ".join(f"torch {row.torch}: {row.why}" for row in rows[:3])
+        )
+    return findings
+
+
+def keep_kernel_script(findings: Findings, folder: Path) -> None:
+    """Copy the script of a captured kernel, which its probe left behind, beside the report."""
+    for place, culprit in enumerate(findings.culprits):
+        for number, exhibit in enumerate(culprit.exhibits):
+            if exhibit.kind != "kernel_script":
+                continue
+            left = Path(os.path.realpath(exhibit.text))
+            if Path(os.path.realpath(folder)) not in left.parents:
+                continue  # a run's folder may come from somebody else: nothing outside it is read
+            try:
+                text = ChildFiles(left.parent).text(left.name)
+            except Refused:
+                continue
+            if text is None:
+                continue
+            write_atomic(folder / "kernel.py", text)
+            shown = replace(exhibit, text=command_line("python", folder / "kernel.py") + "\n")
+            exhibits = (*culprit.exhibits[:number], shown, *culprit.exhibits[number + 1 :])
+            findings.culprits[place] = replace(culprit, exhibits=exhibits)
