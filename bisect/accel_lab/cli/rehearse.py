@@ -132,7 +132,8 @@ def _take_out(findings: Findings, folder: Path, told: Rehearsal) -> None:
     scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
     gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
     why = f"the reduced {gone.kind or 'script'} is not offered: {told.words}"
-    findings.repro = repro_reader.without(findings.repro or {}, gone.kind, why)
+    assert findings.repro is not None
+    findings.repro = repro_reader.without(findings.repro, gone.kind, why)
     findings.summary, findings.next_steps = summarise(findings), next_steps(findings)
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import LabError, Unanswered, UsageError
-from accel_lab.core.findings import Findings
+from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.text import command_line
+from accel_lab.core.versions import Versions
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import load_request, state_folder
@@ -67,28 +67,25 @@ class Told:
 
     bisected: bool
     verdict: str
-    versions: dict[str, Any] | None
+    versions: Versions | None
     warnings: list[str]
     probes: dict[str, int]
     seconds: tuple[float, float]
-    repro: dict[str, Any] | None
+    repro: Repro | None
 
 
 def _told(folder: Path) -> Told:
     """Raises :class:`UsageError` for a report that was not written by the lab, or was changed since."""
     try:
         told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        for name, kind in (("versions", dict), ("repro", dict)):
-            if told.get(name) is not None and not isinstance(told[name], kind):
-                raise TypeError(f"{name} is not a {kind.__name__}")
         return Told(
             bisected=bool(told["baseline"]["runs"]),
             verdict=str(told["verdict"]),
-            versions=told.get("versions"),
+            versions=Versions.from_json(told["versions"]) if told.get("versions") else None,
             warnings=[str(line) for line in told["warnings"]],
             probes={str(kind): int(count) for kind, count in told["probes_by_kind"].items()},
             seconds=(float(told["seconds"]["total"]), float(told["seconds"]["probes"])),
-            repro=told["repro"],
+            repro=Repro.from_json(told["repro"]) if told["repro"] else None,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None

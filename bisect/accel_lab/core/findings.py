@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .outcome import Outcome
@@ -11,6 +11,7 @@ from .record import Record, as_json
 from .signature import Signature
 from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
 from .verdict import Verdict
+from .versions import Versions
 
 SCHEMA = "accel-lab/findings/1"
 
@@ -161,6 +162,106 @@ class ByDesign(Record):
     evidence: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class WitnessAnswer(Record):
+    """One question to a witness: a backend of torch, less the ``subsystem`` of it that was left out."""
+
+    backend: str
+    subsystem: str | None = None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness(Record):
+    """A second, independent opinion. ``agrees`` is None where the build cannot give it (``available``)."""
+
+    name: str
+    available: bool = True
+    agrees: bool | None = None
+    asked: tuple[WitnessAnswer, ...] = ()
+    words: str = ""
+
+
+@dataclass(kw_only=True)
+class ReproProof(Record):
+    """The runs that verify a repro: as a user would run it, in a fresh process, and on both rungs.
+
+    ``plain`` is how the first ended (``exit 1``, ``signal 11``), ``bad`` and ``good`` are verdicts,
+    ``elsewhere`` is the verdict on a build where the script passes.
+    """
+
+    plain: str = ""
+    bad: str = ""
+    good: str = ""
+    elsewhere: str = ""
+    holds: bool = field(default=False, metadata=as_json(hidden=True))
+    words: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing at all where nothing was run."""
+        return super().to_json() if self != ReproProof() else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReducedScript(Record):
+    """One reduced script. ``kind`` is ``graph`` or ``script``; sizes are before and after.
+
+    ``minimal``: no single statement can be removed. ``same_component``: it fails by the component of the
+    whole script; None where that was not asked.
+    """
+
+    kind: str
+    script: str
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    lines_before: int | None = None
+    lines_after: int | None = None
+    verified: bool = False
+    proof: ReproProof = field(default_factory=ReproProof)
+    minimal: bool = False
+    same_component: bool | None = None
+
+
+@dataclass(kw_only=True)
+class Repro(Record):
+    """The smallest script that still fails (``script``), the one of the other kind, and why there is none.
+
+    ``min_good`` is the nearest script that passes, ``graph`` the reduced graph's, whichever is the smallest.
+    """
+
+    why_not: str = ""
+    script: str | None = None
+    graph: str | None = None
+    kind: str = ""
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    lines_before: int | None = None
+    lines_after: int | None = None
+    verified: bool = False
+    proof: ReproProof = field(default_factory=ReproProof)
+    minimal: bool = False
+    same_component: bool | None = None
+    candidates: int = 0
+    seconds: float = field(default=0.0, metadata=as_json(digits=1))
+    min_good: str | None = None
+    other: ReducedScript | None = None
+    notes: list[str] = field(default_factory=list)
+    exhibits: tuple[Exhibit, ...] = ()
+
+    @property
+    def smallest(self) -> ReducedScript | None:
+        """The script with its sizes and its proof; None where there is none."""
+        if not self.script:
+            return None
+        names = [one.name for one in fields(ReducedScript)]
+        return ReducedScript(**{name: getattr(self, name) for name in names})
+
+    def offer(self, best: ReducedScript) -> None:
+        """Make a reduced script the smallest one."""
+        for one in fields(best):
+            setattr(self, one.name, getattr(best, one.name))
+
+
 @dataclass(kw_only=True)
 class Findings:
     """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
@@ -181,14 +282,14 @@ class Findings:
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
     by_design: ByDesign | None = None
-    witness: dict[str, Any] | None = None
+    witness: Witness | None = None
     confidence: float | None = None
     summary: str = ""
     next_steps: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, Any] | None = None
-    repro: dict[str, Any] | None = None
+    versions: Versions | None = None
+    repro: Repro | None = None
     artifacts: str = ""
     bundle: str | None = None
     bundle_check: dict[str, Any] | None = None
@@ -225,13 +326,13 @@ class Findings:
             "culprit": self.culprit.to_json() if self.culprit else None,
             "culprits": [c.to_json() for c in self.culprits],
             "by_design": self.by_design.to_json() if self.by_design else None,
-            "witness": self.witness,
+            "witness": self.witness.to_json() if self.witness else None,
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),
             "warnings": list(self.warnings),
             "environment": self.environment,
-            "versions": self.versions,
-            "repro": self.repro,
+            "versions": self.versions.to_json() if self.versions else None,
+            "repro": self.repro.to_json() if self.repro else None,
             "artifacts": self.artifacts,
             "report": self.report,
             "bundle": self.bundle,

@@ -80,7 +80,7 @@ class _View:
             "ladder": [self._row(step) for step in by_height(found)],
             "ablation": [self._row(step) for step in found.ablation],
             "culprits": [self._culprit(number) for number in range(len(found.culprits))],
-            "witness": self._pairs(found.witness),
+            "witness": self._pairs(found.witness.to_json() if found.witness else None),
             "versions": versions_view(found.versions, self.teller),
             "error": self._error(bad),
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel_lab.core.findings import Exhibit
+from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.words import terms
 from accel_lab.reporting.words import versions as since
 from accel_lab.reporting.words.terms import Mark
@@ -82,13 +83,12 @@ class VersionsView:
     numbers: bool
 
 
-def versions_view(versions: Mapping[str, Any] | None, teller: Teller) -> VersionsView | None:
+def versions_view(versions: Versions | None, teller: Teller) -> VersionsView | None:
     """The section, redacted and within the page's budget; None where no releases were asked."""
-    if not versions:
+    if versions is None:
         return None
     rows = [_told(row, teller) for row in since.rows_of(versions)]
-    flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
-    turns = {str(flip.get("at", "")) for flip in flips}
+    turns = {flip.at for flip in versions.flips}
     across = max(1, min(len(rows), _PER_ROW))
     return VersionsView(
         headline=teller.say(since.headline(versions)),
@@ -97,7 +97,7 @@ def versions_view(versions: Mapping[str, Any] | None, teller: Teller) -> Version
         width=across * _BOX + 4,
         height=-(-len(rows) // across) * _ROW + 4,
         rows=tuple(rows),
-        flips=tuple(_flip(flip, teller) for flip in flips),
+        flips=tuple(_flip(flip, teller) for flip in versions.flips),
         numbers=any(row.number for row in rows),
     )
 
@@ -127,13 +127,12 @@ def _stop(row: Row, place: int, turns: bool) -> Stop:
     )
 
 
-def _flip(flip: Mapping[str, Any], teller: Teller) -> FlipView:
-    details = flip.get("details")
-    details = details if isinstance(details, Mapping) else {}
+def _flip(flip: Flip, teller: Teller) -> FlipView:
+    details = flip.details
     good, bad = (_mapping(details.get(side)) for side in ("good", "bad"))
     return FlipView(
         title=teller.say(_capital(since.flip_line(flip)), limit=400),
-        notes=tuple(teller.say(str(note), limit=1000) for note in _list(flip.get("notes"))),
+        notes=tuple(teller.say(note, limit=1000) for note in flip.notes),
         good=teller.say(good.get("torch", ""), limit=80),
         bad=teller.say(bad.get("torch", ""), limit=80),
         rungs=tuple(_rungs(good, bad)),
