@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -10,8 +13,12 @@ from typing import Any
 
 import pytest
 
+import accel_lab
 from accel_lab.core.ended import Ended
 from accel_lab.core.record import Record, as_json, written
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Tested as Row
+from accel_lab.core.versions import Versions
 
 
 class Colour(str, Enum):
@@ -63,6 +70,7 @@ def test_a_record_is_written_in_the_order_of_its_fields() -> None:
     assert list(row)[:3] == ["seconds", "minutes", "colour"]
     assert row["seconds"] == 90.0 and row["colour"] == "red" and type(row["colour"]) is str
     assert row["inner"] == {"number": 1, "names": ["a", "b"]}
+    assert Versions(tested=(Row(torch="2.4.0", verdict=Verdict.SKIP),)).to_json()["skipped"] == ["2.4.0"]
     assert row["numbers"] == {"a": 1} and row["path"] == "/somewhere"
     assert "secret" not in row and "never told" not in json.dumps(row)
     assert "note" not in Outer(seconds=1.0).to_json() and row["note"] == "said"
@@ -115,3 +123,22 @@ def test_what_is_more_is_refused_where_that_is_asked_for() -> None:
     with pytest.raises(ValueError, match="unknown") as caught:
         Ended.from_json({"exit_code": 1, "unknown": 2})
     assert "\n" not in str(caught.value)
+
+
+def test_records_are_kept_where_the_library_is_not() -> None:
+    """The workers of `bench` import these in an interpreter that has torch and nothing of the lab's."""
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('cattrs', 'attrs', 'attr', 'packaging')))\n"
+        "from accel_lab.core.benchmark import Spread\n"
+        "import accel_lab.core.findings, accel_lab.numerics.comparison, accel_lab.workloads.registry\n"
+        "print(Spread.of([1.0, 2.0, 3.0]).median)\n"
+    )
+    source = str(Path(accel_lab.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr

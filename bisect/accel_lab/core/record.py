@@ -113,7 +113,8 @@ def _writer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
         order.insert(order.index(after) + 1 if after else 0, name)
 
     def write_all(record: Any) -> dict[str, Any]:
-        row = {**write(record), **{name: getter(record) for name, getter in more.items() if getter}}
+        said = {name: getter(record) for name, getter in more.items() if getter}
+        row = {**write(record), **_converter().unstructure(said)}
         return {name: row[name] for name in order if name in row}
 
     return write_all
