@@ -29,7 +29,8 @@ from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Tested, Versions
+from accel_lab.core.versions import Flip, Versions
+from accel_lab.core.versions import Tested as Row
 from accel_lab.reporting import run_files
 from accel_lab.reporting.bundle.issue import LIMIT, code, fenced, issue_markdown, length, prose
 from accel_lab.reporting.page.exhibits import View, view
@@ -207,7 +208,7 @@ def poisoned(tmp_path: Path) -> FakeRun:
         warnings=[bad],
         environment={bad: {bad: bad}, "list": [bad]},
         versions=Versions(
-            tested=(Tested(torch=bad, verdict=Verdict.BAD, why=bad),),
+            tested=(Row(torch=bad, verdict=Verdict.BAD, why=bad),),
             flips=(Flip(after=bad, at=bad, kind=bad),),
         ),
         repro=replace(
