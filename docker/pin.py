@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from accel_lab.core.environment import EnvironmentUnavailable, Index
 from accel_lab.core.errors import LabError
 from accel_lab.environments.commands import Commands
@@ -18,7 +20,6 @@ from accel_lab.environments.index.releases import (
     Wheel,
     choose_wheel,
     local_part,
-    normalise,
     public,
     releases_of,
 )
@@ -67,7 +68,7 @@ def row(version: str, python: str, base: str, index: Index) -> str:
             work=Path(name),
         )
     for line in found.lines:
-        if normalise(line.name) != "torch" and not is_left_out(line.name):
+        if canonicalize_name(line.name) != "torch" and not is_left_out(line.name):
             chosen.append(wheel_of(line.name, line.version, python, index))
     lines = [f'    {{ name = "{wheel.filename}", sha256 = "{sha256(wheel)}" }},' for wheel in chosen]
     head = {"version": version, "uploaded": release.uploaded, "python": python, "base": base}

@@ -41,7 +41,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "lab": frozenset({"core", "execution", "environments", "numerics", "search"}),
     "minimize": frozenset({"core", "execution", "search", "reduction"}),
     "versions": frozenset({"core", "execution", "environments", "numerics", "search", "lab"}),
-    "request": frozenset({"core", "execution", "search", "lab", "versions"}),
+    "request": frozenset({"core", "execution", "numerics", "search", "lab", "versions"}),
     "completion": frozenset({"core", "minimize", "execution", "search", "versions"}),
     "session": frozenset(
         {
@@ -69,7 +69,8 @@ TORCH = frozenset({"torch", "torchvision", "transformers", "triton", "functorch"
 TORCH_LAYERS = frozenset({"child", "accelerators", "mock", "workloads", "inspection"})
 # What these layers may import from outside; the others may import what pyproject.toml declares.
 OUTSIDE: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("protocol", "core"), frozenset()),
+    "protocol": frozenset(),
+    "core": frozenset({"cattrs", "tomli"}),
     **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
 }
 PROCESS_MODULE = Path("execution", "processes", "process.py")

@@ -50,7 +50,7 @@ def describe(
             findings.environment["accelerator"] = {**recorded, "name": accelerator, "variables": variables}
         findings.seconds_probes = target.prober.seconds
     if line is not None:
-        findings.versions = line.versions.to_json() if line.versions is not None else None
+        findings.versions = line.versions
         findings.warnings += [note for note in line.notes if note not in findings.warnings]
         findings.probes["releases"] = line.sessions.asked
         findings.seconds_probes += line.sessions.seconds

@@ -20,12 +20,12 @@ import platformdirs
 
 from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
-from accel_lab.core.toml_text import read_toml
 from accel_lab.core.untrusted.settings_files import (
     SettingsFile,
     folder_objection,
     home_folder,
     open_settings,
+    parse_toml,
     trusted_folder,
 )
 
@@ -170,7 +170,7 @@ def _table(found: SettingsFile, *, whole: bool) -> dict[str, Any] | None:
         raise UsageError(
             f"{found.path} has more than {_MAX_DOTS:,} dots: its names would take for ever to read"
         )
-    data = read_toml(text, str(found.path))
+    data = parse_toml(text, str(found.path))
     tool = data.get("tool", {})
     if isinstance(tool, dict) and "accel-lab" in tool:
         return _table_in(tool, "accel-lab", found.path, "[tool.accel-lab]")

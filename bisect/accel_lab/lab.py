@@ -18,6 +18,7 @@ from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
@@ -33,7 +34,7 @@ _CHECKED = "checked.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Oracle:
+class Oracle(Record):
     """What counts as the failure, beyond the script's own end.
 
     ``check`` is a shell command run in the probe's folder (exit 0 good, 125 cannot tell, else bad);

@@ -16,10 +16,12 @@ import platformdirs
 
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits, Program
+from accel_lab.core.record import Record, written
 from accel_lab.execution.notebooks import as_script
 from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.marker import mark
 from accel_lab.lab import Oracle
+from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import VersionsRequest
 
@@ -28,7 +30,7 @@ _current: list[Path] = []
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Record):
     """All that one bisection is asked for."""
 
     program: Program
@@ -46,26 +48,11 @@ class Request:
     accelerator: str = ""
     versions: VersionsRequest | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """What a resumed run needs to ask the same questions again."""
-        return {
-            "program": self.program.to_json(),
-            "python": self.python,
-            "limits": self.limits.to_json(),
-            "check": self.oracle.check,
-            "fail_regex": self.oracle.fail_regex,
-            "signed_zero": self.oracle.comparison.signed_zero,
-            "ablation": self.options.ablation,
-            "components": self.options.components,
-            "cold": self.cold,
-            "stdin": str(self.stdin) if self.stdin else None,
-            "workers": self.workers,
-            "minimize_s": self.minimize_s,
-            "package": str(self.package) if self.package else None,
-            "accelerator": self.accelerator,
-            "versions": self.versions.to_json() if self.versions is not None else None,
-            "cwd": os.getcwd(),
-        }
+    @property
+    @written(after="versions")
+    def cwd(self) -> str:
+        """Where it is asked."""
+        return os.getcwd()
 
 
 def state_folder() -> Path:
@@ -125,26 +112,23 @@ def load_request(folder: Path) -> Request:
 
 
 def _request_of(data: dict[str, Any]) -> Request:
-    program = data["program"]
-    again = read_program(program["path"], program["module"], tuple(program["args"]))
-    if again.sha256 != program["sha256"]:
+    asked = Request.from_json(data if "oracle" in data else _nested(data))
+    program = asked.program
+    again = read_program(program.path, program.module, program.args)
+    if again.sha256 != program.sha256:
         raise UsageError(f"{again.name} has changed since that run: start a new one")
-    base = Request(program=replace(again, origin=program.get("origin", "")))
-    return replace(
-        base,
-        python=data["python"],
-        limits=Limits(**data["limits"]),
-        oracle=Oracle(
-            check=data["check"],
-            fail_regex=data["fail_regex"],
-            comparison=replace(base.oracle.comparison, signed_zero=data["signed_zero"]),
-        ),
-        options=replace(base.options, ablation=data["ablation"], components=data["components"]),
-        cold=data["cold"],
-        stdin=Path(data["stdin"]) if data["stdin"] else None,
-        workers=data["workers"],
-        minimize_s=data.get("minimize_s", 0.0),
-        package=Path(data["package"]) if data.get("package") else None,
-        accelerator=data.get("accelerator", ""),
-        versions=VersionsRequest.from_json(data["versions"]) if data.get("versions") else None,
-    )
+    return replace(asked, program=replace(again, origin=program.origin))
+
+
+def _nested(data: dict[str, Any]) -> dict[str, Any]:
+    """A request as it was written before its parts were records."""
+    comparison = ComparisonConfig(signed_zero=data["signed_zero"])
+    return {
+        **data,
+        "oracle": {**Oracle(comparison=comparison).to_json(), **_some(data, "check", "fail_regex")},
+        "options": _some(data, "ablation", "components"),
+    }
+
+
+def _some(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: data[name] for name in names}

@@ -172,7 +172,7 @@ class Session:
             return
         reference = release or public_version(target.build.torch)
         line.follow(base, findings, self.request.options, reference=reference, here=release)
-        findings.versions = line.versions.to_json() if line.versions is not None else None
+        findings.versions = line.versions
         if not self._minimizes(findings):
             self._finish(target, diagnosis)
             return
@@ -280,7 +280,7 @@ class Session:
             stdin=self.request.stdin.name if self.request.stdin is not None else "",
         )
         try:
-            findings.repro = minimizer.run().to_json()
+            findings.repro = minimizer.run()
         except Interrupted:
             findings.repro = interrupted(self.folder)
             raise

@@ -6,14 +6,26 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from accel_lab.core.findings import AgreedType, Agreement, Component, Culprit, Exhibit, Findings, Step
+from accel_lab.core.findings import (
+    AgreedType,
+    Agreement,
+    Component,
+    Culprit,
+    Exhibit,
+    Findings,
+    ReducedScript,
+    Repro,
+    ReproProof,
+    Step,
+    Witness,
+)
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Flip, Tested, Versions
 
 SHAPES = (
     "kernel",
@@ -322,7 +334,7 @@ class FakeRun:
             "Send the bundle.",
         ]
         found.warnings = ["torch.export is not covered."]
-        found.witness = {"tool": "torch compiler bisector", "stage": "inductor", "agrees": True}
+        found.witness = Witness(name="torch compiler bisector", agrees=True, words="it agrees")
         found.confidence = 0.999
         found.failure_rate = 1.0
         return found
@@ -351,16 +363,13 @@ class FakeRun:
         found = self._base("fails", baseline, ladder)
         found.culprits = [Culprit(stage=Stage.CODEGEN, confidence=Confidence.LIKELY)]
         found.summary = "The numbers are wrong from the kernel stage on."
-        found.versions = {
-            "tested": [
-                {"torch": "2.6.0", "verdict": "good", "status": "ok"},
-                {"torch": "2.13.0", "verdict": "bad", "status": "ok"},
-            ],
-            "flips": [{"after": "2.6.0", "at": "2.13.0", "kind": "introduced"}],
-            "last_good": "2.6.0",
-            "first_bad": "2.13.0",
-            "skipped": [],
-        }
+        found.versions = Versions(
+            tested=(
+                Tested(torch="2.6.0", verdict=Verdict.GOOD, status=Status.OK),
+                Tested(torch="2.13.0", verdict=Verdict.BAD, status=Status.OK),
+            ),
+            flips=(Flip(after="2.6.0", at="2.13.0", kind="introduced"),),
+        )
         return found
 
     def _flaky(self) -> Findings:
@@ -441,55 +450,44 @@ class FakeRun:
             text='--- passes.py\n+++ fails.py\n@@ -12 +12 @@\n-    "trunc"\n+    "floor"  # alice',
             language="diff",
         )
-        found.repro = {
-            "why_not": "",
-            **graph,
-            "graph": graph["script"],
-            "nodes_before": 120,
-            "nodes_after": 2,
-            "candidates": 431,
-            "seconds": 64.2,
-            "min_good": str(good / "repro.py"),
-            "other": {**script, "minimal": False},
-            "exhibits": [diff.to_json()],
-            "notes": ["the backward graph was left out at /home/alice/work"],
-        }
+        found.repro = Repro(
+            graph=graph.script,
+            candidates=431,
+            seconds=64.2,
+            min_good=str(good / "repro.py"),
+            other=replace(script, minimal=False),
+            exhibits=(diff,),
+            notes=["the backward graph was left out at /home/alice/work"],
+        )
+        found.repro.offer(replace(graph, nodes_before=120, nodes_after=2))
         return found
 
-    def repro(self, kind: str, text: str) -> dict[str, Any]:
+    def repro(self, kind: str, text: str) -> ReducedScript:
         """One reduced script on disk, and what the reduction says of it."""
         folder = self.run_dir / "repro" / kind
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "repro.py").write_text(text, encoding="utf-8")
-        return {
-            "kind": kind,
-            "script": str(folder / "repro.py"),
-            "nodes_before": None,
-            "nodes_after": None,
-            "lines_before": 34,
-            "lines_after": 9,
-            "verified": True,
-            "proof": {
-                "plain": "exit 1",
-                "bad": "bad",
-                "good": "good",
-                "words": [
+        return ReducedScript(
+            kind=kind,
+            script=str(folder / "repro.py"),
+            lines_before=34,
+            lines_after=9,
+            verified=True,
+            proof=ReproProof(
+                plain="exit 1",
+                bad="bad",
+                good="good",
+                words=[
                     "a plain run in a fresh process failed in the same way",
                     "at kernel: fails in the same way; at fx: passes",
                 ],
-            },
-            "minimal": True,
-        }
+            ),
+            minimal=True,
+        )
 
     def _no_repro(self) -> Findings:
         found = self._kernel()
-        found.repro = {
-            "why_not": "the failure is too rare",
-            "script": None,
-            "notes": [],
-            "exhibits": [],
-            "proof": {},
-        }
+        found.repro = Repro(why_not="the failure is too rare")
         return found
 
     def _stopped(self) -> Findings:
@@ -499,12 +497,9 @@ class FakeRun:
         folder.mkdir(parents=True)
         (folder / "best.py").write_text(SCRIPT_REPRO, encoding="utf-8")
         (folder / "answers.jsonl").write_text("alice", encoding="utf-8")
-        found.repro = {
-            "script": str(folder / "best.py"),
-            "kind": "script",
-            "verified": False,
-            "notes": ["stopped: the smallest program so far"],
-        }
+        found.repro = Repro(
+            script=str(folder / "best.py"), kind="script", notes=["stopped: the smallest program so far"]
+        )
         return found
 
     def _bare_bones(self) -> Findings:

@@ -376,7 +376,7 @@ def test_a_script_is_shrunk_proven_and_written_with_its_neighbour(tmp_path: Path
     code = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert len(code) <= 2 and code[-1].startswith("trigger = ")
     assert "# Stage at fault: fx_passes (proven)." in text and "--n 3" in text
-    assert result.proof["plain"] == "exit 1"
+    assert result.proof.plain == "exit 1"
     assert "trigger =" not in Path(str(result.min_good)).read_text()
     assert any("no graph repro" in note for note in result.notes)
 
@@ -393,8 +393,8 @@ def test_a_repro_must_pass_where_the_script_passes(tmp_path: Path, passes: bool)
     assert all(probe.environment == "other" for probe in other.asked)
     if passes:
         assert result.verified
-        assert result.proof["elsewhere"] == "torch 9.9.8: good"
-        assert "passes on torch 9.9.8, as the script does" in result.proof["words"]
+        assert result.proof.elsewhere == "torch 9.9.8: good"
+        assert "passes on torch 9.9.8, as the script does" in result.proof.words
     else:
         assert result.script is None
         assert any("fails on torch 9.9.8 too" in note for note in result.notes)
@@ -428,11 +428,11 @@ def test_a_repro_that_fails_only_with_instruments_is_not_offered(tmp_path: Path)
 
 
 def test_a_run_that_was_stopped_leaves_its_best(tmp_path: Path) -> None:
-    assert interrupted(tmp_path)["why_not"]
+    assert interrupted(tmp_path).why_not
     (tmp_path / "reduce" / "script").mkdir(parents=True)
     (tmp_path / "reduce" / "script" / "best.py").write_text("import torch\nx = 1\n")
     left = interrupted(tmp_path)
-    assert left["script"].endswith("best.py") and left["verified"] is False and left["kind"] == "script"
+    assert str(left.script).endswith("best.py") and not left.verified and left.kind == "script"
 
 
 @pytest.mark.parametrize("error,first", [(0.0, None), (0.5, (1e-2, 0.05)), (3e-5, (1e-2, 3e-06))])

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from accel_lab.cli.verify_command import command as verify_command
 from accel_lab.core import signature as signatures
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.findings import Findings, Step
+from accel_lab.core.findings import Findings, Repro, Step
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
@@ -139,7 +139,7 @@ def test_nothing_private_is_in_it_and_the_ledger_says_so(tmp_path: Path) -> None
 def test_report_json_names_the_bundles_own_files(tmp_path: Path) -> None:
     run = FakeRun(tmp_path)
     (run.run_dir / "small.py").write_text("import torch\nraise ValueError\n", encoding="utf-8")
-    run.findings.repro = {"script": "small.py", "verified": True}
+    run.findings.repro = Repro(script="small.py", verified=True)
     run.findings.report = str(tmp_path / "report.html")
     out = unpacked(run)
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
@@ -211,7 +211,7 @@ def test_data_that_does_not_fit_is_dropped_with_a_note(tmp_path: Path) -> None:
     assert "(x @ w).float()" in (tmp_path / "out/repro.py").read_text(encoding="utf-8")
     assert "floor" in (tmp_path / "out/reduced/graph/repro.py").read_text(encoding="utf-8")
     assert run.findings.repro is not None
-    run.findings.repro["other"] = None
+    run.findings.repro.other = None
     bundle(run, limit_bytes=1_000_000)
     extract_bundle(report.path, tmp_path / "again")
     repro = (tmp_path / "again/repro.py").read_text(encoding="utf-8")
@@ -761,7 +761,7 @@ def test_rerun_of_every_kind_of_reduced_failure(
     run = FakeRun(tmp_path, "rich")
     repro = run.findings.repro
     assert repro is not None
-    repro["proof"]["plain"] = plain
+    repro.proof.plain = plain
     run.repro("graph", f"import torch\n{line}\n")
     run.findings = failing(run, Outcome(status=status, seconds=1.0), Signature(kind=kind))
     done = rerun_reduced(tmp_path, run)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from accel_lab.cli import rehearse
+from accel_lab.core.findings import Repro, ReproProof
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
@@ -618,19 +619,16 @@ def test_a_repro_that_fails_otherwise_is_not_what_is_run_again(tmp_path: Path, h
         place,
         {"repro.py": "from helper import N\nraise ValueError(f'wrong number {N}')\n", helper: "N = 7\n"},
     )
-    run.findings.repro = {
-        "kind": "script",
-        "script": str(place / "repro.py"),
-        "verified": True,
-        "proof": {"plain": "exit 1"},
-    }
+    run.findings.repro = Repro(
+        kind="script", script=str(place / "repro.py"), verified=True, proof=ReproProof(plain="exit 1")
+    )
     made, told = run.ship()
     assert told.result == "match"
     assert made.reduced is (helper == "helper.py")
     assert "reduced/script/repro.py" not in made.files
     lost = "the reduced script is not offered: run again from a clean folder: NOT the same failure (expected "
     lost += "ValueError: wrong number <n> got ModuleNotFoundError: No module named 'helper')"
-    assert run.findings.repro.get("why_not") == (None if made.reduced else lost)
+    assert run.findings.repro.why_not == ("" if made.reduced else lost)
     with zipfile.ZipFile(made.path) as archive:
         assert ("from helper import" in archive.read("ISSUE.md").decode()) is made.reduced
 

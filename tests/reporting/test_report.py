@@ -13,12 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.core.findings import Component, Culprit, Exhibit, Findings, Step
+from accel_lab.core.findings import (
+    Component,
+    Culprit,
+    Exhibit,
+    Findings,
+    ReducedScript,
+    Repro,
+    ReproProof,
+    Step,
+    Witness,
+)
 from accel_lab.core.outcome import Raised
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
+from accel_lab.core.versions import Flip, Versions
+from accel_lab.core.versions import Tested as Row
 from accel_lab.reporting import run_files
 from accel_lab.reporting.bundle.issue import LIMIT, code, fenced, issue_markdown, length, prose
 from accel_lab.reporting.page.exhibits import View, view
@@ -190,24 +202,18 @@ def poisoned(tmp_path: Path) -> FakeRun:
                 exhibits=hostile,
             )
         ],
-        witness={bad: bad, "list": [bad, {bad: bad}]},
+        witness=Witness(name=bad, words=bad),
         summary=bad,
         next_steps=[bad],
         warnings=[bad],
         environment={bad: {bad: bad}, "list": [bad]},
-        versions={
-            "tested": [{"torch": bad, "verdict": bad}],
-            "flips": [{"after": bad, "at": bad, "kind": bad}],
-            "last_good": bad,
-        },
-        repro={
-            **old.repro,
-            bad: bad,
-            "why_not": bad,
-            "proof": {"plain": bad, "words": [bad]},
-            "exhibits": [exhibit.to_json() for exhibit in hostile],
-            "notes": [bad],
-        },
+        versions=Versions(
+            tested=(Row(torch=bad, verdict=Verdict.BAD, why=bad),),
+            flips=(Flip(after=bad, at=bad, kind=bad),),
+        ),
+        repro=replace(
+            old.repro, why_not=bad, proof=ReproProof(plain=bad, words=[bad]), exhibits=hostile, notes=[bad]
+        ),
         probes={bad: 1},
     )
     return run
@@ -406,7 +412,9 @@ def test_no_reduction_no_section(tmp_path: Path) -> None:
 def test_a_bundles_page_names_the_bundles_files(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, "rich")
     assert run.findings.repro is not None
-    text = Page(render_html(run.findings, run.run_dir, names={run.findings.repro["script"]: "repro.py"})).text
+    text = Page(
+        render_html(run.findings, run.run_dir, names={str(run.findings.repro.script): "repro.py"})
+    ).text
     assert "Run it" + "python repro.py" in text.replace("\n", "")
     assert "repro/graph/repro.py" not in text
 
@@ -488,13 +496,15 @@ def test_many_exhibits_keep_the_pages_size(tmp_path: Path) -> None:
 def test_damaged_repro_records_do_not_break_the_page(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, "kernel")
     for damaged in (
-        {},
-        {"script": 1, "other": 2, "exhibits": 3, "notes": 4, "proof": 5, "min_good": 6},
-        {"script": "x" * 5_000, "other": {"script": "\0"}, "min_good": "\0", "nodes_before": "many"},
-        {
-            "script": "gone.py",
-            "exhibits": [1, {}, {"text": 2, "rows": [1, ["a"]], "marked": ["x", -1, True]}],
-        },
+        Repro(),
+        Repro(script="x" * 5_000, other=ReducedScript(kind="", script="\0"), min_good="\0", nodes_before=-1),
+        Repro(
+            script="gone.py",
+            exhibits=(
+                Exhibit(kind="", title=""),
+                Exhibit(kind="x", title="t", text="a", language="<b>", marked=(-1, 7)),
+            ),
+        ),
     ):
         run.findings.repro = damaged
         assert page_of(run).text
@@ -511,7 +521,7 @@ def test_issue_labels_the_repro_honestly(tmp_path: Path) -> None:
     assert "op `aten.div.Tensor_mode` (back end, kernel level; stage likely, op proven)" in text
     assert "  - With only this op run by its eager kernel it passes." in text
     assert run.findings.repro is not None
-    run.findings.repro["proof"]["plain"] = "exit 0"
+    run.findings.repro.proof.plain = "exit 0"
     assert "its exit code does not show the bug" in issue_markdown(run.findings, run.run_dir)
     (tmp_path / "stopped").mkdir()
     stopped = FakeRun(tmp_path / "stopped", "stopped")
@@ -547,7 +557,7 @@ def test_issue_folds_the_first_exhibit(tmp_path: Path) -> None:
 def test_issue_shows_the_reduced_script(tmp_path: Path) -> None:
     run = FakeRun(tmp_path)
     (run.run_dir / "repro.py").write_text("import torch  # reduced\n", encoding="utf-8")
-    run.findings.repro = {"script": "repro.py", "verified": True}
+    run.findings.repro = Repro(script="repro.py", verified=True)
     text = issue_markdown(run.findings, run.run_dir)
     assert "```python\nimport torch  # reduced\n```" in text
     assert "kernel said 42" not in text.split("### Error logs")[0]

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.core.findings import SCHEMA, Findings
+from accel_lab.core.findings import SCHEMA, Findings, Repro
 from accel_lab.core.outcome import Status
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Confidence, Level, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.minimize.result import Reduction
 from accel_lab.reporting.schema import findings_json, load_schema, plain, report_json
 from fakes_run import SHAPES, FakeRun
 
@@ -108,7 +107,7 @@ def test_repros_wrong_values_are_refused(tmp_path: Path) -> None:
 def test_an_empty_reduction_is_valid(tmp_path: Path) -> None:
     """What the reducer writes when it found nothing, all fields at their first values."""
     run = FakeRun(tmp_path, "kernel")
-    run.findings.repro = Reduction(why_not="the script does not fail").to_json()
+    run.findings.repro = Repro(why_not="the script does not fail")
     assert problems(findings_json(run.findings)) == []
 
 

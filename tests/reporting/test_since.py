@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accel_lab.core.text import for_terminal
+from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.page.report import render_html
 from accel_lab.reporting.page.text_budget import TextBudget, keep
 from accel_lab.reporting.page.versions_section import versions_view
@@ -21,7 +23,7 @@ def ladder(*verdicts: str) -> list[dict[str, Any]]:
     return [{"rung": rung, "verdict": verdict} for rung, verdict in zip(rungs, verdicts, strict=True)]
 
 
-def versions(**changes: Any) -> dict[str, Any]:
+def raw(**changes: Any) -> dict[str, Any]:
     details = {
         "good": {"torch": "2.4.1", "stage": "", "ladder": ladder("good", "good", "good", "good")},
         "bad": {"torch": "2.5.0", "stage": "fx_passes", "ladder": ladder("good", "good", "bad", "bad")},
@@ -56,6 +58,10 @@ def versions(**changes: Any) -> dict[str, Any]:
     return {**found, **changes}
 
 
+def versions(**changes: Any) -> Versions:
+    return Versions.from_json(raw(**changes))
+
+
 @pytest.mark.parametrize(
     ("flip", "line"),
     [
@@ -73,7 +79,7 @@ def versions(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_flip_in_one_line(flip: dict[str, Any], line: str) -> None:
-    assert since.flip_line(flip) == line
+    assert since.flip_line(Flip.from_json(flip)) == line
 
 
 def test_the_headline_without_a_flip_is_what_the_line_says() -> None:
@@ -146,13 +152,17 @@ def test_hostile_text_in_the_axis_stays_text(tmp_path: Path) -> None:
 
     def poisoned(value: Any) -> Any:
         if isinstance(value, dict):
-            return {bad if key in ("numpy",) else key: poisoned(item) for key, item in value.items()}
+            kept = ("verdict", "status")
+            return {
+                bad if key == "numpy" else key: item if key in kept else poisoned(item)
+                for key, item in value.items()
+            }
         if isinstance(value, list):
             return [poisoned(item) for item in value]
         return bad if isinstance(value, str) else value
 
     run = FakeRun(tmp_path, "rich")
-    run.findings.versions = poisoned(versions())
+    run.findings.versions = Versions.from_json(poisoned(raw()))
     page = render_html(run.findings, run.run_dir)
     assert "<script" not in page
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 15
@@ -162,21 +172,44 @@ def test_hostile_text_in_the_axis_stays_text(tmp_path: Path) -> None:
     "broken",
     [
         {},
-        {"flips": [None, 3], "tested": ["x"], "line": None},
-        {"flips": [{"details": {"good": 1, "files": [], "code": [1], "companions": "x"}}], "tested": None},
+        {"axes": {"sentence": 3, "notes": 4}, "own": {"sentence": [], "torch": 1}, "metric": {"median": "x"}},
+        {
+            "flips": [
+                {
+                    "after": "1",
+                    "at": "2",
+                    "kind": "introduced",
+                    "details": {"good": 1, "files": [], "code": [1], "companions": "x"},
+                }
+            ]
+        },
     ],
 )
 def test_a_strange_axis_breaks_no_page(tmp_path: Path, broken: dict[str, Any]) -> None:
     run = FakeRun(tmp_path, "kernel")
-    run.findings.versions = broken
+    run.findings.versions = Versions.from_json(broken)
     assert "</html>" in render_html(run.findings, run.run_dir)
     versions_block(run.findings)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        ({"flips": [None]}, "flips[0]: it is null, not an object"),
+        ({"tested": ["x"]}, "tested[0]: it is text, not an object"),
+        ({"tested": [{"torch": "2.4.1", "verdict": "fine"}]}, "tested[0].verdict: 'fine' is not a valid"),
+        ({"line": None}, "line: it is null, not a list"),
+    ],
+)
+def test_a_damaged_axis_is_refused(damaged: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(said)):
+        versions(**damaged)
 
 
 def test_another_release_is_recommended_where_one_passes() -> None:
     fixed = {"kind": "fixed", "after": "2.8.0", "at": "2.9.0"}
     assert since.advice(versions()) == ["Until it is fixed: torch 2.4.1 does not have it"]
-    assert since.advice(versions(flips=[*versions()["flips"], fixed])) == [
+    assert since.advice(versions(flips=[*raw()["flips"], fixed])) == [
         "Use torch 2.9.0 or newer: the failure is gone there"
     ]
     assert since.advice(versions(flips=[])) == since.advice(None) == []

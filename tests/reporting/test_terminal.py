@@ -138,7 +138,7 @@ def test_escapes_in_a_repro_do_not_reach_the_terminal(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, "rich")
     run.repro("graph", "x = '\x1b[2J\x07'  # \u202e\n")
     assert run.findings.repro is not None
-    run.findings.repro["notes"] = ["\x1b]0;title\x07"]
+    run.findings.repro.notes = ["\x1b]0;title\x07"]
     assert not set(terminal.repro_block(run.findings)) & set("\x1b\x07\u202e")
 
 
@@ -200,7 +200,7 @@ def test_a_repro_whose_exit_code_tells_nothing_is_not_said_to_exit_1(tmp_path: P
         ("signal 11", "dies by signal 11"),
         ("exit 3", "exits 3"),
     ):
-        run.findings.repro["proof"]["plain"] = plain
+        run.findings.repro.proof.plain = plain
         lines = [line for line in next_steps(run.findings) if line.startswith("python ")]
         assert (said is None and not lines) or (said is not None and said in lines[0]), plain
 

@@ -261,9 +261,9 @@ def test_the_cross_check_is_run_and_reported() -> None:
         return bool(bisector and bisector["subsystem"] == "decomposition")
 
     found = diagnose(FakeLab(fault=Rung.DECOMP, cures=cures))
-    assert found.witness is not None and found.witness["agrees"] is True
+    assert found.witness is not None and found.witness.agrees is True
     found = diagnose(FakeLab(fault=Rung.DECOMP))
-    assert found.witness is not None and found.witness["agrees"] is False
+    assert found.witness is not None and found.witness.agrees is False
 
 
 def test_verdict_is_no_bool() -> None:

@@ -27,7 +27,7 @@ from accel_lab.execution.run_folder.marker import mark
 HOLD = """
 import sys, time
 from pathlib import Path
-from accel_lab.execution.run_lock import held
+from accel_lab.execution.run_folder.lock import held
 sys.argv[1:] = ["bisect", "a script.py"]
 with held(Path({folder!r})):
     print("held", flush=True)

@@ -49,7 +49,7 @@ def test_a_counter_that_grows_is_found_with_one_run_each(tmp_path: Path) -> None
     assert flip.details["code"][0]["kind"] == "output_code"
     assert {row.runs for row in found.versions.tested} == {1}
     assert found.versions.metric["name"] == "kernels"
-    rows = {row.torch: row for row in versions.rows_of(found.versions.to_json())}
+    rows = {row.torch: row for row in versions.rows_of(found.versions)}
     assert rows["2.6.0"].number == "5 (2.50x)"
 
 

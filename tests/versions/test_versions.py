@@ -23,6 +23,7 @@ from accel_lab.core.probe import Limits, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested as Row
+from accel_lab.core.versions import Versions
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.execution.builds import Build
 from accel_lab.execution.prober import Interrupted, Prober
@@ -262,7 +263,10 @@ def test_introduced_and_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("fixed", "2.7.0", "2.8.0"),
     ]
     assert (versions["last_good"], versions["first_bad"], versions["fixed_in"]) == ("2.5.0", "2.6.0", "2.8.0")
-    assert since.headline(versions) == "introduced in 2.6.0 (good: 2.5.0), fixed in 2.8.0 (bad: 2.7.0)"
+    assert (
+        since.headline(Versions.from_json(versions))
+        == "introduced in 2.6.0 (good: 2.5.0), fixed in 2.8.0 (bad: 2.7.0)"
+    )
     assert data["verdict"] == "fails"
     assert data["culprit"]["stage"] == "fx_passes"
     # Both sides of both flips had the ladder run on them.
@@ -366,7 +370,7 @@ def test_a_password_of_the_index_is_not_written_down(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/other")
     assert VersionsRequest.from_json(json.loads(written)).options.index.url == "https://index.example/simple"
     # What pip is configured with has it, so a resumed run gets in again.
-    monkeypatch.setattr("accel_lab.versions.line.pip_index", lambda: secret)
+    monkeypatch.setattr("accel_lab.environments.options.pip_index", lambda: secret)
     assert VersionsRequest.from_json(json.loads(written)).options.index == secret
 
 
@@ -450,8 +454,8 @@ def test_a_search_that_is_stopped_keeps_what_it_knows(
         session.run()
     assert session.findings is not None
     kept = session.findings.versions
-    assert kept is not None and not kept["complete"]
-    assert {row["torch"]: row["verdict"] for row in kept["tested"]}["2.9.0"] == "bad"
+    assert kept is not None and not kept.complete
+    assert {row.torch: row.verdict for row in kept.tested}["2.9.0"] is Verdict.BAD
     # Gone on with, it ends as it would have.
     provider.behave = inner
     data = lab.run(load_request(lab.folder))
@@ -505,7 +509,7 @@ def test_the_users_own_build_is_a_side_of_the_flip_where_all_releases_fail(
     monkeypatch.setattr(session_module, "inspect_build", lambda python, folder: build)
     data = lab.run(replace(lab.request, cold=True))
     assert data["versions"]["flips"] == []
-    assert since.headline(data["versions"]) == headline
+    assert since.headline(Versions.from_json(data["versions"])) == headline
     assert not any("not torch's" in note for note in data["versions"]["notes"])
-    assert torch in since.advice(data["versions"])[0]
+    assert torch in since.advice(Versions.from_json(data["versions"]))[0]
     assert headline in summarise(lab.findings)

@@ -61,14 +61,14 @@ def test_a_row_is_made_of_what_the_worker_tells() -> None:
     assert "pip install torchvision" in found["resnet18", ""].reason
     dynamo = found["bert", "dynamo"]
     assert dynamo.standing is Standing.OK and dynamo.graphs == 1
-    assert dynamo.ratio == pytest.approx(2.1) and dynamo.peak_mb == 50.0
+    assert dynamo.ratio_to_eager == pytest.approx(2.1) and dynamo.peak_mb == 50.0
     assert dynamo.compile_s == pytest.approx(2.02 - 0.021)
-    assert found["bert", "eager"].graphs is None and found["bert", "eager"].ratio is None
+    assert found["bert", "eager"].graphs is None and found["bert", "eager"].ratio_to_eager is None
     assert found["bert", "aot"].standing is Standing.DIFFERS
     assert found["ssm", "mock"].standing is Standing.SKIPPED
     late = found["ssm", "inductor"]
     assert late.standing is Standing.FAILED and late.reason == "timed out after 9 s (in: first call)"
-    assert late.latency_ms is None and late.ratio is None and late.compile_s is None
+    assert late.latency_ms is None and late.ratio_to_eager is None and late.compile_s is None
 
 
 @pytest.mark.parametrize(

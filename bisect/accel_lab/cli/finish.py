@@ -104,7 +104,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     if findings.ablation and tables:
         blocks.append(terminal.ablation_table(findings, colour=colour, unicode=unicode, width=width))
     if findings.witness and tables:
-        blocks.append(f"Cross-check: {findings.witness['words']}")
+        blocks.append(f"Cross-check: {findings.witness.words}")
     blocks.append(_files(findings))
     click.echo("\n\n".join(block for block in blocks if block))
 
@@ -127,7 +127,7 @@ def exit_code(findings: Findings) -> int:
         findings.verdict == "by_design"
     ):  # a script that fails by itself was reproduced; else only values differ
         return 1 if findings.signature is not None else 0
-    if findings.versions and findings.versions.get("metric"):
+    if findings.versions and findings.versions.metric:
         return 1 if findings.verdict == "fails" else 125
     culprit = findings.culprit
     if culprit is None or culprit.confidence is Confidence.INCONCLUSIVE:

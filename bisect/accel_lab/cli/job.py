@@ -229,9 +229,8 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         found = session.findings
         if found is not None and found.baseline:
             write_files(found, folder, bundle=False)
-            best = (found.repro or {}).get("script")
-            if best:
-                sys.stderr.write(f"the smallest program so far: {best}\n")
+            if found.repro is not None and found.repro.script:
+                sys.stderr.write(f"the smallest program so far: {found.repro.script}\n")
         return 130
     if given.bundle and given.verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")

@@ -10,13 +10,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.record import Record, as_json
 from accel_lab.execution.run_folder.out_of_sight import OutOfSight
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.reporting import repro_reader
@@ -40,7 +41,7 @@ _RECORD = "bundle-check.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(Record):
     """What came of running a bundle again: ``result`` is one of the three above, ``words`` say it.
 
     ``seconds`` is what it cost; it stands in no bundle, since the same files make the same bundle.
@@ -48,11 +49,8 @@ class Rehearsal:
 
     result: str
     words: str
-    seconds: float = 0.0
-    digest: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"result": self.result, "words": self.words, "seconds": round(self.seconds, 1)}
+    seconds: float = field(default=0.0, metadata=as_json(digits=1))
+    digest: str = field(default="", metadata=as_json(hidden=True))
 
 
 def ship(
@@ -130,7 +128,8 @@ def _take_out(findings: Findings, folder: Path, result: Rehearsal) -> None:
     scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
     gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
     why = f"the reduced {gone.kind or 'script'} is not offered: {result.words}"
-    findings.repro = repro_reader.without(findings.repro or {}, gone.kind, why)
+    assert findings.repro is not None
+    findings.repro = repro_reader.without(findings.repro, gone.kind, why)
     findings.summary, findings.next_steps = summarise(findings), next_steps(findings)
 
 

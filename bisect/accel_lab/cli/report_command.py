@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import LabError, Unanswered, UsageError
-from accel_lab.core.findings import Findings
+from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.text import command_line
+from accel_lab.core.versions import Versions
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import load_request, state_folder
@@ -67,28 +67,25 @@ class SavedReport:
 
     bisected: bool
     verdict: str
-    versions: dict[str, Any] | None
+    versions: Versions | None
     warnings: list[str]
     probes: dict[str, int]
     seconds: tuple[float, float]
-    repro: dict[str, Any] | None
+    repro: Repro | None
 
 
 def _saved_report(folder: Path) -> SavedReport:
     """Raises :class:`UsageError` for a report that was not written by the lab, or was changed since."""
     try:
         data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        for name, kind in (("versions", dict), ("repro", dict)):
-            if data.get(name) is not None and not isinstance(data[name], kind):
-                raise TypeError(f"{name} is not a {kind.__name__}")
         return SavedReport(
             bisected=bool(data["baseline"]["runs"]),
             verdict=str(data["verdict"]),
-            versions=data.get("versions"),
+            versions=Versions.from_json(data["versions"]) if data.get("versions") else None,
             warnings=[str(line) for line in data["warnings"]],
             probes={str(kind): int(count) for kind, count in data["probes_by_kind"].items()},
             seconds=(float(data["seconds"]["total"]), float(data["seconds"]["probes"])),
-            repro=data["repro"],
+            repro=Repro.from_json(data["repro"]) if data["repro"] else None,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from .record import Record, as_json, written
+
 SCHEMA = "accel-lab/bench/1"
 
 
@@ -23,7 +25,7 @@ class Standing(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class Spread(Record):
     """The middle of some samples, the quartiles around it, and the ends."""
 
     median: float
@@ -34,6 +36,7 @@ class Spread:
     count: int
 
     @property
+    @written(after="count")
     def iqr(self) -> float:
         """The interquartile range: half of all samples lie within it."""
         return self.q3 - self.q1
@@ -55,9 +58,6 @@ class Spread:
             median=at(0.5), q1=at(0.25), q3=at(0.75), low=ordered[0], high=ordered[-1], count=len(ordered)
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "iqr": self.iqr}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
@@ -74,7 +74,7 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distance:
+class Distance(Record):
     """How far the results lie from eager's and from a float64 run: the greatest over all tensors.
 
     ``differing`` names the tensors that are further off than their type allows, the worst first, with why.
@@ -86,18 +86,16 @@ class Distance:
     tensors: int
     differing: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "differing": list(self.differing)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(Record):
     """One model under one backend. What a backend does not have or does not tell is None."""
 
     model: str
     backend: str
     standing: Standing
     reason: str = ""
+    parameters: int | None = None
     import_s: float | None = None
     first_call_s: float | None = None
     latency_ms: Spread | None = None
@@ -112,12 +110,12 @@ class Measurement:
     fallbacks: dict[str, int] | None = None
     parts_ms: dict[str, float] | None = None
     distance: Distance | None = None
-    parameters: int | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     folder: str = ""
 
     @property
+    @written(after="first_call_s")
     def compile_s(self) -> float | None:
         """What the first call took beyond a later one."""
         if self.first_call_s is None or self.latency_ms is None:
@@ -125,60 +123,38 @@ class Measurement:
         return max(self.first_call_s - self.latency_ms.median / 1e3, 0.0)
 
     @property
-    def ratio(self) -> float | None:
+    @written(after="eager_latency_ms")
+    def ratio_to_eager(self) -> float | None:
         """The latency over that of the eager calls that were made in turn with it."""
         if self.latency_ms is None or self.eager_latency_ms is None or not self.eager_latency_ms.median:
             return None
         return self.latency_ms.median / self.eager_latency_ms.median
 
     @property
+    @written(after="eager_samples_ms")
     def peak_mb(self) -> float | None:
         """The peak of later calls, less what the process held before the model was made."""
         peak, before = self.memory.get("steady_mb"), self.memory.get("imports_mb")
         return None if peak is None or before is None else max(peak - before, 0.0)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "backend": self.backend,
-            "standing": self.standing.value,
-            "reason": self.reason,
-            "parameters": self.parameters,
-            "import_s": self.import_s,
-            "first_call_s": self.first_call_s,
-            "compile_s": self.compile_s,
-            "latency_ms": self.latency_ms.to_json() if self.latency_ms else None,
-            "eager_latency_ms": self.eager_latency_ms.to_json() if self.eager_latency_ms else None,
-            "ratio_to_eager": self.ratio,
-            "samples_ms": list(self.samples_ms),
-            "eager_samples_ms": list(self.eager_samples_ms),
-            "peak_mb": self.peak_mb,
-            "memory": dict(self.memory),
-            "graphs": self.graphs,
-            "graph_breaks": self.graph_breaks,
-            "kernels": self.kernels,
-            "violations": self.violations,
-            "fallbacks": self.fallbacks,
-            "parts_ms": self.parts_ms,
-            "distance": self.distance.to_json() if self.distance else None,
-            "notes": list(self.notes),
-            "seconds": self.seconds,
-            "folder": self.folder,
-        }
-
 
 @dataclass(kw_only=True)
-class Benchmark:
+class Benchmark(Record):
     """All rows of one run of ``accel-lab bench``, the settings and the environment that they hold for."""
 
+    complete: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
-    titles: dict[str, str] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict, metadata=as_json(name="models"))
     rows: list[Measurement] = field(default_factory=list)
     artifacts: str = ""
     report: str | None = None
-    seconds: float = 0.0
-    complete: bool = False
+    seconds: float = field(default=0.0, metadata=as_json(digits=3))
+
+    @property
+    @written()
+    def schema(self) -> str:
+        return SCHEMA
 
     @property
     def models(self) -> list[str]:
@@ -197,16 +173,3 @@ class Benchmark:
     def count(self, *standings: Standing) -> int:
         """How many rows stand so."""
         return sum(row.standing in standings for row in self.rows)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "complete": self.complete,
-            "settings": self.settings,
-            "environment": self.environment,
-            "models": self.titles,
-            "rows": [row.to_json() for row in self.rows],
-            "artifacts": self.artifacts,
-            "report": self.report,
-            "seconds": round(self.seconds, 3),
-        }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from .record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class Ended(Record):
     """How a process ended.
 
     ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
@@ -16,19 +17,10 @@ class Ended:
     that the answer does not depend on who was faster.
     """
 
+    refuses_more = True
+
     exit_code: int | None = None
     signal: int | None = None
     limit: str | None = None
     seconds: float = 0.0
     peak_mb: float = 0.0
-
-    @classmethod
-    def from_json(cls, data: Any) -> Ended:
-        """Raises ValueError for what is none."""
-        try:
-            return cls(**data)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)

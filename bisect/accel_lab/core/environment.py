@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from .errors import LabError
+from .record import Record, as_json, written
 
 
 class EnvironmentUnavailable(LabError):
@@ -44,7 +45,7 @@ class EnvironmentId:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index:
+class Index(Record):
     """Where packages come from. Empty fields are the installer's own default.
 
     ``url`` is the main index, ``extra_urls`` and ``find_links`` stand beside it, ``ca_bundle`` is a file of
@@ -59,7 +60,7 @@ class Index:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class Release(Record):
     """A release of torch as the index tells it. ``uploaded`` is an ISO date (UTC), empty where unknown.
 
     ``pythons`` are the CPython tags (``cp311``) that a wheel for this machine exists for; ``size_bytes`` is
@@ -74,12 +75,9 @@ class Release:
     prerelease: bool = False
     yanked: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSpec:
+class EnvironmentSpec(Record):
     """What an environment is made from; ``key`` names its folder or image and is the same for the same spec.
 
     ``provider`` is ``local``, ``uv`` or ``docker``. ``python`` is a version (``3.11``), for ``local`` the
@@ -99,6 +97,7 @@ class EnvironmentSpec:
     index: Index = field(default_factory=Index)
 
     @property
+    @written(after="index")
     def key(self) -> str:
         """Sixteen hex digits over everything that the environment is made from."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
@@ -109,12 +108,9 @@ class EnvironmentSpec:
         pinned = "".join(f" {name}=={version}" for name, version in self.pins)
         return f"torch {self.torch or '?'}{pinned} ({self.provider}{', slim' if self.slim else ''})"
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "key": self.key}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Environment:
+class Environment(Record):
     """An environment that is there. ``python`` is the interpreter to probe, inside the container for docker.
 
     ``provenance`` says what is in it (``packages``: name to version, ``wheels``, ``image digest``...).
@@ -127,19 +123,8 @@ class Environment:
     folder: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
     size_bytes: int = 0
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, metadata=as_json(digits=3))
     cached: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "spec": self.spec.to_json(),
-            "python": self.python,
-            "folder": self.folder,
-            "provenance": self.provenance,
-            "size_bytes": self.size_bytes,
-            "seconds": round(self.seconds, 3),
-            "cached": self.cached,
-        }
 
 
 class Provider(Protocol):

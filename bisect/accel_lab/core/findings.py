@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .outcome import Outcome
 from .probe import Program
+from .record import Record, as_json
 from .signature import Signature
 from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
 from .verdict import Verdict
+from .versions import Versions
 
 SCHEMA = "accel-lab/findings/1"
 
@@ -53,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgreedType:
+class AgreedType(Record):
     """How near the recorded values of one type are to an uncompiled run's.
 
     ``greatest`` is the greatest difference, relative to the value and its tensor's own size; ``tolerance`` is
@@ -65,12 +67,9 @@ class AgreedType:
     greatest: float
     tolerance: float
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Agreement:
+class Agreement(Record):
     """What it means that the recorded values agree with an uncompiled run's.
 
     ``factor`` is how many times eager's own error against a float64 run was allowed; None if that run was not
@@ -81,16 +80,9 @@ class Agreement:
     others: int = 0
     factor: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "types": [row.to_json() for row in self.types],
-            "others": self.others,
-            "factor": self.factor,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Component:
+class Component(Record):
     """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
 
     ``confidence`` is ``proven`` only if the failure went away with the component alone taken out and was
@@ -103,18 +95,9 @@ class Component:
     confidence: Confidence = Confidence.LIKELY
     cure: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "detail": self.detail,
-            "confidence": self.confidence.value,
-            "cure": self.cure,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Exhibit:
+class Exhibit(Record):
     """Something to look at beside an answer: a graph before and after, a generated kernel, a table.
 
     ``text`` is code or a diff in ``language`` (``python``, ``cpp``, ``diff``, ``text``) with ``marked``
@@ -128,19 +111,9 @@ class Exhibit:
     marked: tuple[int, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "text": self.text,
-            "language": self.language,
-            "marked": list(self.marked),
-            "rows": [list(row) for row in self.rows],
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Considered:
+class Considered(Record):
     """An alternative explanation, and what became of it: ruled out by a run, or still open.
 
     ``name`` is its name in the registry (``search/alternatives``). While it is ``open``, the verdict is at
@@ -150,44 +123,33 @@ class Considered:
     name: str
     open: bool
     words: str
-    limit: Confidence = Confidence.LIKELY
-    component: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "open": self.open, "words": self.words}
+    limit: Confidence = field(default=Confidence.LIKELY, metadata=as_json(hidden=True))
+    component: bool = field(default=False, metadata=as_json(hidden=True))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Culprit:
+class Culprit(Record):
     """A stage (and, where it could be told, a component) with the evidence for it.
 
     ``alternatives`` are the other explanations that were considered.
     """
 
     stage: Stage
-    confidence: Confidence
-    component: Component | None = None
-    evidence: tuple[str, ...] = ()
     side: Side | None = None
     level: Level | None = None
+    component: Component | None = None
+    confidence: Confidence
+    evidence: tuple[str, ...] = ()
     exhibits: tuple[Exhibit, ...] = ()
     alternatives: tuple[Considered, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "stage": self.stage.value,
-            "side": (self.side or side_of(self.stage)).value,
-            "level": (self.level or level_of(self.stage)).value,
-            "component": self.component.to_json() if self.component else None,
-            "confidence": self.confidence.value,
-            "evidence": list(self.evidence),
-            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
-            "alternatives": [alternative.to_json() for alternative in self.alternatives],
-        }
+        side, level = self.side or side_of(self.stage), self.level or level_of(self.stage)
+        return {**super().to_json(), "side": side.value, "level": level.value}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByDesign:
+class ByDesign(Record):
     """Why a difference between compiled and uncompiled code is no bug.
 
     ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` alone (as Python:
@@ -199,13 +161,105 @@ class ByDesign:
     words: str
     evidence: tuple[str, ...] = ()
 
+
+@dataclass(frozen=True, kw_only=True)
+class WitnessAnswer(Record):
+    """One question to a witness: a backend of torch, less the ``subsystem`` of it that was left out."""
+
+    backend: str
+    subsystem: str | None = None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness(Record):
+    """A second, independent opinion. ``agrees`` is None where the build cannot give it (``available``)."""
+
+    name: str
+    available: bool = True
+    agrees: bool | None = None
+    asked: tuple[WitnessAnswer, ...] = ()
+    words: str = ""
+
+
+@dataclass(kw_only=True)
+class ReproProof(Record):
+    """The runs that verify a repro: as a user would run it, in a fresh process, and on both rungs.
+
+    ``plain`` is how the first ended (``exit 1``, ``signal 11``), ``bad`` and ``good`` are verdicts,
+    ``elsewhere`` is the verdict on a build where the script passes.
+    """
+
+    plain: str = ""
+    bad: str = ""
+    good: str = ""
+    elsewhere: str = ""
+    holds: bool = field(default=False, metadata=as_json(hidden=True))
+    words: list[str] = field(default_factory=list)
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "setting": self.setting,
-            "words": self.words,
-            "evidence": list(self.evidence),
-        }
+        """Nothing at all where nothing was run."""
+        return super().to_json() if self != ReproProof() else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReducedScript(Record):
+    """One reduced script. ``kind`` is ``graph`` or ``script``; sizes are before and after.
+
+    ``minimal``: no single statement can be removed. ``same_component``: it fails by the component of the
+    whole script; None where that was not asked.
+    """
+
+    kind: str
+    script: str
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    lines_before: int | None = None
+    lines_after: int | None = None
+    verified: bool = False
+    proof: ReproProof = field(default_factory=ReproProof)
+    minimal: bool = False
+    same_component: bool | None = None
+
+
+@dataclass(kw_only=True)
+class Repro(Record):
+    """The smallest script that still fails (``script``), the one of the other kind, and why there is none.
+
+    ``min_good`` is the nearest script that passes, ``graph`` the reduced graph's, whichever is the smallest.
+    """
+
+    why_not: str = ""
+    script: str | None = None
+    graph: str | None = None
+    kind: str = ""
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    lines_before: int | None = None
+    lines_after: int | None = None
+    verified: bool = False
+    proof: ReproProof = field(default_factory=ReproProof)
+    minimal: bool = False
+    same_component: bool | None = None
+    candidates: int = 0
+    seconds: float = field(default=0.0, metadata=as_json(digits=1))
+    min_good: str | None = None
+    other: ReducedScript | None = None
+    notes: list[str] = field(default_factory=list)
+    exhibits: tuple[Exhibit, ...] = ()
+
+    @property
+    def smallest(self) -> ReducedScript | None:
+        """The script with its sizes and its proof; None where there is none."""
+        if not self.script:
+            return None
+        names = [one.name for one in fields(ReducedScript)]
+        return ReducedScript(**{name: getattr(self, name) for name in names})
+
+    def offer(self, best: ReducedScript) -> None:
+        """Make a reduced script the smallest one."""
+        for one in fields(best):
+            setattr(self, one.name, getattr(best, one.name))
 
 
 @dataclass(kw_only=True)
@@ -228,14 +282,14 @@ class Findings:
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
     by_design: ByDesign | None = None
-    witness: dict[str, Any] | None = None
+    witness: Witness | None = None
     confidence: float | None = None
     summary: str = ""
     next_steps: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, Any] | None = None
-    repro: dict[str, Any] | None = None
+    versions: Versions | None = None
+    repro: Repro | None = None
     artifacts: str = ""
     bundle: str | None = None
     bundle_check: dict[str, Any] | None = None
@@ -272,13 +326,13 @@ class Findings:
             "culprit": self.culprit.to_json() if self.culprit else None,
             "culprits": [c.to_json() for c in self.culprits],
             "by_design": self.by_design.to_json() if self.by_design else None,
-            "witness": self.witness,
+            "witness": self.witness.to_json() if self.witness else None,
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),
             "warnings": list(self.warnings),
             "environment": self.environment,
-            "versions": self.versions,
-            "repro": self.repro,
+            "versions": self.versions.to_json() if self.versions else None,
+            "repro": self.repro.to_json() if self.repro else None,
             "artifacts": self.artifacts,
             "report": self.report,
             "bundle": self.bundle,

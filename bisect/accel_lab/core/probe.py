@@ -11,11 +11,12 @@ from accel_lab.protocol.job import PROTOCOL, Job
 from accel_lab.protocol.switches import SWITCHES
 
 from .environment import EnvironmentId
+from .record import Record, as_json
 from .stages import Rung
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class Program(Record):
     """What the user wants to run: a script by path, or a module by name as ``python -m`` does.
 
     ``origin`` is the notebook that the script was made of; it is run as if it lay in that one's folder.
@@ -25,7 +26,7 @@ class Program:
     module: str | None = None
     args: tuple[str, ...] = ()
     sha256: str = ""
-    origin: str = ""
+    origin: str = field(default="", metadata=as_json(sparse=True))
 
     @property
     def name(self) -> str:
@@ -34,13 +35,9 @@ class Program:
             return (self.origin or self.path).rsplit("/", 1)[-1]
         return f"-m {self.module}"
 
-    def to_json(self) -> dict[str, Any]:
-        row = {"path": self.path, "module": self.module, "args": list(self.args), "sha256": self.sha256}
-        return {**row, "origin": self.origin} if self.origin else row
-
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Record):
     """What one run may use; what goes beyond is stopped and becomes an Outcome.
 
     ``file_mb`` is for one file, ``disk_mb`` for all that it writes to its own folders.
@@ -53,9 +50,6 @@ class Limits:
     processes: int = 512
     record_mb: int = 256
     disk_mb: int = 8_192
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True, kw_only=True)

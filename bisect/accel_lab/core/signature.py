@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from .record import Record, as_json
 from .text import shorten
 
 _Rules = tuple[tuple[re.Pattern[str], str], ...]
@@ -102,7 +102,7 @@ def _rewritten(message: str, rules: _Rules) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signature:
+class Signature(Record):
     """``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, disk, check,
     regex or values.
 
@@ -115,7 +115,7 @@ class Signature:
     type: str = ""
     message: str = ""
     frames: tuple[str, ...] = ()
-    said: str = field(default="", compare=False)
+    said: str = field(default="", compare=False, metadata=as_json(sparse=True))
 
     def same_as(self, other: Signature | None) -> bool:
         """Whether both describe the same failure."""
@@ -138,22 +138,3 @@ class Signature:
         """One line for tables."""
         head, told = self.type or self.kind, self.said or self.message
         return f"{head}: {told}" if told else head
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "type": self.type,
-            "message": self.message,
-            "frames": list(self.frames),
-            **({"said": self.said} if self.said else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Signature:
-        return cls(
-            kind=data["kind"],
-            type=data.get("type", ""),
-            message=data.get("message", ""),
-            frames=tuple(data.get("frames", ())),
-            said=data.get("said", ""),
-        )

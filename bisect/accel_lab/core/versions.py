@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .outcome import Status
+from .record import Record, as_json, written
 from .verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class Tested(Record):
     """One release and its answer. ``status`` is that of the deciding run; ``why`` one line for a skip.
 
     ``stage`` and ``component`` are those of the culprit where the ladder was run on this release too.
@@ -25,32 +26,16 @@ class Tested:
     signature: str = ""
     why: str = ""
     runs: int = 1
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, metadata=as_json(digits=3))
     environment: dict[str, Any] = field(default_factory=dict)
     stage: str = ""
     component: str = ""
     error: float = 0.0
     metric: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "torch": self.torch,
-            "verdict": self.verdict.value,
-            "status": self.status.value if self.status else None,
-            "signature": self.signature,
-            "why": self.why,
-            "runs": self.runs,
-            "seconds": round(self.seconds, 3),
-            "environment": self.environment,
-            "stage": self.stage,
-            "component": self.component,
-            "error": self.error,
-            "metric": self.metric,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Flip:
+class Flip(Record):
     """A change of the answer between two releases that are neighbours among those that could be judged.
 
     ``kind`` is ``introduced``, ``fixed`` or ``broken_again``. ``between`` are the releases from ``after``
@@ -69,21 +54,9 @@ class Flip:
     details: dict[str, Any] = field(default_factory=dict)
     change: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "after": self.after,
-            "at": self.at,
-            "kind": self.kind,
-            "between": list(self.between),
-            "confidence": self.confidence,
-            "notes": list(self.notes),
-            "details": self.details,
-            "change": self.change,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Versions:
+class Versions(Record):
     """All that the version axis found. ``complete`` is False where it was cut short; ``why`` says so.
 
     ``confidence`` is that of the whole chain: that every verdict on the line is right. None where no verdict
@@ -94,9 +67,9 @@ class Versions:
     ``relation``, ``sentence``).
     """
 
+    line: tuple[str, ...] = ()
     tested: tuple[Tested, ...] = ()
     flips: tuple[Flip, ...] = ()
-    line: tuple[str, ...] = ()
     complete: bool = True
     why: str = ""
     notes: tuple[str, ...] = ()
@@ -106,35 +79,25 @@ class Versions:
     own: dict[str, Any] = field(default_factory=dict)
 
     @property
+    @written(after="flips")
     def last_good(self) -> str | None:
         """The last release without the failure before the newest introduction; None where none is known."""
         found = [flip.after for flip in self.flips if flip.kind != "fixed"]
         return found[-1] if found else None
 
     @property
+    @written(after="last_good")
     def first_bad(self) -> str | None:
         found = [flip.at for flip in self.flips if flip.kind != "fixed"]
         return found[-1] if found else None
 
     @property
+    @written(after="first_bad")
     def fixed_in(self) -> str | None:
         """The release that fixed it for good: the newest flip, if it is a fix."""
         return self.flips[-1].at if self.flips and self.flips[-1].kind == "fixed" else None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "line": list(self.line),
-            "tested": [row.to_json() for row in self.tested],
-            "flips": [flip.to_json() for flip in self.flips],
-            "last_good": self.last_good,
-            "first_bad": self.first_bad,
-            "fixed_in": self.fixed_in,
-            "skipped": [row.torch for row in self.tested if row.verdict is Verdict.SKIP],
-            "complete": self.complete,
-            "why": self.why,
-            "notes": list(self.notes),
-            "confidence": self.confidence,
-            "axes": self.axes,
-            "metric": self.metric,
-            "own": self.own,
-        }
+    @property
+    @written(after="fixed_in")
+    def skipped(self) -> tuple[str, ...]:
+        return tuple(row.torch for row in self.tested if row.verdict is Verdict.SKIP)

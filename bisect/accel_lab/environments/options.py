@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 from accel_lab.core.ended import Ended
 from accel_lab.core.environment import Index
+from accel_lab.core.record import Record
+
+from .index.pip_settings import pip_index
+from .index.reader import without_secrets
 
 SLIM = ("auto", "yes", "no")
 
@@ -26,7 +31,7 @@ def default_folder() -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentOptions:
+class EnvironmentOptions(Record):
     """One value for all providers; each reads what concerns it.
 
     ``python``: the version that the whole line runs on (``3.11``); empty lets the provider choose the one,
@@ -52,3 +57,13 @@ class EnvironmentOptions:
     builds: Path | None = None
     build_images: bool = False
     docker_host: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the passwords of an index."""
+        return Record.to_json(replace(self, index=without_secrets(self.index)))
+
+    @classmethod
+    def from_json(cls, data: Any) -> EnvironmentOptions:
+        """The passwords are taken from pip's configuration again, if it names the same index."""
+        read, now = super().from_json(data), pip_index()
+        return replace(read, index=now) if without_secrets(now) == read.index else read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from accel_lab.core.findings import Findings
+from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.untrusted.child_files import Refused
 from accel_lab.reduction.problem import Candidate, OutOfBudget
@@ -22,7 +22,7 @@ from . import graphs
 from .candidates import Clock, LabProblem, Listener
 from .on_backend import Binding
 from .repro_writer import ReproWriter
-from .result import Elsewhere, Product, Reduction
+from .result import Elsewhere, Product
 from .target import Target, limits_for, stops_early, target_of
 
 #: The part of the time that the graph may take where both formats can be tried.
@@ -71,9 +71,9 @@ class Minimizer:
         self._package = package
         self._probe = probe
         self._cold = probe.limits
-        self.result = Reduction()
+        self.result = Repro()
 
-    def run(self) -> Reduction:
+    def run(self) -> Repro:
         """The reduction; ``result`` is filled as it goes, so an interruption keeps the best so far."""
         result, findings = self.result, self._findings
         program = findings.program
@@ -195,18 +195,17 @@ class Minimizer:
         written = [(product, writer.write(product)) for product in sorted(products, key=lambda p: p.size)]
         kept = [(product, row) for product, row in written if row is not None]
         # A program that shows another component than the script did comes last, however small it is.
-        kept.sort(key=lambda pair: pair[1]["same_component"] is False)
+        kept.sort(key=lambda pair: pair[1].same_component is False)
         if not kept:
             result.why_not = "no smaller script fails in the same way"
             return
         (best, first), *rest = kept
-        for name, value in first.items():
-            setattr(result, name, value)
+        result.offer(first)
         result.other = rest[0][1] if rest else None
-        result.graph = next((row["script"] for product, row in kept if product.kind == "graph"), None)
-        neighbour = writer.nearest_passing(best, Path(first["script"]).parent)
+        result.graph = next((row.script for _, row in kept if row.kind == "graph"), None)
+        neighbour = writer.nearest_passing(best, Path(first.script).parent)
         if neighbour is not None:
-            result.min_good, result.exhibits = str(neighbour[0]), neighbour[1]
+            result.min_good, result.exhibits = str(neighbour[0]), tuple(neighbour[1])
 
 
 def _neighbours(script: Path) -> dict[str, Path]:

@@ -6,12 +6,11 @@ import difflib
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from accel_lab.core.findings import Culprit, Exhibit
+from accel_lab.core.findings import Culprit, Exhibit, ReproProof
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.signature import Signature
@@ -34,27 +33,6 @@ MAX_DIFF_LINES = 160
 MAX_ARTIFACT_BYTES = 16 << 20
 #: How many of the last passing candidates are compared with the result.
 NEIGHBOURS = 300
-
-
-@dataclass(kw_only=True)
-class Proof:
-    """What came of running the repro: as a user would, in a fresh process, and on both rungs."""
-
-    plain: str = ""
-    bad: str = ""
-    good: str = ""
-    elsewhere: str = ""
-    holds: bool = False
-    words: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "plain": self.plain,
-            "bad": self.bad,
-            "good": self.good,
-            "elsewhere": self.elsewhere,
-            "words": list(self.words),
-        }
 
 
 def with_head(candidate: Candidate, comment: str, target: Target) -> Candidate:
@@ -132,14 +110,14 @@ def prove(
     key: str,
     cold: Limits,
     files: Mapping[str, Path] = MappingProxyType({}),
-) -> Proof:
+) -> ReproProof:
     """Run the program in a fresh process, as a user would, and on both rungs: it must fail in the same way.
 
     It is run from ``folder``, in which it lies with ``files`` (by their names there) and nothing else.
     ``key`` names the content, so that a repeat of the question finds its answer in the journal; ``cold`` are
     the limits of the plain run, which has to import torch.
     """
-    proof = Proof()
+    proof = ReproProof()
     base = probe_in(probe, lay_out(candidate, files, folder), key)
     plain_runs = [
         replace(

@@ -6,9 +6,8 @@ import shutil
 import textwrap
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from accel_lab.core.findings import Exhibit, Findings
+from accel_lab.core.findings import Exhibit, Findings, ReducedScript, ReproProof
 from accel_lab.core.judge import unwrap
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
@@ -53,7 +52,7 @@ class ReproWriter:
     stdin: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def write(self, product: Product) -> dict[str, Any] | None:
+    def write(self, product: Product) -> ReducedScript | None:
         product = self._with_check(self._on_backend(product))
         comment = repro.head_comment(
             self.findings.culprit,
@@ -78,18 +77,18 @@ class ReproWriter:
             shutil.rmtree(folder, ignore_errors=True)
             return None
         script = shipping.lay_out(final, files, folder)
-        return {
-            "kind": product.kind,
-            "script": str(script),
-            "nodes_before": product.nodes_before,
-            "nodes_after": product.nodes_after,
-            "lines_before": self._script_lines(),
-            "lines_after": product.size[0],
-            "verified": True,
-            "proof": proof.to_json(),
-            "minimal": product.minimal,
-            "same_component": self._same_component(product),
-        }
+        return ReducedScript(
+            kind=product.kind,
+            script=str(script),
+            nodes_before=product.nodes_before,
+            nodes_after=product.nodes_after,
+            lines_before=self._script_lines(),
+            lines_after=product.size[0],
+            verified=True,
+            proof=proof,
+            minimal=product.minimal,
+            same_component=self._same_component(product),
+        )
 
     def nearest_passing(self, product: Product, folder: Path) -> tuple[Path, list[Exhibit]] | None:
         """The largest neighbour that passes, written into the repro's folder, and the differences of both."""
@@ -147,7 +146,7 @@ class ReproWriter:
 
     def _proven(
         self, product: Product, final: Candidate, folder: Path, key: str
-    ) -> tuple[repro.Proof, dict[str, Path]]:
+    ) -> tuple[ReproProof, dict[str, Path]]:
         """The proof of a program together with the files that it opens, else with all files of its folder."""
         probe = self._probe_for(product)
         files = shipping.everything(final)
@@ -162,7 +161,7 @@ class ReproWriter:
             proof = repro.prove(self.lab, probe, final, product.target, folder, f"{key}+", self.cold, files)
         return proof, files
 
-    def _passes_elsewhere(self, product: Product, script: Path, key: str, proof: repro.Proof) -> bool:
+    def _passes_elsewhere(self, product: Product, script: Path, key: str, proof: ReproProof) -> bool:
         """Whether the repro passes on a build on which the script passes; without such a build it does."""
         other = self.elsewhere
         if other is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from accel_lab.core.findings import Culprit, Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
+from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -94,7 +94,7 @@ def target_of(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Record):
     """How a candidate did: the verdicts on both rungs, None where one was not asked.
 
     ``stopped``: the run got as far as the native compiler and no further; it may pass.
@@ -107,21 +107,6 @@ class Answer:
     @property
     def interesting(self) -> bool:
         return self.bad is Verdict.BAD and self.good in (None, Verdict.GOOD)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "bad": self.bad.value,
-            "good": None if self.good is None else self.good.value,
-            "stopped": self.stopped,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Answer:
-        return cls(
-            bad=Verdict(data["bad"]),
-            good=Verdict(data["good"]) if data["good"] else None,
-            stopped=bool(data.get("stopped")),
-        )
 
 
 def ask(lab: Lab, probe: Probe, target: Target) -> tuple[Answer, list[Outcome]]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+
+from accel_lab.core.record import Record, written
 
 from .dtypes import Array, is_complex, is_floating, ulps_apart
 
@@ -52,7 +53,7 @@ class Special:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metrics:
+class Metrics(Record):
     """What two tensors of one shape have to do with each other.
 
     ``different`` counts elements that are not equal (NaN equals NaN). ``relative`` errors are relative to
@@ -76,25 +77,10 @@ class Metrics:
     histogram: tuple[tuple[int, int], ...] = ()
 
     @property
+    @written(after="histogram")
     def share(self) -> float:
         """The part of the elements that differ."""
         return self.different / self.elements if self.elements else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; numbers that JSON lacks are left to the writer."""
-        places = [place.__dict__ for place in self.worst]
-        return {
-            **self.__dict__,
-            "absolute": self.absolute.__dict__,
-            "relative": self.relative.__dict__,
-            "nan": self.nan.__dict__,
-            "inf": self.inf.__dict__,
-            "negative_zero": self.negative_zero.__dict__,
-            "first": None if self.first is None else self.first.__dict__,
-            "worst": places,
-            "histogram": [list(row) for row in self.histogram],
-            "share": self.share,
-        }
 
 
 def parts(one: Array, two: Array, size: int = PART) -> Iterator[tuple[int, Array, Array]]:

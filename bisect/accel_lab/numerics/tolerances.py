@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from accel_lab.core.record import Record
+
 from .dtypes import epsilon
 
 #: ``(rtol, atol)`` of torch.testing.assert_close, by type. Complex types take those of their parts.
@@ -42,7 +44,7 @@ def _scales() -> dict[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonConfig:
+class ComparisonConfig(Record):
     """What counts as a difference.
 
     With a float64 reference an element differs when its error exceeds ``factor`` times eager's own error

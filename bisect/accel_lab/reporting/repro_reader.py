@@ -1,17 +1,12 @@
-"""What the reduction left, read out of the findings: the repro's text, its sizes, its proof, its data files.
-
-The dictionary comes from a run that may have been cut off, so every part of it may be missing.
-"""
+"""What the reduction left, for a reader: the repro's text, its sizes, its proof, its data files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard
 
-from accel_lab.core.findings import Exhibit, Findings
+from accel_lab.core.findings import Exhibit, Findings, ReducedScript, Repro
 from accel_lab.core.text import command_line
 
 from . import run_files
@@ -19,7 +14,6 @@ from . import run_files
 #: The folder of the neighbour that passes, below that of the repro.
 MIN_GOOD = "min-good"
 _LIMIT = 2_000_000
-_LANGUAGES = ("text", "python", "cpp", "diff")
 _END = re.compile(r"(exit|signal) (-?\d+)\Z")
 
 
@@ -77,75 +71,52 @@ class Reduced:
 
 def repro_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
     """The smallest reduced script; None when there is none."""
-    return _reduced(findings.repro, findings, run_dir)
+    return _reduced(findings.repro.smallest if findings.repro else None, findings, run_dir)
 
 
 def other_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
     """The second repro, of the other kind."""
-    other = (findings.repro or {}).get("other")
-    return _reduced(other, findings, run_dir) if isinstance(other, Mapping) else None
+    return _reduced(findings.repro.other if findings.repro else None, findings, run_dir)
 
 
-def without(repro: Mapping[str, Any], kind: str, why: str) -> dict[str, Any]:
+def without(repro: Repro, kind: str, why: str) -> Repro:
     """What the reduction left, less the script of one kind, and why that is left out."""
-    other = repro.get("other")
-    notes = [*(repro.get("notes") or ()), why]
-    if repro.get("kind") != kind:
-        return {**repro, "other": None, "notes": notes}
-    if isinstance(other, Mapping):
-        kept = {key: repro.get(key) for key in ("candidates", "seconds", "exhibits")}
-        graph = other.get("script") if other.get("kind") == "graph" else None
-        return {**kept, **other, "graph": graph, "other": None, "min_good": None, "notes": notes}
-    return {**repro, "script": None, "graph": None, "min_good": None, "verified": False, "why_not": why}
+    other = repro.other
+    left = replace(repro, other=None, notes=[*repro.notes, why])
+    if repro.kind != kind:
+        return left
+    left.min_good, left.graph = None, None
+    if other is None:
+        left.script, left.verified, left.why_not = None, False, why
+    else:
+        left.offer(other)
+        left.graph = other.script if other.kind == "graph" else None
+    return left
 
 
 def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, str] | None:
     """The path and the text of the nearest script that passes."""
-    said = (findings.repro or {}).get("min_good")
-    if not isinstance(said, str) or not said:
+    said = findings.repro.min_good if findings.repro else None
+    if not said:
         return None
     text = read(said, run_dir)
     return (said, text) if text else None
 
 
 def exhibits_of(findings: Findings) -> list[Exhibit]:
-    """The exhibits of the repro; a damaged row is left out."""
-    rows = (findings.repro or {}).get("exhibits")
-    found = (exhibit_from(row) for row in rows) if isinstance(rows, (list, tuple)) else ()
-    return [exhibit for exhibit in found if exhibit is not None]
-
-
-def exhibit_from(row: Any) -> Exhibit | None:
-    """An exhibit from its JSON; None when it holds nothing."""
-    if isinstance(row, Exhibit):
-        return row
-    if not isinstance(row, Mapping):
-        return None
-    text, table = row.get("text"), row.get("rows")
-    language = row.get("language")
-    marked = row.get("marked")
-    exhibit = Exhibit(
-        kind=str(row.get("kind") or "text"),
-        title=str(row.get("title") or ""),
-        text=text if isinstance(text, str) else "",
-        language=language if language in _LANGUAGES else "text",
-        marked=tuple(n for n in marked if _whole(n) and n > 0) if isinstance(marked, (list, tuple)) else (),
-        rows=tuple(tuple(str(cell) for cell in cells) for cells in table if isinstance(cells, (list, tuple)))
-        if isinstance(table, (list, tuple))
-        else (),
-    )
-    return exhibit if exhibit.text or exhibit.rows else None
+    """The exhibits of the repro."""
+    rows = findings.repro.exhibits if findings.repro else ()
+    return [exhibit for exhibit in rows if exhibit.text or exhibit.rows]
 
 
 def why_not(findings: Findings) -> str:
     """Why there is no repro; empty when there is one or none was looked for."""
-    return str((findings.repro or {}).get("why_not") or "")
+    return findings.repro.why_not if findings.repro else ""
 
 
 def notes_of(findings: Findings) -> list[str]:
     """Notes of the reduction besides its result."""
-    notes = (findings.repro or {}).get("notes")
-    return [str(line) for line in notes] if isinstance(notes, (list, tuple)) else []
+    return findings.repro.notes if findings.repro else []
 
 
 def read(said: str, run_dir: Path | None) -> str:
@@ -204,33 +175,25 @@ def short_name(said: str) -> str:
     return parts[-1] if parts else said
 
 
-def _reduced(row: Mapping[str, Any] | None, findings: Findings, run_dir: Path | None) -> Reduced | None:
-    said = (row or {}).get("script")
-    if row is None or not isinstance(said, str) or not said:
+def _reduced(row: ReducedScript | None, findings: Findings, run_dir: Path | None) -> Reduced | None:
+    if row is None:
         return None
-    proof = row.get("proof")
-    proof = proof if isinstance(proof, Mapping) else {}
-    words = proof.get("words")
-    before, after = row.get("nodes_before"), row.get("nodes_after")
-    end = _END.match(str(proof.get("plain") or ""))
+    before, after = row.nodes_before, row.nodes_after
+    end = _END.match(row.proof.plain)
     return Reduced(
-        path=said,
-        text=read(said, run_dir),
-        kind=str(row.get("kind") or ""),
-        nodes=(before, after) if _whole(before) and _whole(after) else None,
-        lines_before=row.get("lines_before") if _whole(row.get("lines_before")) else None,
-        lines_after=row.get("lines_after") if _whole(row.get("lines_after")) else None,
-        verified=row.get("verified") is True,
-        minimal=row.get("minimal") is True,
-        proof=tuple(str(line) for line in words) if isinstance(words, (list, tuple)) else (),
+        path=row.script,
+        text=read(row.script, run_dir),
+        kind=row.kind,
+        nodes=(before, after) if before is not None and after is not None else None,
+        lines_before=row.lines_before,
+        lines_after=row.lines_after,
+        verified=row.verified,
+        minimal=row.minimal,
+        proof=tuple(row.proof.words),
         end=(end.group(1), int(end.group(2))) if end else None,
         # A graph's script calls the compiled functions itself; the other is still the user's script.
-        args=findings.program.args if row.get("kind") == "script" else (),
+        args=findings.program.args if row.kind == "script" else (),
     )
-
-
-def _whole(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Probe
+from accel_lab.core.record import Record
 from accel_lab.core.stages import Rung
 
 from .lab import Lab
@@ -14,7 +15,7 @@ from .premise import Baseline
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Record):
     """What may be asked and how sure the answer has to be."""
 
     budget: float = 0.01

@@ -7,9 +7,8 @@ Source: ``torch/_inductor/compiler_bisector.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from accel_lab.core.findings import Culprit, Step
+from accel_lab.core.findings import Culprit, Step, Witness, WitnessAnswer
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -26,11 +25,12 @@ _QUESTIONS: dict[Stage, tuple[tuple[str, str | None, Verdict], ...]] = {
     Stage.CODEGEN: (("inductor", "lowerings", Verdict.GOOD),),
     Stage.KERNEL: (("inductor", "lowerings", Verdict.GOOD),),
 }
+_NAME = "torch compiler bisector"
 _PASS_GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
 
 
-def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> dict[str, Any] | None:
-    """``{"name", "available", "asked", "agrees", "words"}``, or None where it has nothing to say."""
+def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> Witness | None:
+    """The second opinion, or None where it has nothing to say."""
     if culprit.stage is Stage.FX_PASSES:
         questions: tuple[tuple[str, str | None, Verdict], ...] = tuple(
             ("inductor", group, Verdict.GOOD) for group in _PASS_GROUPS if _blamed(culprit, group)
@@ -44,28 +44,16 @@ def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> dict[
         settings = (("bisector", {"backend": backend, "subsystem": subsystem, "max": 0}),)
         step = runner.one(Rung.KERNEL, settings, "witness")
         if step.verdict is Verdict.SKIP:
-            return {
-                "name": "torch compiler bisector",
-                "available": False,
-                "words": step.note,
-                "agrees": None,
-                "asked": [],
-            }
-        asked.append({"backend": backend, "subsystem": subsystem, "verdict": step.verdict.value})
+            return Witness(name=_NAME, available=False, words=step.note)
+        asked.append(WitnessAnswer(backend=backend, subsystem=subsystem, verdict=step.verdict))
         agrees = step.verdict is expected
         if agrees:
             break
     words = "torch's own CompilerBisector " + ("agrees" if agrees else "disagrees")
     last = asked[-1]
-    what = f"backend {last['backend']}" + (f" without its {last['subsystem']}" if last["subsystem"] else "")
-    words += f": with {what} the script {'passes' if last['verdict'] == 'good' else 'fails'}"
-    return {
-        "name": "torch compiler bisector",
-        "available": True,
-        "agrees": agrees,
-        "asked": asked,
-        "words": words,
-    }
+    what = f"backend {last.backend}" + (f" without its {last.subsystem}" if last.subsystem else "")
+    words += f": with {what} the script {'passes' if last.verdict is Verdict.GOOD else 'fails'}"
+    return Witness(name=_NAME, agrees=agrees, asked=tuple(asked), words=words)
 
 
 def _blamed(culprit: Culprit, group: str) -> bool:

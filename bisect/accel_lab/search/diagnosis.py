@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step
+from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step, Witness
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import BLAMES, BY_BACKEND, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -36,7 +36,7 @@ class Answer:
     culprit: Culprit | None
     ladder: list[Step] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
-    witness: dict[str, object] | None = None
+    witness: Witness | None = None
     reading: Reading | None = None
     by_design: ByDesign | None = None
     proof: Proof | None = None

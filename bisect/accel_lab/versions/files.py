@@ -11,6 +11,7 @@ from typing import Any
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
+from accel_lab.core.record import Record
 from accel_lab.core.stages import Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
 from accel_lab.core.untrusted.shapes import Table
@@ -40,7 +41,7 @@ class Sources:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changed:
+class Changed(Record):
     """One file that differs.
 
     ``near``: the failure's traceback goes through it. ``names``: the lines that differ name the culprit.
@@ -52,9 +53,6 @@ class Changed:
     how: str = "changed"
     near: bool = False
     names: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from accel_lab.core.environment import Environment, EnvironmentUnavailable, Index, Provider, Release
+from accel_lab.core.environment import Environment, EnvironmentUnavailable, Provider, Release
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
+from accel_lab.core.record import Record
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested, Versions
 from accel_lab.environments.index.line import select
-from accel_lab.environments.index.pip_settings import pip_index
-from accel_lab.environments.index.reader import without_secrets
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import provider
 from accel_lab.execution.processes import process
@@ -35,7 +32,7 @@ from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, S
 
 
 @dataclass(frozen=True, kw_only=True)
-class VersionsRequest:
+class VersionsRequest(Record):
     """Which releases, and what makes their environments.
 
     ``own``: the user named an interpreter to begin with. ``companions``: at a flip, packages are swapped too.
@@ -51,42 +48,9 @@ class VersionsRequest:
     metric: tuple[str, float] | None = None
     change_s: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """What a resumed run needs to go along the same line; passwords of an index are left out."""
-        options = replace(self.options, index=without_secrets(self.options.index))
-        data: dict[str, Any] = json.loads(json.dumps(asdict(replace(self, options=options)), default=str))
-        return data
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> VersionsRequest:
-        return cls(
-            spec=data["spec"],
-            provider=data["provider"],
-            options=_options(data["options"]),
-            own=data["own"],
-            companions=data.get("companions", True),
-            metric=(data["metric"][0], data["metric"][1]) if data.get("metric") else None,
-            change_s=float(data.get("change_s", 0.0)),
-        )
-
 
 #: Two releases side by side, each with two runs and perhaps a warm server.
 ROOM_MB = 6_000
-_PATHS = ("script", "folder", "builds")
-
-
-def _options(data: dict[str, Any]) -> EnvironmentOptions:
-    """The options as they were: lists become tuples again and names of files become paths.
-
-    What was left out of the index's addresses is taken from pip's configuration, if it names the same ones.
-    """
-    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    row.update({name: Path(row[name]) for name in _PATHS if row.get(name)})
-    row["with_requirements"] = tuple(Path(name) for name in row["with_requirements"])
-    index: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["index"].items()}
-    stored, now = Index(**index), pip_index()
-    row["index"] = now if without_secrets(now) == stored else stored
-    return EnvironmentOptions(**row)
 
 
 class ReleaseLine:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel_lab.core.benchmark import Distance, Measurement, Reply, Spread, Standing
+from accel_lab.core.record import Record
 from accel_lab.numerics.tolerances import ComparisonConfig
 
 from .registry import Backend, Model, lacking
@@ -22,7 +23,7 @@ NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Record):
     """What holds for all rows of a run. ``budget_s`` ends the timed calls of one row early, after a few."""
 
     size: str = "base"
@@ -32,9 +33,6 @@ class Settings:
     train: bool = False
     seed: int = 0
     budget_s: float = 60.0
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 #: Asks a worker: a name for the question, and the job.

@@ -11,11 +11,18 @@ import grp
 import os
 import pwd
 import stat
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from accel_lab.core.errors import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 #: No settings file of a person is near this; what is larger would only keep the parser busy.
 MAX_BYTES = 256 * 1024
@@ -80,6 +87,16 @@ def home_folder() -> Path | None:
 def read_capped(path: Path, what: str = "a settings file") -> bytes:
     """The bytes of a small regular file. Raises OSError, or UsageError for another kind of file."""
     return _read(path, str(path), None, what)[0]
+
+
+def parse_toml(text: str, what: str) -> dict[str, Any]:
+    """The tables of a TOML text; :class:`UsageError` says in one line what is wrong with ``what`` it is."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{what} is not valid TOML: it is nested too deeply") from None
+    except ValueError as error:
+        raise UsageError(f"{what} is not valid TOML: {str(error)[:200]}") from None
 
 
 def _open(path: str, flags: int, folder: int | None = None) -> int:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import docker.errors
+from packaging.utils import canonicalize_name
 
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands
-from accel_lab.environments.index.releases import normalise, public
+from accel_lab.environments.index.releases import public
 from accel_lab.environments.options import Run
 from accel_lab.environments.store.quick_check import ask_interpreter
 
@@ -207,7 +208,8 @@ class ImageShelf:
         faults = []
         if public(facts["torch"]) != public(entry.labels[TORCH]):
             faults.append(f"it holds torch {facts['torch']}, not {entry.labels[TORCH]}")
-        has = {normalise(name): version for name, version in (facts.get("packages") or {}).items()}
+        packages: dict[str, str] = facts.get("packages") or {}
+        has: dict[str, str] = {canonicalize_name(name): version for name, version in packages.items()}
         for wheel in entry.wheels:
             if has.get(wheel.project) != wheel.version:
                 faults.append(

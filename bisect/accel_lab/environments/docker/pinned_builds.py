@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 import accel_lab
 from accel_lab.core.environment import Release
 from accel_lab.core.errors import UsageError
-from accel_lab.core.toml_text import read_toml
+from accel_lab.core.untrusted.settings_files import parse_toml
 from accel_lab.environments.index.releases import (
     Wheel,
     local_part,
-    normalise,
     order,
     python_tag,
     read_wheel_name,
@@ -37,7 +38,7 @@ class PinnedWheel:
 
     @property
     def project(self) -> str:
-        return normalise(self.name.partition("-")[0])
+        return canonicalize_name(self.name.partition("-")[0])
 
     @property
     def version(self) -> str:
@@ -108,7 +109,7 @@ def read_table(path: Path) -> list[Build]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    rows = read_toml(text, str(path)).get("build", [])
+    rows = parse_toml(text, str(path)).get("build", [])
     builds = [_build(row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
     doubled = {one.version for one in builds if sum(one.version == other.version for other in builds) > 1}
     if doubled:

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from accel_lab.core.environment import EnvironmentUnavailable, Index
 from accel_lab.environments.commands import Commands, plain_environment
 from accel_lab.environments.explain import explain
 from accel_lab.environments.index.pip_settings import NO_INDEX
-from accel_lab.environments.index.releases import normalise, python_tag
+from accel_lab.environments.index.releases import python_tag
 from accel_lab.environments.uv.eras import era_of
 from accel_lab.environments.uv.slim import add_stubs, is_left_out
 from accel_lab.environments.uv.tool import UvTool
@@ -98,7 +100,7 @@ class WheelShelf:
     def resolve(self, extra: Extra, build: Build, torch: str, target: Path) -> list[PinnedWheel]:
         """Put into ``target`` what ``extra`` needs beside, or in the place of, what the build has."""
         held = {wheel.project: wheel.version for wheel in build.companions}
-        held.update((normalise(name), version) for name, version in extra.pins)
+        held.update((canonicalize_name(name), version) for name, version in extra.pins)
         tool = UvTool(self._commands, self._index, self._folder.parent / "cache")
         with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
             found = tool.resolve(
@@ -114,7 +116,7 @@ class WheelShelf:
         has = {wheel.project: wheel.version for wheel in build.companions} | {"torch": torch}
         wheels = []
         for line in found.lines:
-            project = normalise(line.name)
+            project = canonicalize_name(line.name)
             if has.get(project) == line.version or is_left_out(project):
                 continue
             with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:

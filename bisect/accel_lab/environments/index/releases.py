@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
 from accel_lab.core.environment import Release
 
 #: torch.compile came with it: the line starts there.
@@ -16,58 +19,22 @@ FIRST = "2.0"
 #: one for Python 3.11, where torch.compile raises (check_if_dynamo_supported in torch/_dynamo/eval_frame.py).
 _COMPILES_SINCE = {11: (2, 1), 12: (2, 4), 13: (2, 6), 14: (2, 10)}
 
-_VERSION = re.compile(
-    r"v?(?P<release>\d+(?:\.\d+)*)(?:[-_.]?(?P<pre>a|b|rc|alpha|beta|c)[-_.]?(?P<pre_n>\d*))?"
-    r"(?:[-_.]?post(?P<post>\d*))?(?:[-_.]?dev(?P<dev>\d*))?(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?",
-    re.IGNORECASE,
-)
 #: No version has so many characters; Python takes no number of so many digits.
 _LONGEST = 200
-_PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2}
-_FINAL = 3  # after every pre-release
-_NO_DEV = 1 << 40
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class Version:
-    """A version that sorts as PEP 440 says; trailing zeros of the release do not count."""
-
-    release: tuple[int, ...]
-    pre: tuple[int, int] = (_FINAL, 0)
-    post: int = -1
-    dev: int = _NO_DEV
-    local: tuple[str, ...] = ()
-
-    @property
-    def is_prerelease(self) -> bool:
-        return self.pre[0] < _FINAL or self.dev < _NO_DEV
+_FREE_THREADED = re.compile(r"cp\d+t")
 
 
 def parse_version(text: str) -> Version | None:
     """The version that ``text`` is, None if it is none."""
-    match = _VERSION.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if match is None:
+    try:
+        return Version(text) if len(text) <= _LONGEST else None
+    except InvalidVersion:
         return None
-    release = tuple(int(part) for part in match["release"].split("."))
-    while len(release) > 1 and release[-1] == 0:
-        release = release[:-1]
-    has_dev = match["dev"] is not None
-    if match["pre"]:
-        pre = (_PRE[match["pre"].lower()], int(match["pre_n"] or 0))
-    else:  # 2.0.dev1 comes before 2.0a1
-        pre = (-1, 0) if has_dev and match["post"] is None else (_FINAL, 0)
-    return Version(
-        release=release,
-        pre=pre,
-        post=-1 if match["post"] is None else int(match["post"] or 0),
-        dev=int(match["dev"] or 0) if has_dev else _NO_DEV,
-        local=tuple(re.split(r"[-_.]", match["local"].lower())) if match["local"] else (),
-    )
 
 
 def order(text: str) -> Version:
     """A key to sort versions by; what is no version comes first."""
-    return parse_version(text) or Version(release=(-1,))
+    return parse_version(text) or Version("0.dev0")
 
 
 def public(version: str) -> str:
@@ -106,25 +73,20 @@ class Wheel:
 
 def read_wheel_name(filename: str, package: str) -> Wheel | None:
     """What a wheel's file name says; None for other files and other packages."""
-    if not filename.endswith(".whl"):
+    try:
+        name, version, _, tags = parse_wheel_filename(filename)
+    except InvalidWheelFilename:
         return None
-    pieces = filename[: -len(".whl")].split("-")
-    if len(pieces) not in (5, 6) or normalise(pieces[0]) != normalise(package):
+    if name != canonicalize_name(package):
         return None
-    if parse_version(pieces[1]) is None:
-        return None
-    python, abi, machine = pieces[-3:]
-    pythons = tuple(sorted({tag for tag in python.split(".") if _usual(tag, abi)}))
-    return Wheel(filename=filename, version=pieces[1], pythons=pythons, platforms=tuple(machine.split(".")))
-
-
-def _usual(python: str, abi: str) -> bool:
-    """Whether the usual build of that Python takes it: the free-threaded one has an ABI of its own."""
-    return python.startswith(("cp", "py")) and not re.fullmatch(r"cp\d+t", abi)
-
-
-def normalise(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    # The free-threaded build of a Python has an ABI of its own: the usual one does not take its wheels.
+    usual = {tag.interpreter for tag in tags if not _FREE_THREADED.fullmatch(tag.abi)}
+    return Wheel(
+        filename=filename,
+        version=str(version),
+        pythons=tuple(sorted(tag for tag in usual if tag.startswith(("cp", "py")))),
+        platforms=tuple(sorted({tag.platform for tag in tags})),
+    )
 
 
 def fits(tag: str, system: str = sys.platform, machine: str = "") -> bool:
@@ -179,7 +141,7 @@ def releases_of(wheels: Sequence[Wheel], python: str = "", *, gpu: bool = False)
     found: dict[Version, list[Wheel]] = {}
     for wheel in wheels:
         version = parse_version(public(wheel.version))
-        if version is not None and wheel.fits_machine and version.release >= order(FIRST).release:
+        if version is not None and wheel.fits_machine and version >= Version(f"{FIRST}.dev0"):
             found.setdefault(version, []).append(wheel)
     releases = []
     for version, group in sorted(found.items()):

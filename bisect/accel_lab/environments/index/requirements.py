@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_lab.core.errors import UsageError
-from accel_lab.core.toml_text import read_toml
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
-from .releases import normalise
+from accel_lab.core.errors import UsageError
+from accel_lab.core.untrusted.settings_files import parse_toml
 
 #: A release of these belongs to one release of torch: their version follows from torch's.
 FOLLOWERS = frozenset({"torchvision", "torchaudio", "torchtext", "torchdata", "triton", "functorch"})
 
-_NAME = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)", re.DOTALL)
 _BLOCK = re.compile(
     r"(?m)^# /// script[ \t]*$\r?\n(?P<content>(?:^#(?:[ \t].*)?$\r?\n){1,300}?)^# ///[ \t]*$"
 )
@@ -44,36 +45,45 @@ def _settle(found: Iterable[tuple[str, str]]) -> Requirements:
     """torch is set by the line, so it is left out; what follows torch loses its version."""
     lines, notes = [], []
     for line, origin in found:
-        match = _NAME.fullmatch(line)
-        if match is None:
-            raise UsageError(f"{line!r} from {origin} is no requirement: write NAME or NAME==VERSION")
-        name, extras, rest = match[1], match[2] or "", match[3].strip()
-        if rest and rest[0] not in "<>=!~@;(":
-            raise UsageError(f"{line!r} from {origin} is no requirement: write NAME or NAME==VERSION")
-        plain = normalise(name)
-        if plain == "torch":
-            if rest:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            raise UsageError(
+                f"{line!r} from {origin} is no requirement: write NAME or NAME==VERSION"
+            ) from None
+        name = canonicalize_name(wanted.name)
+        if name == "torch":
+            if wanted.specifier or wanted.url or wanted.marker:
                 notes.append(f"{line!r} from {origin} is left out: the line of releases sets torch")
             continue
-        condition = ";" + rest.partition(";")[2] if ";" in rest else ""
-        if plain in FOLLOWERS and rest and rest[0] != ";":
+        if name in FOLLOWERS and (wanted.specifier or wanted.url):
             notes.append(f"{line!r} from {origin}: its version follows from torch's, so any is taken")
-            line = f"{name}{extras}{condition}"
+            wanted.specifier, wanted.url = SpecifierSet(), None
+            line = str(wanted)
         lines.append(line.strip())
     return Requirements(lines=tuple(dict.fromkeys(lines)), notes=tuple(dict.fromkeys(notes)))
 
 
 def name_of(line: str) -> str:
     """The normalised name of the package that a requirement asks for."""
-    match = _NAME.fullmatch(line)
-    return normalise(match[1]) if match else ""
+    wanted = _unconditional(line)
+    return canonicalize_name(wanted.name) if wanted is not None else ""
 
 
 def exact_version(line: str) -> str:
     """The version of ``NAME==VERSION``, empty where another one would do as well."""
-    match = _NAME.fullmatch(line.partition(";")[0])
-    pinned = re.fullmatch(r"={2,3}\s*([^\s,*]+)", match[3].strip()) if match else None
-    return pinned[1] if pinned else ""
+    wanted = _unconditional(line)
+    pins = list(wanted.specifier) if wanted is not None else []
+    exact = len(pins) == 1 and pins[0].operator in ("==", "===") and not pins[0].version.endswith("*")
+    return pins[0].version if exact else ""
+
+
+def _unconditional(line: str) -> Requirement | None:
+    """A requirement without its marker; None if it is none."""
+    try:
+        return Requirement(line.partition(";")[0])
+    except InvalidRequirement:
+        return None
 
 
 def read_requirements(file: Path, depth: int = 0) -> list[str]:
@@ -121,7 +131,7 @@ def script_needs(script: Path) -> list[str]:
     if len(blocks) > 1:
         raise UsageError(f"{script}: there are {len(blocks)} `# /// script` blocks, one is allowed")
     lines = (line[2:] if line.startswith("# ") else line[1:] for line in blocks[0].splitlines())
-    data = read_toml("\n".join(lines), f"the `# /// script` block of {script}")
+    data = parse_toml("\n".join(lines), f"the `# /// script` block of {script}")
     needs = data.get("dependencies", [])
     if not isinstance(needs, list) or not all(isinstance(line, str) for line in needs):
         raise UsageError(f"{script}: dependencies in the `# /// script` block must be a list of strings")

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands, plain_environment
-from accel_lab.environments.index.releases import normalise
 
 from .shared_objects import NotElf, SharedObject, Symbol, read_shared_object
 
@@ -35,7 +36,7 @@ _COMPILERS = ("gcc", "cc", "clang")
 
 def is_left_out(package: str) -> bool:
     """Whether a slim install leaves a package out."""
-    return _LEFT_OUT.fullmatch(normalise(package)) is not None
+    return _LEFT_OUT.fullmatch(canonicalize_name(package)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)

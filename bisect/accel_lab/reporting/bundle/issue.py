@@ -103,9 +103,7 @@ class _Parts:
         if findings.failure_rate is not None and findings.failure_rate < 1:
             lines.append(f"- It fails in {findings.failure_rate:.0%} of its runs.")
         if findings.witness:
-            pairs = "; ".join(f"{key}: {run_text(value)}" for key, value in findings.witness.items())
-            said = run_text(findings.witness.get("words") or pairs)
-            lines.append(f"- Cross-check: {self._say(said)}")
+            lines.append(f"- Cross-check: {self._say(findings.witness.words)}")
         lines += [f"- {self._say(line)}" for line in self._since()]
         attached = f" Everything is in the attached `{self.bundle}`." if self.bundle else ""
         lines.append(f"\nFound by accel-lab {__version__}.{attached}")

@@ -269,8 +269,8 @@ class _Maker(Entries):
 
     def _changes(self) -> None:
         """The smallest difference of torch's sources at each flip where one was found."""
-        flips = (self.findings.versions or {}).get("flips") or []
-        texts = [str(diff) for flip in flips if (diff := (flip.get("change") or {}).get("diff"))]
+        flips = self.findings.versions.flips if self.findings.versions else ()
+        texts = [str(flip.change["diff"]) for flip in flips if flip.change.get("diff")]
         if texts:
             self._add("change.diff", self.redactor.text("\n".join(texts), "change.diff") + "\n", rank=REPORT)
 

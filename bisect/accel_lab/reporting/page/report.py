@@ -60,6 +60,8 @@ class _View:
         findings, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
         sheet = style("report.css")
         digest = style_digest(sheet)
+        witness = findings.witness.to_json() if findings.witness else {}
+        witness.pop("words", None)
         return {
             "style": sheet,
             "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
@@ -80,8 +82,8 @@ class _View:
             "ladder": [self._row(step) for step in by_height(findings)],
             "ablation": [self._row(step) for step in findings.ablation],
             "culprits": [self._culprit(number) for number in range(len(findings.culprits))],
-            "cross_check": self.say(str((findings.witness or {}).get("words") or "")),
-            "witness": self._pairs({k: v for k, v in (findings.witness or {}).items() if k != "words"}),
+            "cross_check": self.say(findings.witness.words if findings.witness else ""),
+            "witness": self._pairs(witness),
             "versions": versions_view(findings.versions, self.texts),
             "error": self._error(bad),
             "diffs": [shown for shown in (self._error_diff(good, bad), self._graph_diff(good, bad)) if shown],

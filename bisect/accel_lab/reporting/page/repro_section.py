@@ -104,9 +104,9 @@ def _shrunk(before: int | None, after: int) -> str:
 
 def _effort(findings: Findings) -> str:
     """How many candidates were tried, in how long; empty when that is not known."""
-    repro = findings.repro or {}
-    tried, seconds = repro.get("candidates"), repro.get("seconds")
-    if not isinstance(tried, int) or not tried:
+    repro = findings.repro
+    if repro is None or not repro.candidates:
         return ""
-    took = f" in {seconds:,.0f} s" if isinstance(seconds, (int, float)) and seconds >= 1 else ""
+    tried, seconds = repro.candidates, repro.seconds
+    took = f" in {seconds:,.0f} s" if seconds >= 1 else ""
     return f"{tried:,} candidate{'' if tried == 1 else 's'} tried{took}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel_lab.core.findings import Exhibit
+from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.words import terms
 from accel_lab.reporting.words import versions as since
 from accel_lab.reporting.words.terms import Mark
@@ -82,13 +83,12 @@ class VersionsView:
     numbers: bool
 
 
-def versions_view(versions: Mapping[str, Any] | None, texts: TextBudget) -> VersionsView | None:
+def versions_view(versions: Versions | None, texts: TextBudget) -> VersionsView | None:
     """The section, redacted and within the page's budget; None where no releases were asked."""
-    if not versions:
+    if versions is None:
         return None
     rows = [_told(row, texts) for row in since.rows_of(versions)]
-    flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
-    turns = {str(flip.get("at", "")) for flip in flips}
+    turns = {flip.at for flip in versions.flips}
     across = max(1, min(len(rows), _PER_ROW))
     return VersionsView(
         headline=texts.say(since.headline(versions)),
@@ -97,7 +97,7 @@ def versions_view(versions: Mapping[str, Any] | None, texts: TextBudget) -> Vers
         width=across * _BOX + 4,
         height=-(-len(rows) // across) * _ROW + 4,
         rows=tuple(rows),
-        flips=tuple(_flip(flip, texts) for flip in flips),
+        flips=tuple(_flip(flip, texts) for flip in versions.flips),
         numbers=any(row.number for row in rows),
     )
 
@@ -127,13 +127,12 @@ def _stop(row: Row, place: int, turns: bool) -> Stop:
     )
 
 
-def _flip(flip: Mapping[str, Any], texts: TextBudget) -> FlipView:
-    details = flip.get("details")
-    details = details if isinstance(details, Mapping) else {}
+def _flip(flip: Flip, texts: TextBudget) -> FlipView:
+    details = flip.details
     good, bad = (_mapping(details.get(side)) for side in ("good", "bad"))
     return FlipView(
         title=texts.say(_capital(since.flip_line(flip)), limit=400),
-        notes=tuple(texts.say(str(note), limit=1000) for note in [*_change(flip), *_list(flip.get("notes"))]),
+        notes=tuple(texts.say(note, limit=1000) for note in (*_change(flip), *flip.notes)),
         good=texts.say(good.get("torch", ""), limit=80),
         bad=texts.say(bad.get("torch", ""), limit=80),
         rungs=tuple(_rungs(good, bad)),
@@ -179,14 +178,13 @@ def _files(files: Mapping[str, Any], texts: TextBudget) -> View | None:
     return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), texts)
 
 
-def _change(flip: Mapping[str, Any]) -> list[str]:
-    change = _mapping(flip.get("change"))
-    return [_capital(since.change_line(change))] if change else []
+def _change(flip: Flip) -> list[str]:
+    return [_capital(since.change_line(flip.change))] if flip.change else []
 
 
-def _change_diff(flip: Mapping[str, Any], texts: TextBudget) -> list[Shown]:
+def _change_diff(flip: Flip, texts: TextBudget) -> list[Shown]:
     """The smallest difference of torch's sources that moves the failure."""
-    diff = _mapping(flip.get("change")).get("diff")
+    diff = flip.change.get("diff")
     if not diff or texts.spent:
         return []
     text = texts.say(diff, limit=texts.room())

@@ -38,7 +38,7 @@ def _range(row: Measurement) -> str:
 
 
 def _ratio(row: Measurement) -> str:
-    return "" if row.ratio is None else f"{row.ratio:.2f}"
+    return "" if row.ratio_to_eager is None else f"{row.ratio_to_eager:.2f}"
 
 
 def _breaks(row: Measurement) -> str:

@@ -46,7 +46,7 @@ _HOW_SURE = {
 
 def summarise(findings: Findings) -> str:
     """One paragraph: what fails, whose fault it is, and how sure that is."""
-    if findings.versions and findings.versions.get("metric"):
+    if findings.versions and findings.versions.metric:
         return _measured(findings)
     if findings.verdict == "passes":
         return _passes(findings)
@@ -180,8 +180,9 @@ def _repro(findings: Findings) -> str:
 
 def _measured(findings: Findings) -> str:
     """The answer of a search for a worse number (``--metric``)."""
-    versions = findings.versions or {}
-    metric = versions["metric"]
+    versions = findings.versions
+    assert versions is not None
+    metric = versions.metric
     what = f"{metric.get('words', metric.get('name'))} ({metric.get('worse_by')} times or more)"
     headline = since.headline(versions)
     if findings.verdict == "fails":
@@ -246,7 +247,7 @@ def _why_not(findings: Findings) -> str:
 
 def next_steps(findings: Findings) -> list[str]:
     """What the reader can do now, one line each."""
-    if findings.versions and findings.versions.get("metric"):
+    if findings.versions and findings.versions.metric:
         if findings.verdict == "fails":
             return ["Look at both sides of the release in report.html: what was counted, the generated code"]
         return ["Look for a smaller difference (--worse-by 1.1x) or another number (--metric NAME)"]

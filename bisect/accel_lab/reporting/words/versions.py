@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.versions import Flip, Tested, Versions
+
 from . import terms
 from .terms import Mark
 
@@ -27,18 +29,15 @@ class Row:
     number: str = ""
 
 
-def flip_line(flip: Mapping[str, Any]) -> str:
+def flip_line(flip: Flip) -> str:
     """One flip: ``introduced in 2.5.0 (good: 2.4.1)``; a range where releases between could not be judged."""
-    kind = str(flip.get("kind", "changed")).replace("_", " ")
-    after, at = str(flip.get("after", "?")), str(flip.get("at", "?"))
+    kind = flip.kind.replace("_", " ")
     known = "bad" if kind == "fixed" else "good"
-    between = [str(v) for v in _list(flip.get("between"))]
-    where = f"in {at}"
-    if between:
-        where = f"in {at} or one before it ({', '.join(between)} could not be judged)"
-    sure = flip.get("confidence")
-    chance = f", {sure:.1%} sure" if isinstance(sure, (int, float)) else ""
-    return f"{kind} {where} ({known}: {after}{chance})"
+    where = f"in {flip.at}"
+    if flip.between:
+        where = f"in {flip.at} or one before it ({', '.join(flip.between)} could not be judged)"
+    chance = f", {flip.confidence:.1%} sure" if flip.confidence is not None else ""
+    return f"{kind} {where} ({known}: {flip.after}{chance})"
 
 
 def change_line(change: Mapping[str, Any]) -> str:
@@ -61,85 +60,68 @@ def change_line(change: Mapping[str, Any]) -> str:
     return f"the change is {names} ({proof}; {runs} runs)"
 
 
-def headline(versions: Mapping[str, Any] | None) -> str:
+def headline(versions: Versions | None) -> str:
     """All flips in one line; what the whole line says where there is none; empty without an axis."""
-    if not versions:
+    if versions is None:
         return ""
-    flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
-    parts = [flip_line(flip) for flip in flips]
-    own = _own(versions)
+    parts = [flip_line(flip) for flip in versions.flips]
+    own = versions.own
     if own.get("sentence"):
         parts.insert(0 if own.get("relation") == "before" else len(parts), str(own["sentence"]))
     if parts:
         return ", ".join(parts)
-    notes = [str(note) for note in _list(versions.get("notes"))]
-    return notes[0] if notes else str(versions.get("why") or "")
+    return versions.notes[0] if versions.notes else versions.why
 
 
-def _own(versions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The user's own build, which passes, where that says something of the line."""
-    own = versions.get("own")
-    return own if isinstance(own, Mapping) else {}
-
-
-def notes_of(versions: Mapping[str, Any]) -> list[str]:
+def notes_of(versions: Versions) -> list[str]:
     """What qualifies the answer: the second axis, what could not be judged, where it was cut short."""
-    axes = versions.get("axes")
-    lines = []
-    if isinstance(axes, Mapping):
-        lines += [str(axes.get("sentence") or ""), *(str(note) for note in _list(axes.get("notes")))]
+    axes = versions.axes
+    lines = [str(axes.get("sentence") or ""), *(str(note) for note in _list(axes.get("notes")))]
+    lines += [
+        f"{flip.after} to {flip.at}: {change_line(flip.change)}" for flip in versions.flips if flip.change
+    ]
     headline_text = headline(versions)
-    for flip in _list(versions.get("flips")):
-        if isinstance(flip, Mapping) and flip.get("change"):
-            lines.append(f"{flip.get('after', '?')} to {flip.get('at', '?')}: {change_line(flip['change'])}")
-    lines += [str(note) for note in _list(versions.get("notes"))]
-    if not versions.get("complete", True) and versions.get("why"):
-        lines.append(f"not complete: {versions['why']}")
-    sure = versions.get("confidence")
-    if isinstance(sure, (int, float)):
-        lines.append(f"all verdicts on the line together are right with a chance of {sure:.1%}")
+    lines += versions.notes
+    if not versions.complete and versions.why:
+        lines.append(f"not complete: {versions.why}")
+    if versions.confidence is not None:
+        lines.append(
+            f"all verdicts on the line together are right with a chance of {versions.confidence:.1%}"
+        )
     return [line for line in dict.fromkeys(lines) if line and line != headline_text]
 
 
-def advice(versions: Mapping[str, Any] | None) -> list[str]:
+def advice(versions: Versions | None) -> list[str]:
     """What the reader can do about it by taking another release."""
-    if not versions or versions.get("metric"):
+    if versions is None or versions.metric:
         return []
-    own = _own(versions)
+    own, flips = versions.own, versions.flips
     if own.get("relation") == "fixed_by":
         return [f"Use torch {own.get('torch')}, your own build, or newer: the failure is gone there"]
-    flips = [flip for flip in _list(versions.get("flips")) if isinstance(flip, Mapping)]
     if not flips:
         return [f"Until it is fixed: torch {own['torch']} does not have it"] if own.get("torch") else []
-    last = flips[-1]
-    if last.get("kind") == "fixed":
-        return [f"Use torch {last.get('at')} or newer: the failure is gone there"]
-    return [f"Until it is fixed: torch {last.get('after')} does not have it"]
+    if flips[-1].kind == "fixed":
+        return [f"Use torch {flips[-1].at} or newer: the failure is gone there"]
+    return [f"Until it is fixed: torch {flips[-1].after} does not have it"]
 
 
-def rows_of(versions: Mapping[str, Any]) -> list[Row]:
+def rows_of(versions: Versions) -> list[Row]:
     """Every release of the line, oldest first; those that were not asked too."""
-    tested = {
-        str(row.get("torch", "")): row for row in _list(versions.get("tested")) if isinstance(row, Mapping)
-    }
-    line = [str(version) for version in _list(versions.get("line"))] or list(tested)
-    missing = [name for name in tested if name not in line]
-    return [_row(name, tested.get(name)) for name in (*line, *missing)]
+    tested = {row.torch: row for row in versions.tested}
+    return [_row(name, tested.get(name)) for name in dict.fromkeys((*versions.line, *tested))]
 
 
-def _row(name: str, row: Mapping[str, Any] | None) -> Row:
+def _row(name: str, row: Tested | None) -> Row:
     if row is None:
         return Row(torch=name, mark=UNASKED)
-    headline_text = str(row.get("why") or row.get("signature") or "")
-    runs = row.get("runs")
     return Row(
         torch=name,
-        mark=_MARKS.get(str(row.get("verdict", "")), terms.SKIP),
-        why=headline_text,
-        where=", ".join(str(part) for part in (row.get("stage"), row.get("component")) if part),
-        runs=str(runs) if isinstance(runs, int) else "",
-        environment=environment_line(row.get("environment")),
-        number=_number(row.get("metric")),
+        mark=_MARKS[row.verdict.value],
+        why=row.why or row.signature,
+        where=", ".join(part for part in (row.stage, row.component) if part),
+        runs=str(row.runs),
+        environment=environment_line(row.environment),
+        number=_number(row.metric),
     )
 
 

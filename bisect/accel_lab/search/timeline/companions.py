@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.findings import Considered
+from accel_lab.core.record import Record, as_json
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
 from accel_lab.search.proof import prove_verdicts
@@ -33,7 +34,7 @@ class FlipSide:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swap:
+class Swap(Record):
     """One run with companions of the other side: ``swapped`` are those, ``torch_side`` is good or bad."""
 
     torch: str
@@ -42,21 +43,14 @@ class Swap:
     torch_side: str
     verdict: Verdict
     why: str = ""
-    error: float = 0.0
+    error: float = field(default=0.0, metadata=as_json(hidden=True))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "torch": self.torch,
-            "pins": dict(self.pins),
-            "swapped": list(self.swapped),
-            "torch_side": self.torch_side,
-            "verdict": self.verdict.value,
-            "why": self.why,
-        }
+        return {**super().to_json(), "pins": dict(self.pins)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blame:
+class Blame(Record):
     """Who is at fault: ``torch``, companions by name, or nobody where it is unknown.
 
     ``proven`` only with both runs: with the blamed thing alone on the good side it fails, with it alone
@@ -70,16 +64,6 @@ class Blame:
     swaps: tuple[Swap, ...] = ()
     cleared: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "culprits": list(self.culprits),
-            "proven": self.proven,
-            "sentence": self.sentence,
-            "swaps": [swap.to_json() for swap in self.swaps],
-            "cleared": list(self.cleared),
-            "open": list(self.open),
-        }
 
 
 def differing(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accel_lab.core.outcome import Status
+from accel_lab.core.record import Record, as_json
 from accel_lab.core.stages import LADDER
 from accel_lab.core.verdict import Verdict
 
@@ -15,27 +16,16 @@ _STEPS = tuple(rung.value for rung in LADDER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(Record):
     """One run: its verdict and how it ended. ``folder`` is where its outcome lies, for a link."""
 
     verdict: Verdict
     status: Status | None = None
     signature: str = ""
     why: str = ""
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, metadata=as_json(digits=3))
     max_abs_error: float | None = None
     folder: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict.value,
-            "status": self.status.value if self.status else None,
-            "signature": self.signature,
-            "why": self.why,
-            "seconds": round(self.seconds, 3),
-            "max_abs_error": self.max_abs_error,
-            "folder": self.folder,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

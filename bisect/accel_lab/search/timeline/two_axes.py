@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from accel_lab.core.record import Record
 from accel_lab.core.stages import BLAMES, LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip
@@ -39,21 +39,13 @@ class Laddered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoAxes:
+class TwoAxes(Record):
     """``stages`` is the stage on the bad side of each flip; ``same`` is None unless two of them are known."""
 
     sentence: str
     stages: tuple[str, ...]
     same: bool | None
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "sentence": self.sentence,
-            "stages": list(self.stages),
-            "same": self.same,
-            "notes": list(self.notes),
-        }
 
 
 def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
