@@ -263,10 +263,8 @@ def test_introduced_and_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("fixed", "2.7.0", "2.8.0"),
     ]
     assert (versions["last_good"], versions["first_bad"], versions["fixed_in"]) == ("2.5.0", "2.6.0", "2.8.0")
-    assert (
-        since.headline(Versions.from_json(versions))
-        == "introduced in 2.6.0 (good: 2.5.0), fixed in 2.8.0 (bad: 2.7.0)"
-    )
+    line = since.headline(Versions.from_json(versions))
+    assert line == "introduced in 2.6.0 (good: 2.5.0), fixed in 2.8.0 (bad: 2.7.0)"
     assert data["verdict"] == "fails"
     assert data["culprit"]["stage"] == "fx_passes"
     # Both sides of both flips had the ladder run on them.

@@ -7,6 +7,7 @@ was standard output at the start: ``{"event": "ready"}``, ``{"event": "started",
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -16,6 +17,10 @@ import sys
 import tempfile
 import time
 from typing import Any, Dict
+
+
+#: Modules of this package that most runs need.
+_PRELOADED = (".loops.interpreter", ".record.recorder", ".rungs.ladder", ".runner", ".shadow.mode", ".view")
 
 
 def serve() -> None:
@@ -32,7 +37,9 @@ def serve() -> None:
     initialised = lazy_init()
     import torch
 
-    from .shadow import mode as shadow  # noqa: F401 - so that no child pays for them
+    # So that no child pays for them.
+    for module in _PRELOADED:
+        importlib.import_module(module, __package__)
 
     _become_subreaper()
     _say(
