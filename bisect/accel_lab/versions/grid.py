@@ -17,7 +17,7 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.prober import Interrupted
-from accel_lab.search.accelerator.adapter_search import switches_of
+from accel_lab.search.accelerator.accelerator import accelerator_called
 from accel_lab.search.accelerator.replacements import Ask, switches
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab
@@ -285,7 +285,9 @@ def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Colu
         if name == MOCK:
             found.append(Column(name=name, rung=Rung.MOCK, switches=switches(Ask.MAIN)))
         else:
-            found.append(Column(name=name, rung=Rung.ACCELERATOR, switches=switches_of(name)))
+            found.append(
+                Column(name=name, rung=Rung.ACCELERATOR, switches=accelerator_called(name).switches())
+            )
     return tuple(found)
 
 
