@@ -18,7 +18,6 @@ from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.prober import Interrupted
 from accel_lab.search.accelerator.accelerator import accelerator_called
-from accel_lab.search.accelerator.replacements import Ask, switches
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder_runner import Switches
@@ -281,13 +280,8 @@ class _Compared:
 def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a grid: rungs of the ladder, then accelerators by name."""
     found = [Column(name=rung.value, rung=rung) for rung in rungs]
-    for name in accelerators:
-        if name == MOCK:
-            found.append(Column(name=name, rung=Rung.MOCK, switches=switches(Ask.MAIN)))
-        else:
-            found.append(
-                Column(name=name, rung=Rung.ACCELERATOR, switches=accelerator_called(name).switches())
-            )
+    for accelerator in map(accelerator_called, accelerators):
+        found.append(Column(name=accelerator.name, rung=accelerator.rung, switches=accelerator.switches()))
     return tuple(found)
 
 
