@@ -18,7 +18,6 @@ import tempfile
 import time
 from typing import Any, Dict
 
-
 #: Modules of this package that most runs need.
 _PRELOADED = (".loops.interpreter", ".record.recorder", ".rungs.ladder", ".runner", ".shadow.mode", ".view")
 
