@@ -598,7 +598,9 @@ def test_extraction(tmp_path: Path, sound: Path) -> None:
 
 def test_rerun_is_old_pythons_python() -> None:
     text = (
-        importlib.resources.files("accel_lab.reporting").joinpath("rerun.py.j2").read_text(encoding="utf-8")
+        importlib.resources.files("accel_lab.reporting.bundle")
+        .joinpath("rerun.py.j2")
+        .read_text(encoding="utf-8")
     )
     ast.parse(text, feature_version=(3, 8))
     imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
