@@ -11,16 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accel_lab.numerics.records import (
-    Difference,
-    Entry,
-    Recording,
-    agreement,
-    diff,
-    failures,
-    load,
-    same_difference,
-)
+from accel_lab.numerics.recording import Entry, Recording, load
+from accel_lab.numerics.records import Difference, agreement, diff, failures, same_difference
 from accel_lab.numerics.values import Comparison
 
 HERE = Path(__file__).resolve().parents[1] / "fakes"

@@ -487,9 +487,9 @@ def test_sweep_after_the_lab_was_killed(bench):
     lab = f"""
         import sys
         from pathlib import Path
-        sys.path.insert(0, {str(Path(process.__file__).parents[2])!r})
+        sys.path.insert(0, {str(Path(process.__file__).parents[3])!r})
         from accel_lab.core.probe import Limits
-        from accel_lab.execution.process import run
+        from accel_lab.execution.processes.process import run
         code, marker = "import os, time; os.fork(); open('up', 'w'); time.sleep(40)", sys.argv[1]
         nap = [sys.executable, "-c", code, marker]
         here = Path.cwd()
@@ -510,8 +510,8 @@ def test_sweep_after_the_lab_was_killed(bench):
 
 def test_sweep_spares_the_program_that_asks(bench):
     code = f"""
-        sys.path.insert(0, {str(Path(process.__file__).parents[2])!r})
-        from accel_lab.execution.process import sweep
+        sys.path.insert(0, {str(Path(process.__file__).parents[3])!r})
+        from accel_lab.execution.processes.process import sweep
         print(sweep(os.environ["{MARKER}"]))
     """
     assert bench.run(code).exit_code == 0

@@ -250,8 +250,9 @@ def test_the_change_is_told_as_far_as_it_was_shown(changes: dict[str, Any], word
 
 
 def test_the_change_is_on_the_page_and_in_the_terminal(tmp_path: Path) -> None:
-    found = versions()
-    found["flips"][0]["change"] = CHANGE
+    data = raw()
+    data["flips"][0]["change"] = CHANGE
+    found = Versions.from_json(data)
     findings = FakeRun(tmp_path, "kernel").findings
     findings.versions = found
     assert "2.4.1 to 2.5.0: the change is celu in" in " ".join(versions_block(findings).split())

@@ -14,7 +14,7 @@ from accel_lab.cli import bundle_command
 from accel_lab.core.errors import UsageError
 from accel_lab.reporting.bundle.writer import write_bundle
 from accel_lab.reporting.redact.redactor import Redactor
-from accel_lab.reporting.redact.review import left_in, told
+from accel_lab.reporting.redact.review import count_words, left_in
 from fakes_run import FakeRun
 
 from .test_innocent_texts import INNOCENT
@@ -67,9 +67,9 @@ def test_names_that_the_code_uses() -> None:
 
 
 def test_the_line_on_the_terminal() -> None:
-    assert told(0) == "no word that looks like a name or a key was left"
-    assert told(1) == "1 word that looks like a name or a key was left"
-    assert told(3) == "3 words that look like names or keys were left"
+    assert count_words(0) == "no word that looks like a name or a key was left"
+    assert count_words(1) == "1 word that looks like a name or a key was left"
+    assert count_words(3) == "3 words that look like names or keys were left"
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def _nothing_waits() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_told", set())
+    monkeypatch.setattr(settings, "_reported", set())
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
     if error:
         kind = str(error.get("type", "")).rpartition(".")[2]
         raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
-    if outcome.status is Status.REFUSED:
+    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
         raise LabError("; ".join(outcome.notes))
     found: dict[str, Any] = ChildFiles(outcome.folder).json("check.json", _FOUND) or {}
     if not found.get("graphs"):

@@ -92,7 +92,7 @@ _RECORDS = (
         "check",
         _TABLE,
         "constraints checked",
-        keys=("table", "settings", "choice", "adapter", "repros"),
+        keys=("adapter", "options", "repros"),
     ),
 )
 

@@ -177,14 +177,14 @@ def _failed_guard(reason: str, scope: Dict[str, Any]) -> Dict[str, Any]:
     """A guard that did not hold: which compilation's, the guard, the value that was there."""
     turn = _TURN.match(reason)
     text = re.split(r"\s\s#|\n", reason[turn.end() :] if turn else reason)[0].strip()
-    left = re.match(r"(?P<left>.+?)\s*(==|!=|<=|>=|<|>)\s", text)
+    compared = re.search(r" (==|!=|<=|>=|<|>) ", text)
     typed = re.match(r"___check_type_id\((?P<source>.+), \d+\)", text)
     value = _MISSING
     if typed:
         value = _value(typed.group("source"), scope)
         value = type(value).__name__ if value is not _MISSING else value
-    elif left:
-        value = _value(left.group("left"), scope)
+    elif compared:
+        value = _value(text[: compared.start()], scope)
         value = _short(value) if value is not _MISSING else value
     return {
         "compilation": turn.group(1) if turn else "",

@@ -34,7 +34,7 @@ It needs accel-lab and torch: exits with 1 while the values differ, with 0 once 
 
 import json
 
-from accel_lab.mock.kernel_script import replay
+from accel_lab.mock.runtime.kernel_script import replay
 
 CASE = r"""
 {case}

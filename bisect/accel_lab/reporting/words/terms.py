@@ -124,7 +124,7 @@ def failure_of(step: Step) -> str:
 
 #: What a failure of ``torch.testing.assert_close`` says beside its numbers.
 _ALLOWED = re.compile(r" at index \([^()]*\)| \(up to [^()]* allowed\)")
-_LONG_NUMBER = re.compile(r"\d+\.\d{4,}(?:e[+-]?\d+)?")
+_LONG_NUMBER = re.compile(r"(?<!\d)\d+\.\d{4,}(?:e[+-]?\d+)?")
 
 
 def brief_failure(signature: Signature, most: int = 160) -> str:
