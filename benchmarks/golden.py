@@ -63,6 +63,7 @@ class Case:
     """One folder of repros/. ``run`` is what follows the options: a script, or ``-m module args``.
 
     ``needs`` are modules that the probed interpreter must have; where it lacks one, the case is not run.
+    ``change`` names the pieces of torch that the public fix changed, as ``file::function``.
     ``cannot_tell`` is why no stage may be named, ``component_open`` why no component can be; else they are
     empty, and an answer is demanded. ``on`` holds what is otherwise on one build.
     """
@@ -76,6 +77,7 @@ class Case:
     issue: int | None = None
     also: tuple[str, ...] = ()
     component: str | None = None
+    change: tuple[str, ...] = ()
     fails_on: tuple[str, ...] = ()
     passes_on: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -156,7 +158,7 @@ def load_case(folder: Path) -> Case:
     unknown = set(data) - {f for f in Case.__dataclass_fields__ if f not in ("slug", "folder")}
     if unknown:
         raise ValueError(f"{folder.name}/expect.toml: unknown keys {sorted(unknown)}")
-    for key in ("stages", "also", "fails_on", "passes_on", "args", "run", "needs"):
+    for key in ("stages", "also", "change", "fails_on", "passes_on", "args", "run", "needs"):
         if key in data:
             data[key] = tuple(data[key])
     case = Case(slug=folder.name, folder=folder, **data)
