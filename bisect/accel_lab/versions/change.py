@@ -67,7 +67,7 @@ def find_change(
         areas = frames.areas_of(stage)
         near = [path for path in both.changed if path.startswith(areas)] if areas else []
         far = [path for path in both.changed if path not in set(near)]
-        return _told(ChangeSearch(mixer, near, far, _names(bad[1]), listener).run())
+        return _as_json(ChangeSearch(mixer, near, far, _names(bad[1]), listener).run())
 
 
 def _rung(good: Side, bad: Side) -> Rung:
@@ -88,7 +88,7 @@ def _names(bad: Side) -> set[str]:
     return (words | set(files[-3:])) - {"aten", "prims", "default", "Tensor", "torch", "forward", "call"}
 
 
-def _told(found: Change | NoChange) -> dict[str, Any]:
+def _as_json(found: Change | NoChange) -> dict[str, Any]:
     if isinstance(found, NoChange):
         return {"found": False, "why": found.reason, "runs": found.runs, "candidates": found.candidates}
     path, key = found.main
