@@ -1,7 +1,7 @@
 """What Dynamo compiled in a run, and why: frames with guards and times, graph breaks, recompilations.
 
-A recompilation is reported with the guard that failed, the value that the guard expects and the value that was
-there. Only values that can be read without running the program's code are read.
+A recompilation is reported with the guard that failed, the value that the guard expects and the value
+that was there. Only values that can be read without running the program's code are read.
 """
 
 from __future__ import annotations
