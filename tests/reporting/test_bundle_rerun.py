@@ -779,12 +779,12 @@ def test_a_repro_is_taken_out_and_the_other_takes_its_place() -> None:
         "other": other,
         "notes": ["n"],
     }
-    first = without(both, "script", "why")
+    first = without(Repro.from_json(both), "script", "why").to_json()
     assert (first["kind"], first["script"], first["graph"], first["other"]) == ("graph", "g.py", "g.py", None)
     assert first["notes"] == ["n", "why"]
-    second = without(both, "graph", "why")
+    second = without(Repro.from_json(both), "graph", "why").to_json()
     assert (second["kind"], second["script"], second["other"]) == ("script", "s.py", None)
-    none = without(first, "graph", "gone")
+    none = without(Repro.from_json(first), "graph", "gone").to_json()
     assert (none["script"], none["verified"], none["why_not"]) == (None, False, "gone")
 
 
