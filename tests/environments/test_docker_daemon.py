@@ -144,7 +144,7 @@ def test_a_run_that_writes_many_files_is_ended(box: Box) -> None:
 
 def test_the_container_of_a_lab_that_is_killed_ends(box: Box, client: Any) -> None:
     code = (
-        "import sys, tempfile\nfrom pathlib import Path\nsys.path.insert(0, 'tests')\n"
+        "import sys, tempfile\nfrom pathlib import Path\nsys.path.insert(0, 'tests/environments')\n"
         "from test_docker_daemon import Box\n"
         "Box(Path(sys.argv[1]), sys.argv[2]).run('import time; time.sleep(50)')\n"
     )
