@@ -95,7 +95,7 @@ def test_the_matrix_of_both(tmp_path: Path, pair: tuple[str, str]) -> None:
     )
     assert done.returncode == 1, done.stderr[-2000:]
     data = json.loads(done.stdout)
-    schema = Path(matrix.__file__).with_name("matrix.schema.json")
+    schema = Path(matrix.__file__).parents[1] / "matrix.schema.json"
     jsonschema.validate(data, json.loads(schema.read_text()))
     rows = {
         row["torch"]: {k: c["verdict"] for k, c in row["cells"].items()} for row in data["matrix"]["rows"]
