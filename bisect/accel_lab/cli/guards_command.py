@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Any
 
 import click
@@ -40,17 +40,20 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
 
     Exit codes: 0 no graph breaks and no recompilations, 1 some, 2 wrong usage, 3 the lab could not do it.
     """
+    from accel_lab.reporting.page import guards as page
+    from accel_lab.reporting.words import guards
+
     question = Question(rung=_BACKENDS[backend], switches=(("compile_log", True),))
     (once,) = run_each([question], out=out, **words)
     report = _report(once.outcome)
     folder = once.workspace.root
     program, torch = once.program.name, once.build.torch or ""
-    _write(report, program, torch, folder)
+    data = {**report.to_json(), "program": program, "torch": torch, "folder": str(folder)}
+    write_atomic(folder / "guards.json", json.dumps(data, indent=1))
+    page.write(report, program, torch, folder)
     if as_json:
-        print_json({**report.to_json(), "program": program, "torch": torch, "folder": str(folder)})
+        print_json(data)
     else:
-        from accel_lab.reporting.words import guards
-
         click.echo(guards.terminal(report))
         ended = signature_of(once.outcome)
         if ended is not None:
@@ -72,13 +75,3 @@ def _report(outcome: Outcome) -> CompileReport:
     if not report.compilations:
         raise UsageError("the script compiles nothing with torch.compile: there is nothing to report")
     return report
-
-
-def _write(report: CompileReport, program: str, torch: str, folder: Path) -> None:
-    import json
-
-    from accel_lab.reporting.page import guards
-
-    data = {**report.to_json(), "program": program, "torch": torch, "folder": str(folder)}
-    write_atomic(folder / "guards.json", json.dumps(data, indent=1))
-    guards.write(report, program, torch, folder)

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from accel_lab.core.errors import LabError
@@ -155,17 +155,20 @@ class BuildMixer:
         self._until = time.monotonic() + limit_s
         self._sessions = {False: good, True: bad}
         self._runners = {failing: _runner(session, target) for failing, session in self._sessions.items()}
-        self.failing = lru_cache(maxsize=None)(lambda path: self._versions(path, failing=True))
-        self.passing = lru_cache(maxsize=None)(lambda path: self._versions(path, failing=False))
 
-    def _versions(self, path: str, *, failing: bool) -> Versions | None:
-        base, other = self._both.text(not failing, path), self._both.text(failing, path)
+    @cache  # noqa: B019 - lives as long as the search
+    def failing(self, path: str) -> Versions | None:
+        base, other = self._both.text(False, path), self._both.text(True, path)
         if base is None or other is None or base == other:
             return None
         try:
             return Versions.parse(path, base, other)
         except (SyntaxError, ValueError, RecursionError):
             return None
+
+    def passing(self, path: str) -> Versions | None:
+        versions = self.failing(path)
+        return None if versions is None else versions.reversed()
 
     @lru_cache(maxsize=2)  # noqa: B019 - lives as long as the search
     def native_names(self, failing: bool) -> frozenset[str]:

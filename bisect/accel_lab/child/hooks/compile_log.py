@@ -13,6 +13,8 @@ from types import CodeType
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..torch_internals import compile_tables as tables
+from ..torch_internals import metrics as counted
+from .recompiles import TURN, guard_of, place_of
 
 MAX_FRAMES = 400
 MAX_GUARDS = 60
@@ -24,7 +26,6 @@ _USUAL = re.compile(
     r"^hasattr\(.+, '_dynamo_\w+'\)"
     r"|___check_(global_state|torch_function_mode_stack|current_backend)|top_saved_tensors_hooks|CURRENT_DEVICE"
 )
-_TURN = re.compile(r"^(\d+/\d+): ")
 _HINT = re.compile(r"^\s*Hint: (.*)$")
 _EXPLANATION = re.compile(r"^\s*Explanation: (.*)$")
 _MISSING = object()
@@ -54,7 +55,7 @@ class CompileLog:
         ``recompiles``: one row a recompilation. ``limit``: how often one function may be compiled.
         ``at_limit``: functions that reached it and run uncompiled since.
         """
-        limit = tables.most_compilations()
+        limit = counted.compilation_limit()
         rows, kept = self._frames()
         return {
             "frames": rows,
@@ -68,7 +69,7 @@ class CompileLog:
 
     def _recompiled(self, frame: Any) -> None:
         code = frame.f_code
-        failures = list(tables.guard_failures().get(code) or [])
+        failures = list(counted.guard_failures().get(code) or [])
         new = failures[self._seen.get(code, 0) :]
         self._seen[code] = len(failures)
         if not new:
@@ -131,13 +132,9 @@ def _seconds(metrics: Any, seconds: str, microseconds: str) -> float:
 def _breaks() -> List[Dict[str, Any]]:
     """A row for each place and reason: the innermost frame outside of installed packages."""
     rows: Dict[Any, Dict[str, Any]] = {}
-    for one in tables.graph_breaks()[:2000]:
-        stack = list(getattr(one, "user_stack", None) or [])
-        own = [frame for frame in stack if "/site-packages/" not in str(frame.filename)] or stack
+    for one in counted.graph_break_reasons()[:2000]:
         lines = str(getattr(one, "reason", "")).strip().splitlines() or [""]
-        file, line, name = (
-            (str(own[-1].filename), int(own[-1].lineno or 0), str(own[-1].name)) if own else ("", 0, "")
-        )
+        file, line, name = place_of(one)
         key = (file, line, lines[0])
         if key not in rows and len(rows) >= MAX_BREAKS:
             continue
@@ -166,8 +163,8 @@ def _all(pattern: Any, lines: List[str], most: int) -> List[str]:
 def _at_limit(limit: int) -> List[Dict[str, Any]]:
     """Functions whose guards failed so often that Dynamo compiles them no more."""
     found = []
-    for code, reasons in list(tables.guard_failures().items())[:2000]:
-        turns = {match.group(1) for match in map(_TURN.match, map(str, list(reasons)[:5000])) if match}
+    for code, reasons in list(counted.guard_failures().items())[:2000]:
+        turns = {match.group(1) for match in map(TURN.match, map(str, list(reasons)[:5000])) if match}
         if limit and len(turns) >= limit and isinstance(code, CodeType):
             found.append(_place(code))
     return found
@@ -175,8 +172,8 @@ def _at_limit(limit: int) -> List[Dict[str, Any]]:
 
 def _failed_guard(reason: str, scope: Dict[str, Any]) -> Dict[str, Any]:
     """A guard that did not hold: which compilation's, the guard, the value that was there."""
-    turn = _TURN.match(reason)
-    text = re.split(r"\s\s#|\n", reason[turn.end() :] if turn else reason)[0].strip()
+    turn = TURN.match(reason)
+    text = guard_of(reason)
     compared = re.search(r" (==|!=|<=|>=|<|>) ", text)
     typed = re.match(r"___check_type_id\((?P<source>.+), \d+\)", text)
     value = _MISSING

@@ -6,14 +6,14 @@ Read at the end of a run from what every release from 2.0 on keeps; nothing is h
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from ..exceptions import code_key
 from ..torch_internals import metrics
 
 MAX_ROWS = 24
 #: A reason begins with the compilation whose guard failed (``0/7: ``) on releases that number them.
-_TURN = re.compile(r"^(\d+/\d+): ")
+TURN = re.compile(r"^(\d+/\d+): ")
 
 
 def facts() -> Dict[str, Any]:
@@ -31,8 +31,8 @@ def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
     rows: List[Dict[str, Any]] = []
     for code, told in list(dict(failures).items())[:200]:
         reasons = [str(reason) for reason in list(told)[:2000]]
-        turns = {match.group(1) for match in map(_TURN.match, reasons) if match}
-        guards = list(dict.fromkeys(_guard(reason) for reason in reasons))
+        turns = {match.group(1) for match in map(TURN.match, reasons) if match}
+        guards = list(dict.fromkeys(guard_of(reason) for reason in reasons))
         times = len(turns) if turns else len(guards)
         refused = bool(limit) and times >= limit
         if refused:
@@ -43,18 +43,23 @@ def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
     return rows[:MAX_ROWS]
 
 
-def _guard(reason: str) -> str:
+def guard_of(reason: str) -> str:
     """The condition that did not hold, without what torch says about it."""
-    return re.split(r"\s\s#|\n", _TURN.sub("", reason))[0].strip()[:300]
+    return re.split(r"\s\s#|\n", TURN.sub("", reason))[0].strip()[:300]
+
+
+def place_of(graph_break: Any) -> Tuple[str, int, str]:
+    """File, line and function of the innermost frame of a graph break outside of installed packages."""
+    stack = list(getattr(graph_break, "user_stack", None) or [])
+    own = [frame for frame in stack if "/site-packages/" not in str(frame.filename)] or stack
+    return (str(own[-1].filename), int(own[-1].lineno or 0), str(own[-1].name)) if own else ("", 0, "")
 
 
 def _breaks(reasons: Any) -> List[Dict[str, Any]]:
     """A row for each place and reason: the innermost line of the script's that led there."""
     rows: Dict[Any, Dict[str, Any]] = {}
     for one in list(reasons)[:2000]:
-        stack = list(getattr(one, "user_stack", None) or [])
-        own = [frame for frame in stack if "/site-packages/" not in str(frame.filename)] or stack
-        place = (str(own[-1].filename), int(own[-1].lineno or 0), str(own[-1].name)) if own else ("", 0, "")
+        place = place_of(one)
         lines = str(getattr(one, "reason", "")).strip().splitlines() or [""]
         key = (*place, lines[0])
         if key not in rows and len(rows) >= MAX_ROWS:

@@ -1,9 +1,9 @@
-"""What Dynamo keeps of its compilations: metrics, cache entries with guards, guard failures, graph breaks.
+"""What Dynamo keeps of its compilations: their metrics, and cache entries with guards.
 
-Names in torch, by feature: ``_dynamo/utils.py`` (``_compilation_metrics``, ``guard_failures``,
-``graph_break_reasons``; 2.1 on), ``_dynamo/convert_frame.py`` (``input_codes``; 2.0 on),
-``_dynamo/eval_frame.py`` (``_debug_get_cache_entry_list``; 2.3 on), and the function that says why a frame is
-compiled again, whose name got a plural ``s`` in 2.7.
+Names in torch, by feature: ``_dynamo/utils.py`` (``_compilation_metrics``; 2.1 on),
+``_dynamo/convert_frame.py`` (``input_codes``; 2.0 on), ``_dynamo/eval_frame.py``
+(``_debug_get_cache_entry_list``; 2.3 on), and the function that says why a frame is compiled again, whose
+name got a plural ``s`` in 2.7. Guard failures and graph breaks are in :mod:`.metrics`.
 """
 
 from __future__ import annotations
@@ -56,26 +56,6 @@ def guards(entry: Any) -> List[str]:
 def compile_id(entry: Any) -> str:
     """``0/1``: frame 0, compiled for the second time; empty on releases that do not number entries."""
     return str(getattr(entry, "compile_id", "") or "")
-
-
-def guard_failures() -> Any:
-    """From code objects to the guards that failed, in torch's words."""
-    return dict(getattr(_module("utils"), "guard_failures", None) or {})
-
-
-def graph_breaks() -> List[Any]:
-    """``GraphCompileReason`` of each graph that ended early."""
-    return list(getattr(_module("utils"), "graph_break_reasons", None) or [])
-
-
-def most_compilations() -> int:
-    """How often one code object may be compiled; 0 if that is not known."""
-    config = _module("config")
-    for name in ("recompile_limit", "cache_size_limit"):
-        value = getattr(config, name, None)
-        if isinstance(value, int):
-            return value
-    return 0
 
 
 def on_recompilation(heard: Callable[[Any], None]) -> Optional[Callable[[], None]]:

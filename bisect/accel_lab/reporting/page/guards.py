@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accel_lab import __version__
+from accel_lab.core.files import write_atomic
 from accel_lab.inspection.compile_report import SCHEMA, CompileReport
 from accel_lab.reporting.words import guards as words
 
@@ -65,6 +66,4 @@ def _entries(entries: Sequence[words.Entry], texts: TextBudget) -> list[dict[str
 
 def write(report: CompileReport, program: str, torch: str, folder: Path) -> None:
     """``guards.html``, whole or not at all."""
-    draft = folder / "guards.html.part"
-    draft.write_text(render(report, program, torch), encoding="utf-8")
-    draft.replace(folder / "guards.html")
+    write_atomic(folder / "guards.html", render(report, program, torch))

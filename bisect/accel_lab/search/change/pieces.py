@@ -39,15 +39,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Module:
-    """One version of a module. Raises SyntaxError where its source does not parse."""
+    """One version of a module."""
 
     source: str
     pieces: tuple[Piece, ...] = field(repr=False)
 
     @classmethod
-    def parse(cls, source: str, split: Collection[str]) -> Module:
+    def of(cls, source: str, tree: ast.Module, split: Collection[str]) -> Module:
         """``split`` are the classes whose bodies are split: those that the other version has as well."""
-        tree = ast.parse(source)
         return cls(source, tuple(_pieces(source.splitlines(), tree, frozenset(split))))
 
     @cached_property
@@ -76,8 +75,14 @@ class Versions:
     @classmethod
     def parse(cls, path: str, base: str, other: str) -> Versions:
         """Raises SyntaxError where one of the two does not parse."""
-        common = classes(base) & classes(other)
-        return cls(path=path, base=Module.parse(base, common), other=Module.parse(other, common))
+        trees = ast.parse(base), ast.parse(other)
+        common = _classes(trees[0]) & _classes(trees[1])
+        one, two = (Module.of(text, tree, common) for text, tree in zip((base, other), trees, strict=True))
+        return cls(path=path, base=one, other=two)
+
+    def reversed(self) -> Versions:
+        """The same two versions with the other one as the base."""
+        return Versions(path=self.path, base=self.other, other=self.base)
 
     @cached_property
     def changed(self) -> tuple[str, ...]:
@@ -121,11 +126,11 @@ class Versions:
         return piece.owner if piece is not None else ""
 
 
-def classes(source: str) -> frozenset[str]:
+def _classes(tree: ast.Module) -> frozenset[str]:
     """The classes of a module's top level whose body begins on a line of its own."""
     return frozenset(
         node.name
-        for node in ast.parse(source).body
+        for node in tree.body
         if isinstance(node, ast.ClassDef) and node.body[0].lineno > node.lineno
     )
 
