@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from accel_lab.cli import check_command
+from accel_lab.cli.commands import check_command
 from accel_lab.cli.main import cli
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.outcome import Outcome, Status

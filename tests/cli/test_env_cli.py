@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from accel_lab.cli import env_command
-from accel_lab.cli.env_command import command
+from accel_lab.cli.commands import env_command
+from accel_lab.cli.commands.env_command import command
 from accel_lab.cli.environment_options import WORDS, read_options
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from accel_lab.cli.clean_command import command as clean
-from accel_lab.cli.runs_command import command as listing
+from accel_lab.cli.commands.clean_command import command as clean
+from accel_lab.cli.commands.runs_command import command as listing
 from accel_lab.execution.run_folder.marker import mark
 from accel_lab.request import state_folder
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from accel_lab.cli.env_command import command
+from accel_lab.cli.commands.env_command import command
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.environments.docker import images as docker_images
 from accel_lab.environments.docker.build import PYTHON_AT, SLIM, TORCH, WHEELS

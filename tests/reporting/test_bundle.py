@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel_lab.cli.verify_command import command as verify_command
+from accel_lab.cli.commands.verify_command import command as verify_command
 from accel_lab.core import signature as signatures
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.findings import Findings, Repro, Step

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from accel_lab import session
-from accel_lab.cli import job, main, run_command, streams
+from accel_lab.cli import job, main, streams
+from accel_lab.cli.commands import run_command
 from accel_lab.cli.progress import Progress
 from accel_lab.core.ended import Ended
 from accel_lab.core.outcome import Outcome, Raised, Status

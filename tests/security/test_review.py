@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from accel_lab.cli import bundle_command
+from accel_lab.cli.commands import bundle_command
 from accel_lab.core.errors import UsageError
 from accel_lab.reporting.bundle.writer import write_bundle
 from accel_lab.reporting.redact.redactor import Redactor

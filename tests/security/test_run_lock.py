@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from accel_lab.cli import bisect_command, bundle_command, clean_command, report_command
+from accel_lab.cli.commands import bisect_command, bundle_command, clean_command, report_command
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 from accel_lab.execution.processes import leftovers, process_table

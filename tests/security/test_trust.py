@@ -15,7 +15,8 @@ from typing import Any
 import click
 import pytest
 
-from accel_lab.cli import main, mistakes, verify_command
+from accel_lab.cli import main, mistakes
+from accel_lab.cli.commands import verify_command
 from accel_lab.core.ended import Ended
 from accel_lab.core.environment import EnvironmentSpec, EnvironmentUnavailable
 from accel_lab.core.errors import Unanswered, UsageError
@@ -404,7 +405,7 @@ def test_an_unforeseen_exception_is_one_line_with_a_number(
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(mistakes.tempfile, "tempdir", None)
-    monkeypatch.setattr("accel_lab.cli.runs_command.state_folder", fails)
+    monkeypatch.setattr("accel_lab.cli.commands.runs_command.state_folder", fails)
     monkeypatch.setattr(mistakes, "_run_folder", lambda: None)
     numbers = set()
     for _ in range(2):
@@ -443,7 +444,7 @@ def test_git_bisect_is_not_misled_by_a_mistake(capsys: Capture, monkeypatch: pyt
     def fails(*args: Any) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("accel_lab.cli.bisect_command.opened", fails)
+    monkeypatch.setattr("accel_lab.cli.commands.bisect_command.opened", fails)
     assert ask(capsys, "bisect", __file__)[0] == 3
     code, _, err = ask(capsys, "bisect", "--exit-code", "git", __file__)
     assert code == 125 and len(err) == 1 and "number" in err[0]

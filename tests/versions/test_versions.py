@@ -15,8 +15,8 @@ import jsonschema
 import pytest
 
 from accel_lab import session as session_module
+from accel_lab.cli.commands.report_command import again
 from accel_lab.cli.finish import write_files
-from accel_lab.cli.report_command import again
 from accel_lab.core.environment import Environment, EnvironmentSpec, Index
 from accel_lab.core.errors import UsageError
 from accel_lab.core.probe import Limits, Program

@@ -1,1 +1,1 @@
-"""The commands. The only place of the lab that prints or exits."""
+"""The command line. The only place of the lab that prints or exits."""

@@ -14,7 +14,7 @@ from accel_lab.cli import mistakes
 from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
 from accel_lab.execution.processes.interruptible import INTERRUPTED, StopSignals
 
-#: Command, module of this package, one line for the overview (so that ``--help`` loads none of them).
+#: Command, module of ``cli.commands``, one line for the overview (so that ``--help`` loads none of them).
 COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
     "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
@@ -43,17 +43,13 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"accel_lab.cli.{_module(cmd_name)}")
+        module = importlib.import_module(f"accel_lab.cli.commands.{COMMANDS[cmd_name][0]}_command")
         command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-def _module(name: str) -> str:
-    return f"{COMMANDS[name][0]}_command"
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})

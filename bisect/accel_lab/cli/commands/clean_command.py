@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from accel_lab.cli.commands.runs_command import KINDS, all_runs
 from accel_lab.cli.options import MAX_DAYS, Number
-from accel_lab.cli.runs_command import KINDS, all_runs
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.execution.run_folder.lock import InUse, held, holder
 from accel_lab.execution.run_folder.marker import objection

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from accel_lab.cli.commands.report_command import find_run, only_read
 from accel_lab.cli.finish import elsewhere, report_left, sum_up, write_files
 from accel_lab.cli.options import Number
 from accel_lab.cli.rehearse import Rehearsal, ship
-from accel_lab.cli.report_command import find_run, only_read
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import UsageError
 from accel_lab.core.text import printable

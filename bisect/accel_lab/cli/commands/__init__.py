@@ -1,0 +1,1 @@
+"""One module a command; ``cli.main`` imports the one that is called."""
