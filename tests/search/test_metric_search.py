@@ -199,8 +199,8 @@ def test_a_slower_release_is_found_among_noise() -> None:
     assert flip.confidence is not None
     assert flip.confidence >= 0.98
     row = next(row for row in versions.tested if row.torch == "2.7.0")
-    assert row.metric["ratio"] == pytest.approx(1.5, rel=0.15)
-    assert len(row.metric["samples"]) == row.runs == 6
+    assert row.metric.ratio == pytest.approx(1.5, rel=0.15)
+    assert len(row.metric.samples) == row.runs == 6
     assert versions.notes[0].startswith("the good end is torch 2.0.0, time of a call once compiled 0.98")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.flip_details import NumberPair
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.verdict import Verdict
@@ -44,11 +45,11 @@ def test_a_counter_that_grows_is_found_with_one_run_each(tmp_path: Path) -> None
     assert found.worse
     (flip,) = found.versions.flips
     assert (flip.kind, flip.after, flip.at) == ("introduced", "2.5.0", "2.6.0")
-    assert flip.details["numbers"]["kernels"] == {"good": 2, "bad": 5}
+    assert flip.details.numbers["kernels"] == NumberPair(good=2, bad=5)
     assert any("generated kernels: 2 -> 5" in note for note in flip.notes)
-    assert flip.details["code"][0]["kind"] == "output_code"
+    assert flip.details.code[0].kind == "output_code"
     assert {row.runs for row in found.versions.tested} == {1}
-    assert found.versions.metric["name"] == "kernels"
+    assert found.versions.metric.name == "kernels"
     rows = {row.torch: row for row in versions.rows_of(found.versions)}
     assert rows["2.6.0"].number == "5 (2.50x)"
 

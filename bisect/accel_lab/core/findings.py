@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from .flip_details import StepRow
 from .outcome import Outcome
 from .probe import Program
 from .record import Record, as_json
@@ -35,23 +36,26 @@ class Step:
     note: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def row(self) -> StepRow:
+        """The step without its run."""
+        return StepRow(
+            rung=self.rung.value,
+            verdict=self.verdict,
+            status=self.outcome.status,
+            signature=self.signature,
+            seconds=self.outcome.seconds,
+            max_abs_error=self.max_abs_error,
+            torch=self.outcome.torch,
+            runs=self.runs,
+            failures=self.failures,
+            note=self.note,
+            switch=self.switch,
+            label=self.label,
+        )
+
     def to_json(self) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "rung": self.rung.value,
-            "verdict": self.verdict.value,
-            "status": self.outcome.status.value,
-            "signature": self.signature.to_json() if self.signature else None,
-            "seconds": round(self.outcome.seconds, 3),
-            "max_abs_error": self.max_abs_error,
-            "torch": self.outcome.torch,
-            "runs": self.runs,
-            "failures": self.failures,
-            "note": self.note,
-        }
-        if self.switch:
-            row["switch"] = self.switch
-            row["label"] = self.label
-        return row
+        return self.row.to_json()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,14 +27,20 @@ _Getter = TypeVar("_Getter", bound=Callable[..., Any])
 
 
 def as_json(
-    *, name: str = "", digits: int | None = None, sparse: bool = False, hidden: bool = False
+    *,
+    name: str = "",
+    digits: int | None = None,
+    sparse: bool = False,
+    hidden: bool = False,
+    empty: bool = False,
 ) -> dict[str, Any]:
     """The metadata of a field whose JSON is not simply its value under its own name.
 
     ``digits``: a number is rounded. ``sparse``: the field is left out while it has its default. ``hidden``:
-    it is never written.
+    it is never written. ``empty``: None is written as an object without keys.
     """
-    return {_KEY: {"name": name or None, "digits": digits, "sparse": sparse, "hidden": hidden}}
+    how = {"name": name or None, "digits": digits, "sparse": sparse, "hidden": hidden, "empty": empty}
+    return {_KEY: how}
 
 
 def written(*, after: str = "") -> Callable[[_Getter], _Getter]:
@@ -90,23 +96,26 @@ def _writer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
 
     changes: dict[str, Any] = {}
     order: list[str] = []
+    sparse = False
     for field in fields(cls):
         how = field.metadata.get(_KEY) or as_json()[_KEY]
         digits = how["digits"]
+        hook = None if digits is None else functools.partial(_rounded, digits)
         changes[field.name] = override(
             rename=how["name"],
             omit=how["hidden"] or None,
             omit_if_default=how["sparse"] or None,
-            unstruct_hook=None if digits is None else functools.partial(_rounded, digits),
+            unstruct_hook=_or_empty if how["empty"] else hook,
         )
         order.append(how["name"] or field.name)
+        sparse = sparse or how["sparse"]
     write = make_dict_unstructure_fn(cls, _converter(), **changes)
     more = {
         name: member.fget
         for name, member in vars(cls).items()
         if isinstance(member, property) and hasattr(member.fget, _AFTER)
     }
-    if not more:
+    if not (more or sparse):  # cattrs itself writes the sparse ones behind all others
         return write
     for name, getter in more.items():
         after = getattr(getter, _AFTER)
@@ -124,13 +133,24 @@ def _rounded(digits: int, value: Any) -> Any:
     return round(value, digits)
 
 
+def _or_empty(value: Record | None) -> dict[str, Any]:
+    return {} if value is None else value.to_json()
+
+
+def _unless_empty(value: Any, kind: Any) -> Any:
+    return None if value == {} else _converter().structure(value, kind)
+
+
 @functools.cache
 def _reader(cls: type[Any]) -> Reader:
     """Reads the fields of one class of records."""
     from cattrs.gen import make_dict_structure_fn, override
 
-    changed = {f.name: f.metadata[_KEY]["name"] for f in fields(cls) if _KEY in f.metadata}
-    names: dict[str, Any] = {name: override(rename=other) for name, other in changed.items()}
+    changed = {f.name: f.metadata[_KEY] for f in fields(cls) if _KEY in f.metadata}
+    names: dict[str, Any] = {
+        name: override(rename=how["name"], struct_hook=_unless_empty if how["empty"] else None)
+        for name, how in changed.items()
+    }
     read = make_dict_structure_fn(cls, _converter(), _cattrs_forbid_extra_keys=cls.refuses_more, **names)
     return _checked(Table(), read)
 

@@ -5,9 +5,52 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .flip_details import FlipDetails
 from .outcome import Status
 from .record import Record, as_json, written
 from .verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Record):
+    """What was measured of a release. ``ratio`` is to the good end's ``good`` samples; None if infinite."""
+
+    name: str = ""
+    unit: str = ""
+    samples: tuple[float, ...] = ()
+    median: float | None = None
+    ratio: float | None = None
+    good: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetNumber(Record):
+    """The number that is looked for instead of a failure, and the factor that counts as worse."""
+
+    name: str
+    words: str = ""
+    unit: str = ""
+    worse_by: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoAxes(Record):
+    """``stages`` is the stage on the bad side of each flip; ``same`` is None unless two of them are known."""
+
+    sentence: str = ""
+    stages: tuple[str, ...] = ()
+    same: bool | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnBuild(Record):
+    """The user's own build, which passes and is not on the line: it ``fixed_by`` or came ``before``."""
+
+    torch: str
+    verdict: Verdict = Verdict.GOOD
+    relation: str = ""
+    sentence: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +59,8 @@ class Tested(Record):
 
     ``stage`` and ``component`` are those of the culprit where the ladder was run on this release too.
     ``error`` is a bound of the chance that ``verdict`` is wrong although it was given: of a script that fails
-    only now and then, or of a number that varies. ``metric`` holds what was measured, where a number is
-    looked for: ``samples``, ``median``, ``ratio``, ``unit``.
+    only now and then, or of a number that varies. ``metric`` is what was measured, where a number is
+    looked for.
     """
 
     torch: str
@@ -31,7 +74,7 @@ class Tested(Record):
     stage: str = ""
     component: str = ""
     error: float = 0.0
-    metric: dict[str, Any] = field(default_factory=dict)
+    metric: Measurement | None = field(default=None, metadata=as_json(empty=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +94,7 @@ class Flip(Record):
     between: tuple[str, ...] = ()
     confidence: float | None = None
     notes: tuple[str, ...] = ()
-    details: dict[str, Any] = field(default_factory=dict)
+    details: FlipDetails | None = field(default=None, metadata=as_json(empty=True))
     change: dict[str, Any] = field(default_factory=dict)
 
 
@@ -61,10 +104,8 @@ class Versions(Record):
 
     ``confidence`` is that of the whole chain: that every verdict on the line is right. None where no verdict
     was in doubt: nothing that was seen varied, so there was no chance to reckon with. ``axes`` says whether
-    the failing stage is the same at every flip (``sentence``, ``stages``, ``same``, ``notes``); ``metric`` is
-    the number that is looked for instead of a failure, where one is (``name``, ``unit``, ``worse_by``);
-    ``own`` is the user's own build, where that passes and the line does not hold it (``torch``, ``verdict``,
-    ``relation``, ``sentence``).
+    the failing stage is the same at every flip; ``metric`` is the number that is looked for instead of a
+    failure, where one is.
     """
 
     line: tuple[str, ...] = ()
@@ -74,9 +115,9 @@ class Versions(Record):
     why: str = ""
     notes: tuple[str, ...] = ()
     confidence: float | None = None
-    axes: dict[str, Any] = field(default_factory=dict)
-    metric: dict[str, Any] = field(default_factory=dict)
-    own: dict[str, Any] = field(default_factory=dict)
+    axes: TwoAxes | None = field(default=None, metadata=as_json(empty=True))
+    metric: TargetNumber | None = field(default=None, metadata=as_json(empty=True))
+    own: OwnBuild | None = field(default=None, metadata=as_json(empty=True))
 
     @property
     @written(after="flips")

@@ -8,12 +8,13 @@ from typing import Any
 
 from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_details import Blame, FlipDetails
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, Tested, Versions
 from accel_lab.execution.prober import Interrupted
 from accel_lab.search.diagnosis import Options
-from accel_lab.search.timeline.companions import Blame, FlipSide, blame, differing
+from accel_lab.search.timeline.companions import FlipSide, blame, differing
 from accel_lab.search.timeline.repeat_policy import chain_length
 from accel_lab.search.timeline.two_axes import two_axes
 from accel_lab.search.timeline.version_search import LineSearch
@@ -101,9 +102,7 @@ class VersionAxis:
             )
             flips[place] = self._with_details(flips[place])
             axes = two_axes(flips, {name: side.laddered for name, side in self._sides.items()})
-            self.versions = replace(
-                self.versions, flips=tuple(flips), tested=self._rows(), axes=axes.to_json()
-            )
+            self.versions = replace(self.versions, flips=tuple(flips), tested=self._rows(), axes=axes)
 
     def _rows(self) -> tuple[Tested, ...]:
         """The tested releases with the culprits that were found on them."""
@@ -128,7 +127,7 @@ class VersionAxis:
     def _between(self, flip: Flip, good: ReleaseSession, bad: ReleaseSession) -> Flip:
         one = self._good_side(good)
         two = self._bad_side(bad)
-        details: dict[str, Any] = {"good": one.to_json(), "bad": two.to_json()}
+        details = FlipDetails(good=one.row, bad=two.row, code=flip_sides.side_by_side(one, two))
         notes = [*flip.notes, *one.warnings]
         stage = two.culprit.stage if two.culprit is not None else None
         if stage is not None and stage not in (Stage.EAGER, Stage.ENVIRONMENT):
@@ -137,19 +136,18 @@ class VersionAxis:
             if isinstance(compared, str):
                 notes.append(f"the files of the two builds were not compared: {compared}")
             else:
-                details["files"] = compared.to_json()
+                details = replace(details, files=compared.row)
                 notes.append(compared.said)
             if self._change_s:
                 flip = replace(flip, change=self._change((good, one), (bad, two), stage))
-        details["code"] = flip_sides.side_by_side(one, two)
         if self._companions:
             blamed = self._blame(good, bad)
             if isinstance(blamed, str):
                 notes.append(blamed)
             else:
-                details["companions"] = blamed.to_json()
+                details = replace(details, companions=blamed)
                 notes.append(f"companions: {blamed.sentence}")
-        return replace(flip, notes=tuple(notes), details={**flip.details, **details})
+        return replace(flip, notes=tuple(notes), details=details)
 
     def _change(
         self, good: tuple[ReleaseSession, Side], bad: tuple[ReleaseSession, Side], stage: Stage

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_details import ChangedFile, FileChanges, FileDiff
 from accel_lab.core.outcome import Outcome
-from accel_lab.core.record import Record
 from accel_lab.core.stages import Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
 from accel_lab.core.untrusted.shapes import Table
@@ -41,21 +41,6 @@ class Sources:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changed(Record):
-    """One file that differs.
-
-    ``near``: the failure's traceback goes through it. ``names``: the lines that differ name the culprit.
-    """
-
-    path: str
-    added: int
-    removed: int
-    how: str = "changed"
-    near: bool = False
-    names: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Compared:
     """What the two builds around a flip have in common in the failing stage.
 
@@ -65,9 +50,9 @@ class Compared:
 
     stage: Stage
     count: int
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ChangedFile, ...] = ()
     native_same: bool | None = None
-    diffs: tuple[tuple[str, str], ...] = field(default=())
+    diffs: tuple[FileDiff, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -86,17 +71,19 @@ class Compared:
         lines = sum(c.added + c.removed for c in self.changed)
         return f"{len(self.changed)} of the {self.count} files of {self.stage} differ, in {lines:,} lines"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "stage": self.stage.value,
-            "files": self.count,
-            "same": self.same,
-            "native_same": self.native_same,
-            "said": self.said,
-            "changed": [c.to_json() for c in self.changed[:LISTED]],
-            "more": max(0, len(self.changed) - LISTED),
-            "diffs": [{"path": path, "text": text} for path, text in self.diffs],
-        }
+    @property
+    def row(self) -> FileChanges:
+        """As findings have it, with at most ``LISTED`` files."""
+        return FileChanges(
+            stage=self.stage.value,
+            files=self.count,
+            same=self.same,
+            native_same=self.native_same,
+            said=self.said,
+            changed=self.changed[:LISTED],
+            more=max(0, len(self.changed) - LISTED),
+            diffs=self.diffs,
+        )
 
 
 def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
@@ -160,7 +147,7 @@ def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int],
             how = "only in the passing build"
         names = bool(word) and any(word in line for line in lines if line[:1] in "+-")
         changed.append(
-            Changed(path=path, added=added, removed=removed, how=how, near=path in near, names=names)
+            ChangedFile(path=path, added=added, removed=removed, how=how, near=path in near, names=names)
         )
         if path in near or names:
             diffs.append((path, lines))
@@ -173,7 +160,7 @@ def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int],
         count=len({*good.files, *bad.files}),
         changed=tuple(changed),
         native_same=good.native == bad.native if good.native and bad.native else None,
-        diffs=tuple((path, _cut(lines)) for path, lines in diffs[:SHOWN_FILES]),
+        diffs=tuple(FileDiff(path=path, text=_cut(lines)) for path, lines in diffs[:SHOWN_FILES]),
     )
 
 
@@ -204,4 +191,4 @@ def _files_of(failure: Outcome | None) -> dict[str, int]:
     }
 
 
-__all__ = ["Changed", "Compared", "Sources", "compare", "sources"]
+__all__ = ["Compared", "Sources", "compare", "sources"]

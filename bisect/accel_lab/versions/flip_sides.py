@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from accel_lab.core.findings import Culprit, Step
+from accel_lab.core.flip_details import CodePair, SideRow
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles
@@ -59,15 +59,17 @@ class Side:
             rungs={step.rung: step.verdict for step in self.ladder},
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "torch": self.version,
-            "stage": self.stage,
-            "component": self.component,
-            "confidence": self.culprit.confidence.value if self.culprit is not None else None,
-            "ladder": [step.to_json() for step in self.ladder],
-            "warnings": list(self.warnings),
-        }
+    @property
+    def row(self) -> SideRow:
+        """As findings have it."""
+        return SideRow(
+            torch=self.version,
+            stage=self.stage,
+            component=self.component,
+            confidence=self.culprit.confidence.value if self.culprit is not None else None,
+            ladder=tuple(step.row for step in self.ladder),
+            warnings=self.warnings,
+        )
 
 
 def bad_side(session: ReleaseSession, options: Options) -> Side:
@@ -111,15 +113,15 @@ def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> 
     )
 
 
-def side_by_side(good: Side, bad: Side) -> list[dict[str, Any]]:
-    """Graphs and generated code of both sides, ``[{"kind", "good", "bad", "same"}]``, if both have them."""
+def side_by_side(good: Side, bad: Side) -> tuple[CodePair, ...]:
+    """Graphs and generated code of both sides, where both have them."""
     rows = []
     for kind in SHOWN:
         runs = (good.graph, bad.graph) if kind == "post_grad" else (good.top, bad.top)
         one, two = (_artifact(run, kind) for run in runs)
         if one and two:
-            rows.append({"kind": kind, "good": _cut(one), "bad": _cut(two), "same": one == two})
-    return rows
+            rows.append(CodePair(kind=kind, good=_cut(one), bad=_cut(two), same=one == two))
+    return tuple(rows)
 
 
 def _artifact(outcome: Outcome | None, kind: str) -> str:

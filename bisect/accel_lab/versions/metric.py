@@ -10,10 +10,11 @@ from typing import Any
 
 from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_details import FlipDetails, NumberPair, SideRow
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Versions
+from accel_lab.core.versions import Flip, TargetNumber, Versions
 from accel_lab.execution.prober import Interrupted
 from accel_lab.search.timeline.metric_judge import METRICS, Metric
 from accel_lab.search.timeline.metric_search import Measured, MetricOptions, MetricSearch
@@ -164,13 +165,13 @@ class MetricAxis:
         self._study()
         return self.versions
 
-    def _about(self) -> dict[str, Any]:
-        return {
-            "name": self._metric.name,
-            "words": self._metric.words,
-            "unit": self._metric.unit,
-            "worse_by": self._options.worse_by,
-        }
+    def _about(self) -> TargetNumber:
+        return TargetNumber(
+            name=self._metric.name,
+            words=self._metric.words,
+            unit=self._metric.unit,
+            worse_by=self._options.worse_by,
+        )
 
     def _study(self) -> None:
         flips = list(self.versions.flips)
@@ -185,20 +186,20 @@ class MetricAxis:
         """All numbers and the generated code of both sides."""
         good, bad = (self._side(version) for version in ends(flip))
         one, two = (side.top.facts.get("measures") or {} if side.top else {} for side in (good, bad))
-        table = {name: {"good": one.get(name), "bad": two.get(name)} for name in NUMBERS}
-        details = {
-            "good": {"torch": good.version},
-            "bad": {"torch": bad.version},
-            "numbers": table,
-            "code": flip_sides.side_by_side(good, bad),
-        }
+        table = {name: NumberPair(good=_known(one.get(name)), bad=_known(two.get(name))) for name in NUMBERS}
+        details = FlipDetails(
+            good=SideRow(torch=good.version),
+            bad=SideRow(torch=bad.version),
+            numbers=table,
+            code=flip_sides.side_by_side(good, bad),
+        )
         changed = [
-            f"{METRICS[name].words}: {_short(row['good'])} -> {_short(row['bad'])}"
+            f"{METRICS[name].words}: {_short(row.good)} -> {_short(row.bad)}"
             for name, row in table.items()
-            if METRICS[name].exact and row["good"] != row["bad"]
+            if METRICS[name].exact and row.good != row.bad
         ]
         notes = [*flip.notes, *(["what was counted differs too: " + "; ".join(changed)] if changed else [])]
-        return replace(flip, notes=tuple(notes), details={**flip.details, **details})
+        return replace(flip, notes=tuple(notes), details=details)
 
     def _side(self, version: str) -> Side:
         with self._sessions.session(version) as session:
@@ -210,8 +211,12 @@ class MetricAxis:
         return any(row.verdict is Verdict.BAD for row in self.versions.tested)
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, (int, float)) else "unknown"
+def _known(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) else None
+
+
+def _short(value: float | None) -> str:
+    return f"{value:.4g}" if value is not None else "unknown"
 
 
 __all__ = ["NUMBERS", "MetricAxis", "ReleaseMeasurer", "number", "sample"]

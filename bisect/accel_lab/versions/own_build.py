@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Versions
+from accel_lab.core.versions import OwnBuild, Versions
 
 
 def with_own(versions: Versions, torch: str) -> Versions:
@@ -30,8 +30,7 @@ def with_own(versions: Versions, torch: str) -> Versions:
         count = f"{len(judged)} of {len(versions.line)}"
         summary = f"every release that was judged has the failure ({count}: {names})"
         notes = (summary, *notes[1:])
-    own = {"torch": torch, "verdict": Verdict.GOOD.value, "relation": relation, "sentence": sentence}
-    return replace(versions, notes=notes, own=own)
+    return replace(versions, notes=notes, own=OwnBuild(torch=torch, relation=relation, sentence=sentence))
 
 
 def _order(release: str) -> tuple[int, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from accel_lab.core.findings import Exhibit
+from accel_lab.core.flip_details import Blame, CodePair, FileChanges, FlipDetails, NumberPair, SideRow
+from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.words import terms
 from accel_lab.reporting.words import versions as since
@@ -128,53 +129,44 @@ def _stop(row: Row, place: int, turns: bool) -> Stop:
 
 
 def _flip(flip: Flip, texts: TextBudget) -> FlipView:
-    details = flip.details
-    good, bad = (_mapping(details.get(side)) for side in ("good", "bad"))
+    details = flip.details or FlipDetails(good=SideRow(), bad=SideRow())
+    good, bad = details.good, details.bad
     return FlipView(
         title=texts.say(_capital(since.flip_line(flip)), limit=400),
         notes=tuple(texts.say(note, limit=1000) for note in (*_change(flip), *flip.notes)),
-        good=texts.say(good.get("torch", ""), limit=80),
-        bad=texts.say(bad.get("torch", ""), limit=80),
+        good=texts.say(good.torch, limit=80),
+        bad=texts.say(bad.torch, limit=80),
         rungs=tuple(_rungs(good, bad)),
-        files=_files(_mapping(details.get("files")), texts),
-        diffs=(*_change_diff(flip, texts), *_diffs(_mapping(details.get("files")), texts)),
-        code=tuple(_code(details, texts)),
-        swaps=tuple(_swaps(_mapping(details.get("companions")), texts)),
-        numbers=tuple(_numbers(_mapping(details.get("numbers")), texts)),
+        files=_files(details.files, texts),
+        diffs=(*_change_diff(flip, texts), *_diffs(details.files, texts)),
+        code=tuple(_code(details.code, texts)),
+        swaps=tuple(_swaps(details.companions, texts)),
+        numbers=tuple(_numbers(details.numbers, texts)),
     )
 
 
-def _rungs(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[tuple[str, Mark, Mark]]:
+def _rungs(good: SideRow, bad: SideRow) -> list[tuple[str, Mark, Mark]]:
     """Both ladders, rung by rung, lowest first."""
-    one, two = (_verdicts(side) for side in (good, bad))
+    one, two = ({step.rung[:40]: _mark(step.verdict) for step in side.ladder or ()} for side in (good, bad))
     return [(rung, one.get(rung, since.UNASKED), two.get(rung, since.UNASKED)) for rung in {**one, **two}]
 
 
-def _verdicts(side: Mapping[str, Any]) -> dict[str, Mark]:
-    rows = [row for row in _list(side.get("ladder")) if isinstance(row, Mapping)]
-    return {str(row.get("rung", ""))[:40]: _MARKS.get(str(row.get("verdict")), terms.SKIP) for row in rows}
+def _mark(verdict: Verdict) -> Mark:
+    return _MARKS.get(verdict.value, terms.SKIP)
 
 
-def _files(files: Mapping[str, Any], texts: TextBudget) -> View | None:
-    changed = [row for row in _list(files.get("changed")) if isinstance(row, Mapping)]
-    if not changed:
+def _files(files: FileChanges | None, texts: TextBudget) -> View | None:
+    if files is None or not files.changed:
         return None
     rows = [("file", "lines added", "lines removed", "")]
-    for row in changed:
-        near = "the failure's traceback goes through it" if row.get("near") else ""
-        names = "lines that differ name the culprit" if row.get("names") else ""
-        how = "" if row.get("how") == "changed" else str(row.get("how", ""))
-        rows.append(
-            (
-                str(row.get("path", "")),
-                str(row.get("added", "")),
-                str(row.get("removed", "")),
-                "; ".join(part for part in (how, names, near) if part),
-            )
-        )
-    more = files.get("more")
-    title = str(files.get("said", "Files of the failing stage that differ"))
-    title += f" ({more} are not listed)" if more else ""
+    for row in files.changed:
+        near = "the failure's traceback goes through it" if row.near else ""
+        names = "lines that differ name the culprit" if row.names else ""
+        how = "" if row.how == "changed" else row.how
+        said = "; ".join(part for part in (how, names, near) if part)
+        rows.append((row.path, str(row.added), str(row.removed), said))
+    title = files.said or "Files of the failing stage that differ"
+    title += f" ({files.more} are not listed)" if files.more else ""
     return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), texts)
 
 
@@ -192,61 +184,47 @@ def _change_diff(flip: Flip, texts: TextBudget) -> list[Shown]:
     return [Shown(title="The change, in torch's own sources", text=text, diff=True)]
 
 
-def _diffs(files: Mapping[str, Any], texts: TextBudget) -> list[Shown]:
+def _diffs(files: FileChanges | None, texts: TextBudget) -> list[Shown]:
     found = []
-    for row in _list(files.get("diffs")):
-        if not isinstance(row, Mapping) or texts.spent:
-            continue
-        text = texts.say(row.get("text", ""), limit=texts.room())
+    for row in files.diffs if files is not None else ():
+        if texts.spent:
+            break
+        text = texts.say(row.text, limit=texts.room())
         texts.taken(len(text))
-        found.append(Shown(title=texts.say(row.get("path", ""), limit=200), text=text, diff=True))
+        found.append(Shown(title=texts.say(row.path, limit=200), text=text, diff=True))
     return found
 
 
-def _code(details: Mapping[str, Any], texts: TextBudget) -> list[Beside]:
+def _code(pairs: Sequence[CodePair], texts: TextBudget) -> list[Beside]:
     found = []
-    for row in _list(details.get("code")):
-        if not isinstance(row, Mapping) or texts.spent:
-            continue
-        language, title = _CODE.get(str(row.get("kind")), ("text", str(row.get("kind", ""))))
+    for pair in pairs:
+        if texts.spent:
+            break
+        language, title = _CODE.get(pair.kind, ("text", pair.kind))
         good, bad = (
-            view(Exhibit(kind="side", title=name, text=str(row.get(side, "")), language=language), texts)
-            for side, name in (("good", "passes"), ("bad", "fails"))
+            view(Exhibit(kind="side", title=name, text=text, language=language), texts)
+            for text, name in ((pair.good, "passes"), (pair.bad, "fails"))
         )
-        same = bool(row.get("same"))
-        found.append(
-            Beside(title=title + (": the same on both sides" if same else ""), good=good, bad=bad, same=same)
-        )
+        said = title + (": the same on both sides" if pair.same else "")
+        found.append(Beside(title=said, good=good, bad=bad, same=pair.same))
     return found
 
 
-def _swaps(companions: Mapping[str, Any], texts: TextBudget) -> list[tuple[str, str, Mark]]:
+def _swaps(blame: Blame | None, texts: TextBudget) -> list[tuple[str, str, Mark]]:
     found = []
-    for swap in _list(companions.get("swaps")):
-        if isinstance(swap, Mapping):
-            pins = _mapping(swap.get("pins"))
-            beside = ", ".join(f"{name} {version}" for name, version in pins.items())
-            mark = _MARKS.get(str(swap.get("verdict")), terms.SKIP)
-            found.append((texts.say(swap.get("torch", ""), limit=80), texts.say(beside, limit=300), mark))
+    for swap in blame.swaps if blame is not None else ():
+        pinned = ", ".join(f"{name} {version}" for name, version in swap.pins.items())
+        found.append((texts.say(swap.torch, limit=80), texts.say(pinned, limit=300), _mark(swap.verdict)))
     return found
 
 
-def _numbers(table: Mapping[str, Any], texts: TextBudget) -> list[tuple[str, str, str]]:
+def _numbers(table: Mapping[str, NumberPair], texts: TextBudget) -> list[tuple[str, str, str]]:
     """What was measured on both sides."""
     found = []
     for name, row in table.items():
-        one, two = (_mapping(row).get(side) for side in ("good", "bad"))
-        shown = [f"{v:.4g}" if isinstance(v, (int, float)) else "" for v in (one, two)]
-        found.append((texts.say(str(name).replace("_", " "), limit=60), shown[0], shown[1]))
+        shown = [f"{number:.4g}" if number is not None else "" for number in (row.good, row.bad)]
+        found.append((texts.say(name.replace("_", " "), limit=60), shown[0], shown[1]))
     return found
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _capital(text: str) -> str:

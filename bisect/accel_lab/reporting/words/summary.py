@@ -183,7 +183,8 @@ def _measured(findings: Findings) -> str:
     versions = findings.versions
     assert versions is not None
     metric = versions.metric
-    what = f"{metric.get('words', metric.get('name'))} ({metric.get('worse_by')} times or more)"
+    assert metric is not None
+    what = f"{metric.words or metric.name} ({metric.worse_by} times or more)"
     headline = since.headline(versions)
     if findings.verdict == "fails":
         return f"A worse {what} was found: {headline}."

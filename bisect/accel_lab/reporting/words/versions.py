@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accel_lab.core.versions import Flip, Tested, Versions
+from accel_lab.core.versions import Flip, Measurement, Tested, Versions
 
 from . import terms
 from .terms import Mark
@@ -66,8 +66,8 @@ def headline(versions: Versions | None) -> str:
         return ""
     parts = [flip_line(flip) for flip in versions.flips]
     own = versions.own
-    if own.get("sentence"):
-        parts.insert(0 if own.get("relation") == "before" else len(parts), str(own["sentence"]))
+    if own is not None and own.sentence:
+        parts.insert(0 if own.relation == "before" else len(parts), own.sentence)
     if parts:
         return ", ".join(parts)
     return versions.notes[0] if versions.notes else versions.why
@@ -76,7 +76,7 @@ def headline(versions: Versions | None) -> str:
 def notes_of(versions: Versions) -> list[str]:
     """What qualifies the answer: the second axis, what could not be judged, where it was cut short."""
     axes = versions.axes
-    lines = [str(axes.get("sentence") or ""), *(str(note) for note in _list(axes.get("notes")))]
+    lines = [axes.sentence, *axes.notes] if axes is not None else []
     lines += [
         f"{flip.after} to {flip.at}: {change_line(flip.change)}" for flip in versions.flips if flip.change
     ]
@@ -96,10 +96,10 @@ def advice(versions: Versions | None) -> list[str]:
     if versions is None or versions.metric:
         return []
     own, flips = versions.own, versions.flips
-    if own.get("relation") == "fixed_by":
-        return [f"Use torch {own.get('torch')}, your own build, or newer: the failure is gone there"]
+    if own is not None and own.relation == "fixed_by":
+        return [f"Use torch {own.torch}, your own build, or newer: the failure is gone there"]
     if not flips:
-        return [f"Until it is fixed: torch {own['torch']} does not have it"] if own.get("torch") else []
+        return [f"Until it is fixed: torch {own.torch} does not have it"] if own is not None else []
     if flips[-1].kind == "fixed":
         return [f"Use torch {flips[-1].at} or newer: the failure is gone there"]
     return [f"Until it is fixed: torch {flips[-1].after} does not have it"]
@@ -125,13 +125,12 @@ def _row(name: str, row: Tested | None) -> Row:
     )
 
 
-def _number(metric: object) -> str:
+def _number(metric: Measurement | None) -> str:
     """The number that was measured, where one is looked for."""
-    if not isinstance(metric, Mapping) or not isinstance(metric.get("median"), (int, float)):
+    if metric is None or metric.median is None:
         return ""
-    ratio = metric.get("ratio")
-    times = f" ({ratio:.2f}x)" if isinstance(ratio, (int, float)) else ""
-    return f"{metric['median']:.4g} {metric.get('unit', '')}".strip() + times
+    times = f" ({metric.ratio:.2f}x)" if metric.ratio is not None else ""
+    return f"{metric.median:.4g} {metric.unit}".strip() + times
 
 
 def environment_line(environment: object) -> str:

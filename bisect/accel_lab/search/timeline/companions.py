@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.findings import Considered
-from accel_lab.core.record import Record, as_json
+from accel_lab.core.flip_details import Blame, Swap
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
 from accel_lab.search.proof import prove_verdicts
@@ -31,39 +30,6 @@ class FlipSide:
 
     torch: str
     companions: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swap(Record):
-    """One run with companions of the other side: ``swapped`` are those, ``torch_side`` is good or bad."""
-
-    torch: str
-    pins: tuple[tuple[str, str], ...]
-    swapped: tuple[str, ...]
-    torch_side: str
-    verdict: Verdict
-    why: str = ""
-    error: float = field(default=0.0, metadata=as_json(hidden=True))
-
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "pins": dict(self.pins)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blame(Record):
-    """Who is at fault: ``torch``, companions by name, or nobody where it is unknown.
-
-    ``proven`` only with both runs: with the blamed thing alone on the good side it fails, with it alone
-    taken from the bad side it passes. ``cleared`` are companions that both runs acquit; ``open`` those of
-    which at least one run could not be had.
-    """
-
-    culprits: tuple[str, ...]
-    proven: bool
-    sentence: str
-    swaps: tuple[Swap, ...] = ()
-    cleared: tuple[str, ...] = ()
-    open: tuple[str, ...] = ()
 
 
 def differing(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
@@ -172,7 +138,7 @@ class _Swapper:
         self.swaps.append(
             Swap(
                 torch=own.torch,
-                pins=tuple(self._pins(own, other, group).items()),
+                pins=dict(self._pins(own, other, group)),
                 swapped=tuple(group),
                 torch_side=side,
                 verdict=verdict,

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.outcome import Status
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested, Versions
+from accel_lab.core.versions import Measurement, Tested, Versions
 
 from .flips import read_line
 from .metric_judge import Metric, MetricJudge, MetricReading
@@ -204,14 +204,14 @@ class Samples:
             seconds=measured.seconds,
             environment=measured.environment,
             error=0.0 if reading.verdict is Verdict.SKIP else reading.chance,
-            metric={
-                "name": self._metric.name,
-                "unit": self._metric.unit,
-                "samples": list(measured.samples),
-                "median": reading.median,
-                "ratio": reading.ratio if math.isfinite(reading.ratio) else None,
-                "good": list(base),
-            },
+            metric=Measurement(
+                name=self._metric.name,
+                unit=self._metric.unit,
+                samples=tuple(measured.samples),
+                median=reading.median,
+                ratio=reading.ratio if math.isfinite(reading.ratio) else None,
+                good=tuple(base),
+            ),
         )
 
 

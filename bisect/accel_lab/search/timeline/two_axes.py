@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accel_lab.core.record import Record
 from accel_lab.core.stages import BLAMES, LADDER, Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip
+from accel_lab.core.versions import Flip, TwoAxes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +35,6 @@ class Laddered:
             elif verdict is not Verdict.SKIP:
                 break
         return start
-
-
-@dataclass(frozen=True, kw_only=True)
-class TwoAxes(Record):
-    """``stages`` is the stage on the bad side of each flip; ``same`` is None unless two of them are known."""
-
-    sentence: str
-    stages: tuple[str, ...]
-    same: bool | None
-    notes: tuple[str, ...] = ()
 
 
 def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
