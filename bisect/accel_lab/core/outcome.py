@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+
+from accel_lab.protocol.facts import Facts as Facts
 
 from .record import Record, as_json, written
 
@@ -62,7 +63,8 @@ class Outcome(Record):
 
     ``folder`` holds what the run left: ``stdout.txt``, ``stderr.txt``, ``records.jsonl`` with its
     tensors, and the compiler's artifacts. ``facts`` are things the child noticed, such as the
-    graphs that were captured; ``notes`` are one-line remarks for the reader.
+    graphs that were captured, in the shapes of ``untrusted/fact_shapes.py``; ``notes`` are one-line remarks
+    for the reader.
     """
 
     status: Status
@@ -75,7 +77,7 @@ class Outcome(Record):
     python: str = ""
     warm: bool = False
     folder: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     notes: tuple[str, ...] = ()
 
     @property

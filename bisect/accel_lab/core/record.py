@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, is_typeddict
 
 from .untrusted.shapes import Table, misfit
 
@@ -183,6 +183,9 @@ def _converter() -> Converter:
     strict(lambda kind: get_origin(kind) is tuple, [object], any_tuple)
     strict(lambda kind: get_origin(kind) is list, [object], lambda k: list_structure_factory(k, converter))
     strict(lambda kind: get_origin(kind) is dict, Table(), lambda k: mapping_structure_factory(k, converter))
+    # Its parts have been looked at by whoever made it of a child's words.
+    converter.register_structure_hook_func(is_typeddict, _checked(Table(), lambda value, kind: value))
+    converter.register_unstructure_hook_func(is_typeddict, lambda value: value)
     for plain in (int, float, str, bool):  # and enums, which are str too
         read = _checked(plain, lambda value, kind: kind(value) if issubclass(kind, Enum) else value)
         converter.register_structure_hook(plain, read)

@@ -7,9 +7,9 @@ import re
 import signal as signals
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from accel_lab.core.outcome import Frame, Outcome, Raised, Status
+from accel_lab.core.outcome import Facts, Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted import records
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
@@ -41,8 +41,6 @@ _STDERR_BYTES = 8 << 20
 
 # Where the warm server says that a run ended by a mistake of the lab, not by the program.
 CRASH = "crash.txt"
-#: The fact that holds what that file says.
-CRASHED = "crashed"
 # The files that the program opened, one a line (``child.opened``).
 OPENED = "opened.txt"
 _OPENED_BYTES = 8 << 20
@@ -104,13 +102,16 @@ def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:
 def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
     folder = files.folder
     result = files.json("result.json", RESULT) or {}
-    facts: dict[str, Any] = dict(result.get("facts") or {})
+    facts = cast(Facts, dict(result.get("facts") or {}))
     notes = [str(note) for note in result.get("notes") or ()]
-    for name, file in (("regions", "regions"), ("kernels", "kernels"), ("other_entries", "entries")):
-        if name not in facts:
-            left = files.json(f"{file}.json", FACTS[name])
-            if left is not None:
-                facts[name] = left
+    # What a run that did not come to its end wrote down as it went.
+    if "regions" not in facts and (regions := files.json("regions.json", FACTS["regions"])) is not None:
+        facts["regions"] = regions
+    if "kernels" not in facts and (kernels := files.json("kernels.json", FACTS["kernels"])) is not None:
+        facts["kernels"] = kernels
+    entries = files.json("entries.json", FACTS["other_entries"]) if "other_entries" not in facts else None
+    if entries is not None:
+        facts["other_entries"] = entries
     if opened := _opened(files):
         facts["opened"] = opened
     records.check(files)
@@ -122,7 +123,7 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
         notes.append("the lab could not prepare this run: " + str(facts["lab_error"].get("message", "")))
     if (crash := files.text(CRASH)) is not None:
         status = Status.REFUSED
-        facts[CRASHED] = crash
+        facts["crashed"] = crash
         notes.append(f"the lab itself failed in this run: {crash}")
     elif (report := sanitizer.read_report(files)) is not None:
         facts["sanitizer"] = report

@@ -27,7 +27,7 @@ from .asides import Asides
 from .asides import Interrupted as Interrupted
 from .asides import Runner as Runner
 from .asides import aside_folder as aside_folder
-from .collect import CRASHED, collected
+from .collect import collected
 from .journal import Journal, write_atomic
 from .processes import process
 from .run_folder.surroundings import enter_command
@@ -263,8 +263,8 @@ class Prober:
         try:
             ended, warm = self._heard(probe, place, warm)
             outcome = collected(self.workspace, place, ended, probe, warm=warm)
-            if warm and outcome.facts.get(CRASHED):  # not the program's doing: asked again
-                crash = str(outcome.facts[CRASHED])
+            if warm and outcome.facts.get("crashed"):  # not the program's doing: asked again
+                crash = outcome.facts["crashed"]
                 self.workspace.tidy(place)
                 place = self.workspace.place(probe)
                 ended, warm = self._heard(probe, place, False)

@@ -15,7 +15,7 @@ from typing import Any
 from accel_lab.core.findings import Component, Considered, Step
 
 #: The name of the alternative that a conflict leaves open, and of the fact that a run tells.
-NAME, FACT = "order_of_iterations", "order_conflicts"
+NAME = "order_of_iterations"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class OrderConflict:
 
 def conflicts_of(step: Step | None) -> list[OrderConflict]:
     """The conflicts that a run of the loop interpreter recorded, reads before writes."""
-    rows: Sequence[Mapping[str, Any]] = (step.outcome.facts.get(FACT) or ()) if step else ()
+    rows: Sequence[Mapping[str, Any]] = (step.outcome.facts.get("order_conflicts") or ()) if step else ()
     conflicts = [OrderConflict.from_facts(row) for row in rows]
     return sorted(conflicts, key=lambda conflict: conflict.kind != "read_write")
 

@@ -47,8 +47,7 @@ class Accelerator:
 
     def facts(self, outcome: Outcome) -> dict[str, Any]:
         """What a run on it recorded of it."""
-        found: dict[str, Any] = outcome.facts.get("mock" if self.is_mock else "accelerator", {}) or {}
-        return found
+        return (outcome.facts.get("mock") if self.is_mock else outcome.facts.get("accelerator")) or {}
 
 
 MOCK = Accelerator(
