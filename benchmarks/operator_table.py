@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Outcomes that count against the pass rate, and those in which the mock had no part.
+#: Outcomes that count against the pass rate.
 FAILED = ("wrong", "error", "refused")
-NO_PART = ("untraced", "no operator", "eager fails", "no samples")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +79,16 @@ def docker_answers() -> bool:
         return False
 
 
+def vector_units_compile() -> bool:
+    """Tell whether the C++ compiler knows the vector units that Inductor may choose on this kind of machine."""
+    compiler = shutil.which("g++")
+    if platform.machine() != "x86_64" or compiler is None or "CXX" in os.environ:
+        return False
+    flags = [f"-m{unit}" for unit in ("avx2", "fma", "avx512f", "avx512bw", "avx512vnni", "amx-tile")]
+    command = [compiler, *flags, "-x", "c++", "-fsyntax-only", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def reason_to_skip(item: pytest.Item) -> str | None:
     """Return what the test's markers ask for and this machine lacks."""
     if item.get_closest_marker("torch") and not interpreters_with_torch():
@@ -115,6 +127,10 @@ def lab_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             folder = home / name.lower()
             folder.mkdir()
             patch.setenv(name, str(folder))
+        # Else each process that compiles builds three test programs to find out, which takes as long as all the
+        # rest of a small kernel.
+        if vector_units_compile():
+            patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
         # Where triton is installed, each compiling process would start helpers that import torch and Triton,
         # also on a CPU; torch's own switch for it.
         patch.setenv("TORCH_WARM_POOL", "0")

@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from accel_lab.cli.commands import env_command
 from accel_lab.cli.commands.env_command import command
-from accel_lab.cli.environment_options import WORDS, read_options
+from accel_lab.cli.environment_options import environment_options, read_options
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
 from accel_lab.environments import local
@@ -26,7 +27,8 @@ from accel_lab.environments.uv import provider as uv
 from accel_lab.execution.processes import process
 from fakes_env import FakeRun, wheel_name
 
-NOTHING: dict[str, Any] = dict.fromkeys(WORDS) | {
+OPTIONS = click.command(environment_options(lambda: None)).params
+NOTHING: dict[str, Any] = dict.fromkeys(str(option.name) for option in OPTIONS) | {
     "extra_index_url": (),
     "find_links": (),
     "with_packages": (),

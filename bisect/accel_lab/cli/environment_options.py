@@ -23,28 +23,6 @@ from accel_lab.environments.providers import NAMES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: The keyword arguments that :func:`environment_options` adds to a command.
-WORDS = (
-    "provider",
-    "pythons",
-    "python_version",
-    "index_url",
-    "extra_index_url",
-    "find_links",
-    "cert",
-    "nightly_index_url",
-    "with_packages",
-    "with_requirements",
-    "pre",
-    "full",
-    "slim",
-    "store",
-    "image",
-    "build_images",
-    "docker_host",
-    "config",
-)
-
 
 def environment_options(command: F) -> F:
     """Which provider, which packages, and where from."""
@@ -112,11 +90,6 @@ def environment_options(command: F) -> F:
     ):
         command = decorate(command)
     return command
-
-
-def take_words(words: dict[str, Any]) -> dict[str, Any]:
-    """Move what :func:`environment_options` added out of a command's keyword arguments."""
-    return {name: words.pop(name) for name in WORDS}
 
 
 def read_options(

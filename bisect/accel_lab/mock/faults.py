@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from accel_lab.accelerators.settings import near
 
 VARIABLE = "MOCK_FAULTS"
-LAYERS = ("transfer", "front_end", "back_end", "cache", "fallback")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultInfo:
-    """One fault. ``side`` is the answer that a bisection must give."""
+    """One fault. ``layer`` is transfer, front_end, back_end, cache or fallback; ``side`` is the answer that a
+    bisection must give.
+    """
 
     name: str
     layer: str

@@ -14,7 +14,6 @@ from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
 #: Artifacts by what they show; graphs come in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
-CODE = ("output_code", "kernel", "loops")
 
 
 @dataclass(frozen=True, kw_only=True)

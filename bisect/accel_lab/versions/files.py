@@ -93,9 +93,7 @@ def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
     copies.mkdir()
     said = session.prober.aside(_aside(session), ["files", str(copies), *prefixes])
     try:
-        data = parsed(
-            said, "the list of its files", ({"error": str}, {"files": Table(str), "native": Table()})
-        )
+        data = parsed(said, "the list of its files", _LIST)
     except Refused as error:
         raise LabError(f"torch {session.version}: {error}") from None
     if "error" in data:

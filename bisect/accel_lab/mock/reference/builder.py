@@ -15,22 +15,11 @@ import torch
 
 from accel_lab.mock.device import FORMATS, STICK_BYTES, Device
 from accel_lab.mock.ir.layout import Layout, row_major
+from accel_lab.mock.ir.neutral import NEUTRAL
 from accel_lab.mock.ir.program import Buffer, Kernel, Step
 from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Operand, Statement
 
 from .spaces import broadcast_strides, device_space, logical_space
-
-#: For each reduction the padding state that leaves its result as it is.
-NEUTRAL = {
-    "sum": "zero",
-    "any": "zero",
-    "prod": "one",
-    "all": "one",
-    "amax": "lowest",
-    "argmax": "lowest",
-    "amin": "highest",
-    "argmin": "highest",
-}
 
 
 class NotNative(Exception):

@@ -22,15 +22,13 @@ from accel_lab.mock.ir.program import Constant, Enter, HostCall, Output, Program
 from accel_lab.mock.runtime.device_tensors import NAME as DEVICE_NAME
 from accel_lab.mock.spec.kernel_spec import Operand
 
-from . import movement, pointwise, reduction, windows
+from . import movement, pointwise, reduction, windows  # noqa: F401 - imported, they enter their rules
 from .builder import Builder, NotNative, Value
 from .rules import EMPTY_OPERANDS, RULES, bind
 
 NAME = "reference"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-# The modules that enter their rules when they are imported.
-TABLES = (movement, pointwise, reduction, windows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +39,6 @@ class OnHost:
     host: str | None = None
     index: int | None = None
     value: Any = None
-
-
-def native_operators() -> frozenset[str]:
-    """The overloads that have a rule, such as ``aten.mm.default``."""
-    return frozenset(RULES)
 
 
 def lower(

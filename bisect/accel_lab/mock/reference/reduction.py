@@ -10,8 +10,6 @@ from .builder import Builder, NotNative, Value
 from .pointwise import chain, scaled_sum
 from .rules import format_name, norm_dims, normal, opmath, rule
 
-SHAPED = ("sum", "prod", "amax", "amin", "any", "all")
-
 
 def reduced(b: Builder, op: str, value: Value, dims: Sequence[int], keepdim: bool) -> Value:
     """A reduction in the operand's own format; a tensor without dimensions or elements needs no reduction."""

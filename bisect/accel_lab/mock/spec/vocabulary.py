@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from accel_lab.mock.ir.neutral import NEUTRAL
+
 from .kernel_spec import KernelSpec, Operand
 
 UNARY_OPS = (
@@ -29,16 +31,7 @@ STATEMENT_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "index": ("dim",),
 }
 #: For each reduction the padding state that leaves its result as it is.
-REDUCTIONS: dict[str, str] = {
-    "sum": "zero",
-    "any": "zero",
-    "prod": "one",
-    "all": "one",
-    "amax": "lowest",
-    "argmax": "lowest",
-    "amin": "highest",
-    "argmin": "highest",
-}
+REDUCTIONS = NEUTRAL
 ARGUMENTS = ("argmax", "argmin")
 INTEGER_ONLY = ("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
 STRIDED_UNITS = ("pointwise", "reduction")

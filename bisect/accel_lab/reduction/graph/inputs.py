@@ -19,7 +19,6 @@ def load(file, key, dtype):
 '''
 
 _INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
-_COMPLEX = ("complex64", "complex128", "complex32")
 
 
 @dataclass
