@@ -80,7 +80,7 @@ def docker_answers() -> bool:
 
 
 def vector_units_compile() -> bool:
-    """Tell whether the C++ compiler knows the vector units that Inductor may choose on this kind of machine."""
+    """Tell whether the C++ compiler knows all vector units that Inductor may choose on such a machine."""
     compiler = shutil.which("g++")
     if platform.machine() != "x86_64" or compiler is None or "CXX" in os.environ:
         return False
@@ -127,8 +127,8 @@ def lab_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             folder = home / name.lower()
             folder.mkdir()
             patch.setenv(name, str(folder))
-        # Else each process that compiles builds three test programs to find out, which takes as long as all the
-        # rest of a small kernel.
+        # Else each process that compiles builds three test programs to find out, which takes as long as all
+        # the rest of a small kernel.
         if vector_units_compile():
             patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
         # Where triton is installed, each compiling process would start helpers that import torch and Triton,
