@@ -18,6 +18,7 @@ from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.settings import config_option
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
@@ -27,6 +28,7 @@ from accel_lab.core.untrusted.shapes import Range, Table
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.reporting.schema import json_text
 
 SCHEMA = "accel-lab/check/1"
 #: Errors of the child that say that the user asked for something that there is not.
@@ -118,7 +120,7 @@ def command(
     if adapter and chosen:
         raise UsageError("--adapter brings its own constraints: leave the other options out")
     given = {"adapter": adapter, "options": chosen, "repros": strict}
-    ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
+    ran = run_once(command="check", **words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
     with held(workspace.root):
@@ -135,6 +137,7 @@ def command(
         "script_failed": ended.line if ended else None,
         "folder": str(workspace.root),
     }
+    write_atomic(workspace.root / "check.json", json_text(answer))
     if as_json:
         print_json(answer)
     else:
