@@ -195,6 +195,7 @@ class Session:
         """Shrink the script and record the environment, as far as the request says so."""
         findings = diagnosis.findings
         completion.keep_kernel_script(findings, self.folder)
+        completion.keep_accelerator_files(findings, self.folder)
         if self._minimizes(findings):
             self._minimize(target, diagnosis, elsewhere)
         collected = self.folder / completion.COLLECTED
