@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.errors import LabError, Unanswered
+from accel_lab.core.errors import LabError, OutOfTime, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import PROTOCOL, Job, Limits, Probe
+from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles
 
 from . import sanitizer
@@ -58,12 +59,15 @@ class Prober:
         keep: bool = False,
         runner: Runner = process.run,
         replay: bool = False,
+        time_budget: TimeBudget | None = None,
     ) -> None:
         """``runner`` runs a command: on this machine, or in a container that sees the same folders.
 
         With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
+        A probe that is submitted and would start after the end of ``time_budget`` raises :class:`OutOfTime`.
         """
         self.replay = replay
+        self.time_budget = time_budget or TimeBudget()
         self.python = python
         self.workspace = workspace
         self.journal = Journal(workspace.root / "journal.jsonl", replay=replay)
@@ -96,14 +100,22 @@ class Prober:
 
     # -- asking --------------------------------------------------------------------------------
 
-    def ask(self, probe: Probe) -> Outcome:
-        """The outcome of a probe: from the journal, or by running it."""
+    def ask(self, probe: Probe, end: float | None = None) -> Outcome:
+        """The outcome of a probe: from the journal, or by running it.
+
+        Raises :class:`OutOfTime` where it would start after ``end``, on the clock of the time budget.
+        """
         known = self.journal.answer(probe.key)
         if known is not None:
             known = self._at_home(known) if self.replay else known
             self._listener("cached", probe, known)
             return known
+        if end is not None and self.time_budget.clock() >= end:
+            self.journal.left_out(probe.key, probe.label)
+            raise OutOfTime(f"not started, because the time was up: {probe.label}")
         if self.replay:
+            if probe.key in self.journal.unasked:
+                raise OutOfTime(f"not started in that run: {probe.label}")
             raise Unanswered(f"the run's journal has no answer to: {probe.label}")
         if self._stop.is_set():
             raise Interrupted("interrupted")
@@ -135,7 +147,7 @@ class Prober:
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
-        return self._executor.submit(self.ask, probe)
+        return self._executor.submit(self.ask, probe, self.time_budget.end)
 
     def warm_up(self) -> None:
         """Let probes be answered by the warm server from now on.

@@ -71,6 +71,7 @@ def again(folder: Path) -> Findings:
     # What the run took and made, not what it took to read it again.
     findings.seconds_total, findings.seconds_probes = saved.seconds
     findings.repro = saved.repro
+    findings.unasked, findings.budget_s = saved.unasked, request.options.time_s
     return findings
 
 
@@ -85,6 +86,7 @@ class SavedReport:
     probes: dict[str, int]
     seconds: tuple[float, float]
     repro: Repro | None
+    unasked: list[str]
 
 
 def _saved_report(folder: Path) -> SavedReport:
@@ -99,6 +101,7 @@ def _saved_report(folder: Path) -> SavedReport:
             probes={str(kind): int(count) for kind, count in data["probes_by_kind"].items()},
             seconds=(float(data["seconds"]["total"]), float(data["seconds"]["probes"])),
             repro=Repro.from_json(data["repro"]) if data["repro"] else None,
+            unasked=[str(line) for line in data.get("unasked", [])],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None

@@ -14,7 +14,7 @@ from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import repro_reader, run_files
 from accel_lab.reporting.run_files import Artifact
-from accel_lab.reporting.words import terms, versions
+from accel_lab.reporting.words import summary, terms, versions
 
 from .exhibits import views
 from .files import style, style_digest, template
@@ -76,6 +76,8 @@ class _View:
             "wide": WIDE,
             "next_steps": [self.say(line) for line in findings.next_steps],
             "warnings": [self.say(line) for line in findings.warnings],
+            "unasked": [self.say(line) for line in findings.unasked],
+            "unasked_because": summary.left_unasked(findings),
             # First, so that it gets what it needs of the page's budget.
             "repro": section(findings, self.run_dir, self.texts, self.names),
             "picture": draw(findings),
