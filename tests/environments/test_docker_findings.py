@@ -42,7 +42,15 @@ def bisected(out: Path, *provider: str) -> dict[str, Any]:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "accel_lab", "bisect", "--json", "--quiet", "--out", str(out)),
-            *("--versions", f"{OLD},{NEW}", *provider, "--no-minimize", "--no-components", "--no-companions"),
+            *(
+                "--versions",
+                f"{OLD},{NEW}",
+                *provider,
+                "--no-minimize",
+                "--no-workarounds",
+                "--no-components",
+                "--no-companions",
+            ),
             *("--timeout", "600", str(CASE)),
         ],
         capture_output=True,

@@ -287,7 +287,11 @@ class Prober:
             note = "the address sanitizer is not available: the C++ compiler does not bring its library"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
-        warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
+        warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
+        if probe.edited is not None and not _shown(place, probe.edited):
+            self.workspace.tidy(place)
+            note = "the script's folder is not shown as a view here, so no changed script can stand in it"
+            return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         try:
             ended, warm = self._heard(probe, place, warm)
             outcome = collected(self.workspace, place, ended, probe, warm=warm)
@@ -410,6 +414,19 @@ class Prober:
             "file_bytes": probe.limits.file_mb << 20,
             "opened": probe.cold and "measure" not in dict(probe.switches),
         }
+
+
+def _shown(place: Place, edited: tuple[str, str]) -> bool:
+    """Whether the run sees the changed file: an overlay shows it, and into a private copy it is put here."""
+    path, text = edited
+    if place.view.plan is not None:
+        return True
+    inside = place.view.inside(path)
+    if inside == path or not Path(inside).is_file():
+        return False
+    Path(inside).unlink()  # a link in the copy leads to the user's own file
+    shutil.copyfile(text, inside)
+    return True
 
 
 def aside_folder(root: Path, name: str) -> Path:
