@@ -56,7 +56,15 @@ def lab(*words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
 def bisected(tmp_path: Path, pair: tuple[str, str], script: Path, *words: str) -> dict[str, Any]:
     done = lab(
         *("bisect", "--versions", "all", "--pythons", os.pathsep.join(pair), "--json", "--quiet"),
-        *("--out", str(tmp_path / "o"), "--no-minimize", "--no-components", *words, str(script)),
+        *(
+            "--out",
+            str(tmp_path / "o"),
+            "--no-minimize",
+            "--no-workarounds",
+            "--no-components",
+            *words,
+            str(script),
+        ),
     )
     assert done.returncode == 1, done.stderr[-2000:]
     data: dict[str, Any] = json.loads(done.stdout)
