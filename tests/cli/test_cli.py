@@ -196,7 +196,7 @@ def test_a_killed_run_goes_on_where_it_was(torch_python: str, tmp_path: Path) ->
             "bisect",
             "--out",
             str(out),
-            *("--no-components", "--no-minimize"),
+            *("--no-components", "--no-minimize", "--no-workarounds"),
             "--python",
             torch_python,
             str(script),

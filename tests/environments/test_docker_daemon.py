@@ -412,7 +412,7 @@ def test_the_image_bisects_a_script_of_the_user(lab: Lab, tmp_path: Path) -> Non
     for path, mode in ((tmp_path, 0o755), (tmp_path / "repro.py", 0o644)):
         path.chmod(mode)
     volumes = {str(tmp_path): {"bind": "/repro", "mode": "ro"}}
-    options = ["--json", "--no-minimize", "--no-components", "--no-bundle"]
+    options = ["--json", "--no-minimize", "--no-workarounds", "--no-components", "--no-bundle"]
     code, out, err = lab.run("bisect", *options, "/repro/repro.py", volumes=volumes)
     assert code == 1, err[-3000:]
     found = json.loads(out)

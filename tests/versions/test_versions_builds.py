@@ -56,7 +56,8 @@ def lab(*words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
 def bisected(tmp_path: Path, pair: tuple[str, str], script: Path, *words: str) -> dict[str, Any]:
     done = lab(
         *("bisect", "--versions", "all", "--pythons", os.pathsep.join(pair), "--json", "--quiet"),
-        *("--out", str(tmp_path / "o"), "--no-minimize", "--no-components", *words, str(script)),
+        *("--out", str(tmp_path / "o"), "--no-minimize", "--no-workarounds", "--no-components"),
+        *(*words, str(script)),
     )
     assert done.returncode == 1, done.stderr[-2000:]
     data: dict[str, Any] = json.loads(done.stdout)
@@ -74,8 +75,8 @@ def followed(out: Path, *provider: str) -> dict[str, Any]:
     """What the command finds of ``CASE`` with builds of that provider."""
     done = lab(
         *("bisect", "--json", "--quiet", "--out", str(out), "--versions", f"{OLD},{NEW}", *provider),
-        *("--no-minimize", "--no-components", "--no-companions", "--no-bundle", "--timeout", "600"),
-        str(CASE),
+        *("--no-minimize", "--no-workarounds", "--no-components", "--no-companions", "--no-bundle"),
+        *("--timeout", "600", str(CASE)),
         timeout=1500,
     )
     assert done.returncode == 1, done.stderr[-3000:]

@@ -47,7 +47,7 @@ def bisected(case: str, folder: Path) -> dict[str, Any]:
         provider = ("--pythons", os.pathsep.join(kept))
     line = ("--versions", ",".join(LINE), *provider)
     # Swapping packages takes as long as all the rest, and environments of its own.
-    quick = ("--json", "--quiet", "--no-minimize", "--no-components", "--no-companions")
+    quick = ("--json", "--quiet", "--no-minimize", "--no-workarounds", "--no-components", "--no-companions")
     own = ("--python", python) if python else ()
     script = ROOT / "repros" / case / "repro.py"
     done = subprocess.run(

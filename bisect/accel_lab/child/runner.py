@@ -104,6 +104,8 @@ class _Session:
             raise SystemExit("accel-lab: %s" % self.not_applicable)
         switches = self.job.get("switches") or {}
         accelerator_library.prepare(self.job.get("rung"), switches)
+        if switches.get("trace"):  # torch reads it when it is imported
+            os.environ["TORCH_TRACE"] = os.path.join(self.folder, "trace")
         mixed = switches.get("mixed_sources")
         if mixed:
             from .mixed_sources import MixedSources
@@ -176,7 +178,7 @@ class _Session:
 
             self.compile_log = CompileLog()
         # To record a call takes time and memory of its own.
-        if not switches.get("measure") and not switches.get("compile_log"):
+        if not any(switches.get(name) for name in ("measure", "compile_log", "layers", "trace")):
             self.recorder = Recorder(self.folder, self.job["record_bytes"], shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
@@ -262,9 +264,12 @@ class _Session:
             if self.job["rung"] == "kernel":
                 cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
                 if cache:
-                    self.ladder.artifacts.generated_code(cache)
-                    if self.ladder.annotator is not None:
-                        facts["kernels"] = self.ladder.annotator.kernels(cache)
+                    annotator = self.ladder.annotator
+                    if annotator is None:
+                        self.ladder.artifacts.generated_code(cache)
+                    else:
+                        self.ladder.artifacts.generated_code(cache, annotator.cleaned)
+                        facts["kernels"] = annotator.kernels(cache)
                 if self.ladder.divergence is not None:
                     facts["divergence"] = self.ladder.divergence.to_json()
         facts["other_entries"] = self.entries.facts(ended_by)

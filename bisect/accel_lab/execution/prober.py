@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.errors import LabError, Unanswered
+from accel_lab.core.errors import LabError, OutOfTime, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import PROTOCOL, Job, Limits, Probe
+from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles
 
 from . import sanitizer
@@ -31,7 +32,7 @@ from .collect import collected
 from .journal import Journal, write_atomic
 from .processes import process
 from .run_folder.surroundings import enter_command
-from .run_folder.workspace import Place, Workspace, write_job
+from .run_folder.workspace import Place, Workspace, shows_edited, write_job
 from .warm import WarmServer
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
@@ -58,12 +59,15 @@ class Prober:
         keep: bool = False,
         runner: Runner = process.run,
         replay: bool = False,
+        time_budget: TimeBudget | None = None,
     ) -> None:
         """``runner`` runs a command: on this machine, or in a container that sees the same folders.
 
         With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
+        A probe that is submitted and would start after the end of ``time_budget`` raises :class:`OutOfTime`.
         """
         self.replay = replay
+        self.time_budget = time_budget or TimeBudget()
         self.python = python
         self.workspace = workspace
         self.journal = Journal(workspace.root / "journal.jsonl", replay=replay)
@@ -96,14 +100,22 @@ class Prober:
 
     # -- asking --------------------------------------------------------------------------------
 
-    def ask(self, probe: Probe) -> Outcome:
-        """The outcome of a probe: from the journal, or by running it."""
+    def ask(self, probe: Probe, end: float | None = None) -> Outcome:
+        """The outcome of a probe: from the journal, or by running it.
+
+        Raises :class:`OutOfTime` where it would start after ``end``, on the clock of the time budget.
+        """
         known = self.journal.answer(probe.key)
         if known is not None:
             known = self._at_home(known) if self.replay else known
             self._listener("cached", probe, known)
             return known
+        if end is not None and self.time_budget.clock() >= end:
+            self.journal.left_out(probe.key, probe.label)
+            raise OutOfTime(f"not started, because the time was up: {probe.label}")
         if self.replay:
+            if probe.key in self.journal.unasked:
+                raise OutOfTime(f"not started in that run: {probe.label}")
             raise Unanswered(f"the run's journal has no answer to: {probe.label}")
         if self._stop.is_set():
             raise Interrupted("interrupted")
@@ -135,7 +147,7 @@ class Prober:
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
-        return self._executor.submit(self.ask, probe)
+        return self._executor.submit(self.ask, probe, self.time_budget.end)
 
     def warm_up(self) -> None:
         """Let probes be answered by the warm server from now on.
@@ -215,9 +227,7 @@ class Prober:
         return self._asides.ask(name, words, timeout_s=timeout_s)
 
     def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
-        """Run any command where the probes run; how it ended, and the folder with its ``out.txt`` and
-        ``err.txt``, which :func:`aside_folder` gives too and which is all that it may write to.
-        """
+        """Run any command where the probes run: how it ended, and its :func:`aside_folder`."""
         return self._asides.run(name, command, timeout_s=timeout_s)
 
     def collect_environment(self) -> dict[str, Any]:
@@ -259,7 +269,11 @@ class Prober:
             note = "the address sanitizer is not available: the C++ compiler does not bring its library"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
-        warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
+        warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
+        if probe.edited is not None and not shows_edited(place, probe.edited):
+            self.workspace.tidy(place)
+            note = "the script's folder is not shown as a view here, so no changed script can stand in it"
+            return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         try:
             ended, warm = self._heard(probe, place, warm)
             outcome = collected(self.workspace, place, ended, probe, warm=warm)
@@ -276,7 +290,7 @@ class Prober:
                 outcome = replace(outcome, notes=(*outcome.notes, *self._seen_outside()))
         finally:
             self.workspace.tidy(place, keep=self._keep)
-        write_atomic(place.folder / "outcome.json", _pretty(outcome))
+        write_atomic(place.folder / "outcome.json", json.dumps(outcome.to_json(), indent=1, default=str))
         return outcome
 
     def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
@@ -382,7 +396,3 @@ class Prober:
             "file_bytes": probe.limits.file_mb << 20,
             "opened": probe.cold and "measure" not in dict(probe.switches),
         }
-
-
-def _pretty(outcome: Outcome) -> str:
-    return json.dumps(outcome.to_json(), indent=1, default=str)
