@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -73,6 +74,12 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     show_default=True,
     help="With --change: time to spend on each flip.",
 )
+@click.option(
+    "--git",
+    "clone",
+    metavar="CLONE",
+    help="With --change: a clone of PyTorch, to name the commits that touched the piece. Nothing is fetched.",
+)
 @environment_options
 @click.option(
     "--metric",
@@ -105,6 +112,7 @@ def command(
     companions: bool,
     change: bool,
     change_for: float,
+    clone: str | None,
     metric: str | None,
     worse_by: str,
     exit_style: str,
@@ -123,6 +131,10 @@ def command(
                 raise UsageError("--metric compares releases: name them with --versions")
             if versions is None and change:
                 raise UsageError("--change compares two releases: name them with --versions")
+            if clone is not None and not change:
+                raise UsageError("--git names the commits of the change: ask for it with --change")
+            if clone is not None and not Path(clone).is_dir():
+                raise UsageError(f"--git: there is no folder {clone}")
             if versions is not None and accelerator:
                 raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
             request = replace(
@@ -136,7 +148,14 @@ def command(
                 asked = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
                 asked = replace(asked, companions=companions, metric=wanted)
-                request = replace(request, versions=replace(asked, change_s=change_for if change else 0.0))
+                request = replace(
+                    request,
+                    versions=replace(
+                        asked,
+                        change_s=change_for if change else 0.0,
+                        git=Path(clone).resolve() if clone is not None else None,
+                    ),
+                )
             run = opened(request)
         return work(given, *run)
     except Exception as error:

@@ -10,6 +10,7 @@ KNOWN_TITLE = "Known failure"
 
 _WHERE = {
     "paste": "below import torch",
+    "top": "above import torch",
     "edit": "in your script",
     "shell": "in a shell",
 }
