@@ -18,6 +18,7 @@ from accel_lab.execution.prober import Interrupted
 from accel_lab.search.bisection import Bisection
 from accel_lab.search.change.backport import NAME, backport_text
 from accel_lab.search.workarounds.candidates import Candidate, candidates
+from accel_lab.search.workarounds.known import KnownSearch, catalogue
 from accel_lab.search.workarounds.releases import of_releases
 from accel_lab.search.workarounds.script_edits import paste, paste_above
 from accel_lab.search.workarounds.trials import RegionSeconds, Trials
@@ -72,6 +73,14 @@ def add_workarounds(
     first = backports(findings, source, public_version(target.build.torch), workspace.root)
     try:
         findings.workarounds += trials.run([*first, *candidates(findings, source)])
+        known = KnownSearch(
+            lab=target.lab,
+            probe=target.probe,
+            keep=trials.keep,
+            budget_s=max(trials.budget_s - trials.spent_s, LEAST_S),
+            counts=findings.probes,
+        )
+        findings.known = known.run(findings, catalogue())
     except Interrupted:
         raise
     except (LabError, Unanswered):
