@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from accel_lab.core.findings import Component, Culprit, Findings
-from accel_lab.core.outcome import Outcome
+from accel_lab.core.outcome import Frame, Outcome, Raised
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Stage
@@ -108,6 +108,24 @@ def test_the_release_with_the_fix_is_newer_than_all_that_fail() -> None:
     assert replace(ENTRY, passes_on=("nonsense",)).fixed_in is None
 
 
+def raised(file: str) -> Raised:
+    return Raised(type="ValueError", message="x", frames=(Frame(file=file, line=1, function="f"),))
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("/home/a/script.py", "numbers"),
+        ("torch/_inductor/lowering.py", "exception"),
+        ("/usr/lib/python3/torch/_inductor/lowering.py", "exception"),
+        ("torch/testing/_comparison.py", "numbers"),
+    ],
+)
+def test_an_error_of_the_scripts_own_check_is_about_numbers(file: str, kind: str) -> None:
+    signature = Signature(kind="exception", type="ValueError", message="x")
+    assert failure_class(signature, raised(file))[0] == kind
+
+
 @pytest.mark.parametrize(
     ("signature", "kind"),
     [
@@ -119,7 +137,7 @@ def test_the_release_with_the_fix_is_newer_than_all_that_fail() -> None:
     ],
 )
 def test_failures_are_compared_by_their_kind(signature: Signature, kind: str) -> None:
-    assert failure_class(signature)[0] == kind
+    assert failure_class(signature, None)[0] == kind
 
 
 def test_no_entry_is_run_beyond_the_budget() -> None:

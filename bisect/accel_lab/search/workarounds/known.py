@@ -7,6 +7,7 @@ where a few pasted lines let the user's script pass, the entry has to pass with 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from accel_lab.core.component_names import same_component
 from accel_lab.core.findings import Culprit, Findings
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
@@ -33,6 +34,8 @@ _KERNEL = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNE
 MOST_ENTRIES = 3
 #: How a script's own check ends it: what it says is the script's, not torch's.
 _CHECKS = ("AssertionError", "SystemExit")
+#: A file of torch in a traceback.
+_OF_TORCHS = re.compile(r"(?:^|/)torch/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +115,8 @@ class KnownSearch:
         for entry in alike(culprit, entries)[:MOST_ENTRIES]:
             if self.spent:
                 break
-            shown = self._shown(entry, findings.signature, findings.workarounds)
+            wanted = failure_class(findings.signature, _raised(findings))
+            shown = self._shown(entry, wanted, findings.workarounds)
             if shown:
                 name = culprit.component.name if culprit.component is not None else ""
                 found.append(
@@ -129,13 +133,13 @@ class KnownSearch:
                 )
         return found
 
-    def _shown(self, entry: Entry, wanted: Signature, workarounds: Sequence[Workaround]) -> str:
+    def _shown(self, entry: Entry, wanted: tuple[str, str], workarounds: Sequence[Workaround]) -> str:
         """How the entry's runs ended, if they show the same failure; else empty."""
         ended = self._ask(entry.script)
         if not ended.failed or ended.status is Status.TIMEOUT:
             return ""
         signature = self.lab.signature(ended)
-        if signature is None or failure_class(signature) != failure_class(wanted):
+        if signature is None or failure_class(signature, ended.raised) != wanted:
             return ""
         how = f"it fails with exit code {ended.exit_code}" if ended.exit_code is not None else "it fails too"
         lines = _transferable(workarounds)
@@ -171,9 +175,21 @@ def _transferable(workarounds: Sequence[Workaround]) -> list[str]:
     return first.code.splitlines() if first is not None else []
 
 
-def failure_class(signature: Signature) -> tuple[str, str]:
-    """The kind of failure: wrong numbers, whoever found them, or one type of error of torch's."""
+def failure_class(signature: Signature, raised: Raised | None) -> tuple[str, str]:
+    """The kind of failure: wrong numbers, whoever found them, or one type of error of torch's.
+
+    ``raised`` is what ended the run. An error that a script's own check raised says nothing of torch's.
+    """
     kind, name = signature.kind, signature.type.rpartition(".")[2]
     if kind in ("values", "check", "regex", "exit") or name in _CHECKS or not name:
         return ("numbers", "")
+    last = raised.frames[-1].file if raised is not None and raised.frames else ""
+    if kind == "exception" and last and (not _OF_TORCHS.search(last) or "torch/testing/" in last):
+        return ("numbers", "")
     return (kind, name)
+
+
+def _raised(findings: Findings) -> Raised | None:
+    """What ended the failing run of the user's script, with its frames where there are any."""
+    found = [step.outcome.raised for step in findings.baseline if step.outcome.raised is not None]
+    return next((one for one in found if one.frames), found[0] if found else None)
