@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from accel_lab.core.errors import LabError, Unanswered
@@ -39,7 +38,6 @@ def add_workarounds(
     target: DiagnosisTarget,
     *,
     budget_s: float,
-    listener: Callable[[str], None] = lambda words: None,
 ) -> None:
     """Fill in ``findings.workarounds``. Only what was run is added; an error of a run ends the search."""
     findings.workarounds = [*of_releases(findings)]
@@ -67,7 +65,6 @@ def add_workarounds(
         clock=clocked,
         seconds_of=_region_seconds,
         budget_s=budget_s,
-        listener=listener,
         counts=findings.probes,
     )
     first = backports(findings, source, public_version(target.build.torch), workspace.root)

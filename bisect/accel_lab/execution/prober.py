@@ -288,7 +288,7 @@ class Prober:
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
         warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
-        if probe.edited is not None and not _shown(place, probe.edited):
+        if probe.edited is not None and not place.view.takes(probe.edited):
             self.workspace.tidy(place)
             note = "the script's folder is not shown as a view here, so no changed script can stand in it"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
@@ -414,19 +414,6 @@ class Prober:
             "file_bytes": probe.limits.file_mb << 20,
             "opened": probe.cold and "measure" not in dict(probe.switches),
         }
-
-
-def _shown(place: Place, edited: tuple[str, str]) -> bool:
-    """Whether the run sees the changed file: an overlay shows it, and into a private copy it is put here."""
-    path, text = edited
-    if place.view.plan is not None:
-        return True
-    inside = place.view.inside(path)
-    if inside == path or not Path(inside).is_file():
-        return False
-    Path(inside).unlink()  # a link in the copy leads to the user's own file
-    shutil.copyfile(text, inside)
-    return True
 
 
 def aside_folder(root: Path, name: str) -> Path:
