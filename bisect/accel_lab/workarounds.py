@@ -63,7 +63,7 @@ def add_workarounds(
         source=source,
         keep=lambda text: str(workspace.keep_text(text)),
         clock=clocked,
-        seconds_of=_region_seconds,
+        seconds_of=region_seconds,
         budget_s=budget_s,
         counts=findings.probes,
     )
@@ -137,7 +137,7 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _region_seconds(outcome: Outcome) -> RegionSeconds | None:
+def region_seconds(outcome: Outcome) -> RegionSeconds | None:
     """What the clock printed last; None for anything else that a script may print."""
     if outcome.failed or not outcome.folder:
         return None
