@@ -129,7 +129,9 @@ MORE_GUARDS = (
 )
 _LOWERING = "torch._inductor.lowering"
 _DECOMPOSITION = "torch._inductor.decomposition"
-_DRIVERS = {"pre_grad", "joint_graph", "post_grad", "reinplace"}
+_DRIVERS = {"pre_grad", "joint_graph", "post_grad"}
+#: The file that calls the pass which lets operators write into their arguments.
+REINPLACING = "torch/_inductor/fx_passes/post_grad.py"
 
 
 def inductor_lines(values: dict[str, Any]) -> list[str]:

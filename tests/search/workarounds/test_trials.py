@@ -75,6 +75,8 @@ def test_a_decomposition_is_taken_out_of_the_table_too() -> None:
          ["pass", "pass", "disable"]),
         (Stage.FX_PASSES, Component(kind="pattern", name="p", detail="on the joint graph"),
          ["pass", "pass", "disable"]),
+        (Stage.FX_PASSES, Component(kind="reinplacing", name="reinplace_inplaceable_ops of aten.index_put"),
+         ["pass", "disable"]),
         (Stage.EAGER, None, []),
         (Stage.ENVIRONMENT, None, []),
     ],

@@ -106,9 +106,13 @@ def _of_component(culprit: Culprit, part: Component, source: str) -> Iterator[Ca
 
 def _passes(part: Component, source: str) -> Iterator[Candidate]:
     """The pass itself, then the pattern matcher, then the group of passes that it belongs to."""
-    for file in dict.fromkeys(_PLACE.findall(part.detail)):
-        lines = settings.pass_lines(part.name, file)
-        yield from _pasted(source, lines, kind="pass", words=f"the FX pass {part.name} is not run", width=1)
+    name, _, operator = part.name.partition(" of ")  # a reinplacing pass is named with its operator
+    files = _PLACE.findall(part.detail) if part.kind == "pass" else []
+    if part.kind == "reinplacing" and operator:
+        files = [settings.REINPLACING]
+    for file in dict.fromkeys(files):
+        lines = settings.pass_lines(name, file)
+        yield from _pasted(source, lines, kind="pass", words=f"the FX pass {name} is not run", width=1)
     if part.kind == "pattern":
         lines = [settings.NO_PATTERNS.code]
         yield from _pasted(source, lines, kind="pass", words="no pattern is replaced", width=2)
