@@ -801,7 +801,8 @@ def bisected(root: Path, python: str, *words: str) -> dict[str, Any]:
         "bisect",
         "-q",
         "--json",
-        "--no-minimize", "--no-workarounds",
+        "--no-minimize",
+        "--no-workarounds",
         "--no-components",
     ]
     done = subprocess.run(

@@ -93,6 +93,8 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "off": _left_out,
     "front": _front,
     "bisector": _bisector,
+    "layers": lambda value: "every layer written down",
+    "trace": lambda value: "torch's structured trace",
     "annotate": lambda value: "kernel lines annotated",
     "sanitize": lambda value: "address sanitizer",
     "divergence": lambda value: "intermediate values compared",

@@ -94,6 +94,13 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     help="With --metric: how much worse than at the oldest release counts, such as 1.3x or 30%.",
 )
 @click.option(
+    "--budget",
+    "budget_s",
+    type=Duration(),
+    help="Time for the whole bisection on one build; what is known at its end is the answer. "
+    "[default: no limit for the stage, 12 plain runs for what follows it]",
+)
+@click.option(
     "--exit-code",
     "exit_style",
     type=click.Choice(["lab", "git"]),
@@ -115,6 +122,7 @@ def command(
     clone: str | None,
     metric: str | None,
     worse_by: str,
+    budget_s: float | None,
     exit_style: str,
     **words: Any,
 ) -> int:
@@ -135,11 +143,16 @@ def command(
                 raise UsageError("--git names the commits of the change: ask for it with --change")
             if clone is not None and not Path(clone).is_dir():
                 raise UsageError(f"--git: there is no folder {clone}")
+            if versions is not None and budget_s is not None:
+                raise UsageError(
+                    "--budget is for the bisection on one build: give it without --versions, or name "
+                    "fewer releases"
+                )
             if versions is not None and accelerator:
                 raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
             request = replace(
                 given.request(),
-                options=Options(ablation=ablation, components=components),
+                options=Options(ablation=ablation, components=components, time_s=budget_s),
                 accelerator=accelerator or "",
                 minimize_s=0.0 if no_minimize else minimize_for,
                 workarounds_s=0.0 if no_workarounds else workarounds_for,
@@ -157,6 +170,8 @@ def command(
                     ),
                 )
             run = opened(request)
+        elif budget_s is not None:
+            run = replace(run[0], options=replace(run[0].options, time_s=budget_s)), run[1]
         return work(given, *run)
     except Exception as error:
         if exit_style != "git" or isinstance(error, (click.ClickException, click.Abort, ReaderGone)):

@@ -267,6 +267,7 @@ class _Maker(Entries):
         self._add("report.html", html, rank=REPORT)
         self._changes()
         self._backport()
+        self._accelerator()
         self._steps()
 
     def _changes(self) -> None:

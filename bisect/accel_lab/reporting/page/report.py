@@ -15,7 +15,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.core.workarounds import Workaround
 from accel_lab.reporting import repro_reader, run_files
 from accel_lab.reporting.run_files import Artifact
-from accel_lab.reporting.words import terms, versions
+from accel_lab.reporting.words import summary, terms, versions
 from accel_lab.reporting.words import workarounds as around
 
 from .exhibits import views
@@ -78,6 +78,8 @@ class _View:
             "wide": WIDE,
             "next_steps": [self.say(line) for line in findings.next_steps],
             "warnings": [self.say(line) for line in findings.warnings],
+            "unasked": [self.say(line) for line in findings.unasked],
+            "unasked_because": summary.left_unasked(findings),
             # First, so that it gets what it needs of the page's budget.
             "repro": section(findings, self.run_dir, self.texts, self.names),
             "around": [self._workaround(one) for one in findings.workarounds],

@@ -11,7 +11,7 @@ from accel_lab.core.findings import Culprit, Exhibit, Findings, Step
 from accel_lab.core.text import control, printable, shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import repro_reader
-from accel_lab.reporting.words import terms, versions
+from accel_lab.reporting.words import summary, terms, versions
 from accel_lab.reporting.words import workarounds as around
 
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
@@ -99,6 +99,9 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
         blocks.append("\n".join(_exhibit_lines(exhibits, width)))
     if findings.warnings:
         blocks.append("\n".join(wrapped(f"note: {line}", width, hang="  ") for line in findings.warnings))
+    if findings.unasked:
+        left = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.unasked)
+        blocks.append(wrapped(summary.left_unasked(findings), width) + "\n" + left)
     if findings.next_steps:
         steps = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.next_steps)
         blocks.append(paint("What to do next", "bold", colour) + "\n" + steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
-from accel_lab.core.text import sentence
+from accel_lab.core.text import command_line, sentence
 from accel_lab.reporting import repro_reader
 
 from . import clues, recompiles, terms, workarounds
@@ -239,13 +239,33 @@ def _count(number: int, what: str) -> str:
 
 
 def _why_not(findings: Findings) -> str:
+    if findings.unasked:
+        incomplete = (line for line in findings.warnings if line.startswith("the time was up"))
+        return next(incomplete, f"the time was up before it was asked: {'; '.join(findings.unasked)}")
     if findings.warnings:
         return findings.warnings[-1]
     return "no rung of the ladder separates a passing run from a failing one"
 
 
+def left_unasked(findings: Findings) -> str:
+    """The heading of the questions that the time did not reach; empty where it reached all."""
+    if not findings.unasked:
+        return ""
+    if findings.budget_s is None:
+        return "Left unasked: the time for what follows the stage (12 plain runs) was up"
+    return f"Left unasked: the time budget ({findings.budget_s:g} s) was up"
+
+
 def next_steps(findings: Findings) -> list[str]:
     """What the reader can do now, one line each."""
+    if findings.unasked and findings.artifacts:
+        more = "TIME" if findings.budget_s is None else f"{2 * findings.budget_s:g}s"
+        again = command_line("accel-lab", "bisect", "--resume", findings.artifacts, "--budget", more)
+        return [f"Go on where it stopped, with nothing asked twice: {again}", *_steps(findings)]
+    return _steps(findings)
+
+
+def _steps(findings: Findings) -> list[str]:
     if findings.versions and findings.versions.metric:
         if findings.verdict == "fails":
             return ["Look at both sides of the release in report.html: what was counted, the generated code"]

@@ -78,5 +78,7 @@ def plain_lines(findings: Findings) -> list[str]:
     if not findings.workarounds:
         return []
     first = findings.workarounds[0]
-    code = first.code if "\n" not in first.code else f"{first.code.splitlines()[0]} ..."
-    return [f"Until it is fixed: {code} ({first.words}); see {TITLE!r}"]
+    lines = first.code.splitlines()
+    if len(lines) > 1:
+        return [f"Until it is fixed: {first.words}, with the {len(lines)} lines of {TITLE!r}"]
+    return [f"Until it is fixed: {first.code} ({first.words}); see {TITLE!r}"]
