@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,11 @@ def test_what_is_too_much_or_was_not_found_is_no_backport() -> None:
     assert patch_of([("torch/shapes.py", OLD, many)]) == []
     assert backport_text({**change(), "found": False}, release="1", fixed="2") == ""
     assert backport_text({**change(), "patch": []}, release="1", fixed="2") == ""
+
+
+def test_what_torch_cached_without_it_is_not_used_with_it(project: Path) -> None:
+    say = "import os; print(os.environ['TORCH_COMPILE_CACHE_KEY_TAG'])"
+    tag = run(project, f"import {NAME}; {say}").stdout.strip()
+    assert re.fullmatch(rf"{NAME}-[0-9a-f]{{12}}", tag)
+    other = backport_text(change(mixed=OLD.replace("math.pi", "3")), release="2.13.0", fixed="2.14.1")
+    assert tag not in other

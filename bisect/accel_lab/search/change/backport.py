@@ -29,6 +29,7 @@ Written by accel-lab. The exchanged lines are PyTorch's, under its BSD-style lic
 import hashlib
 import importlib.machinery
 import importlib.metadata
+import os
 import sys
 
 RELEASE = {release!r}
@@ -61,6 +62,9 @@ if importlib.metadata.version("torch").partition("+")[0] != RELEASE:
     raise ImportError(f"{name} is for torch {{RELEASE}} only: remove it")
 if set(CHANGES) & set(sys.modules):
     raise ImportError("import {name} before torch")
+# What torch compiled and cached without the backport is not what it compiles with it.
+_TAG = "TORCH_COMPILE_CACHE_KEY_TAG"
+os.environ[_TAG] = os.environ.get(_TAG, "") + "{name}-{digest}"
 sys.meta_path.insert(0, _Finder)
 '''
 
@@ -104,11 +108,13 @@ def backport_text(change: Mapping[str, Any], *, release: str, fixed: str) -> str
             lines += [f"                {line!r}," for line in new]
             lines.append("            ]),")
         lines += ["        ],", "    ),"]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     symbols = ", ".join(f"{row['symbol']} ({row['file']})" for row in change.get("pieces") or [])
     return _HOOK.format(
         name=NAME,
         release=release,
         fixed=fixed,
+        digest=digest,
         symbols=re.sub(r"[^\w.#(),/ -]+", " ", symbols),  # a statement's key may hold anything
         changes="\n".join(["{", *lines, "}"]),
     )
