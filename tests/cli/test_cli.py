@@ -107,6 +107,8 @@ def test_no_script_and_a_bad_regex(tmp_path: Path) -> None:
     [
         (("bisect", "--metric", "latency"), "--versions"),
         (("bisect", "--versions", "all", "--accelerator", "mock"), "accel-lab matrix"),
+        (("bisect", "--versions", "all", "--git", "."), "ask for it with --change"),
+        (("bisect", "--versions", "all", "--change", "--git", "/no/clone"), "there is no folder /no/clone"),
         (("bisect", "--versions", "all", "--metric", "latency", "--worse-by", "0.5x"), "--worse-by 0.5x"),
         (("bisect", "--versions", "all", "--pythons", "/no/such/python"), "--pythons"),
         (("matrix",), "name releases of torch"),
