@@ -145,6 +145,13 @@ def test_no_entry_is_run_beyond_the_budget() -> None:
     assert made.run(found(), [ENTRY]) == []
 
 
+def test_an_entry_whose_second_run_has_no_time_is_told_by_its_first() -> None:
+    findings = found()
+    findings.workarounds = [LINES]
+    (known,) = search(findings, lambda text: replace(wrong(text), seconds=99.0))
+    assert known.shown == "it fails with exit code 1"
+
+
 def test_every_entry_of_the_catalogue_has_a_public_issue_and_a_script() -> None:
     entries = catalogue()
     assert len(entries) >= 30 and all(entry.issue and entry.script for entry in entries)

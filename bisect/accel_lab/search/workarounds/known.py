@@ -144,9 +144,9 @@ class KnownSearch:
         how = f"it fails with exit code {ended.exit_code}" if ended.exit_code is not None else "it fails too"
         lines = _transferable(workarounds)
         edited = paste(entry.script, lines) if lines else None
-        if edited is None:
+        if edited is None or self.spent:
             return how
-        if self.spent or self._ask(edited.text).failed:
+        if self._ask(edited.text).failed:
             return ""
         return f"{how}, and passes with the lines of the first workaround"
 
