@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from component_names import same_component
+from accel_lab.core.component_names import same_component
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -151,10 +151,14 @@ def run_bisect(
     env: Mapping[str, str],
     timeout_s: float,
     out: str | None = None,
+    workarounds: bool = False,
 ) -> Bisection:
-    """Run ``accel-lab bisect --json`` on one script, without reduction and bundle, from this checkout."""
+    """Run ``accel-lab bisect --json`` on one script, from this checkout, without reduction and bundle.
+
+    ``workarounds``: a way around the failure is looked for too.
+    """
     folder = tempfile.mkdtemp(prefix="accel-lab-bisect-")
-    quiet = ["--json", "--no-bundle", "--no-minimize", "--no-workarounds", "-q"]
+    quiet = ["--json", "--no-bundle", "--no-minimize", "-q", *([] if workarounds else ["--no-workarounds"])]
     options = [*quiet, "--python", python, "--out", out or f"{folder}/out", *args]
     path = os.pathsep.join(p for p in (str(ROOT / "bisect"), os.environ.get("PYTHONPATH", "")) if p)
     try:

@@ -36,6 +36,7 @@ _ASKED = st.builds(
             "workers": int,
             "keep": bool,
             "minimize_s": float,
+            "workarounds_s": float | None,
             "package": Path | None,
             "accelerator": str,
             "versions": VersionsRequest | None,

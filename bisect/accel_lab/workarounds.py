@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from accel_lab.core.errors import LabError, Unanswered
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.execution.builds import public_version
 from accel_lab.execution.prober import Interrupted
 from accel_lab.search.bisection import Bisection
-from accel_lab.search.workarounds.candidates import candidates
+from accel_lab.search.change.backport import NAME, backport_text
+from accel_lab.search.workarounds.candidates import Candidate, candidates
+from accel_lab.search.workarounds.known import KnownSearch, catalogue
 from accel_lab.search.workarounds.releases import of_releases
-from accel_lab.search.workarounds.script_edits import paste
+from accel_lab.search.workarounds.script_edits import paste, paste_above
 from accel_lab.search.workarounds.trials import RegionSeconds, Trials
 from accel_lab.versions.diagnosis_target import DiagnosisTarget
 
@@ -35,7 +38,6 @@ def add_workarounds(
     target: DiagnosisTarget,
     *,
     budget_s: float,
-    listener: Callable[[str], None] = lambda words: None,
 ) -> None:
     """Fill in ``findings.workarounds``. Only what was run is added; an error of a run ends the search."""
     findings.workarounds = [*of_releases(findings)]
@@ -61,17 +63,49 @@ def add_workarounds(
         source=source,
         keep=lambda text: str(workspace.keep_text(text)),
         clock=clocked,
-        seconds_of=_region_seconds,
+        seconds_of=region_seconds,
         budget_s=budget_s,
-        listener=listener,
         counts=findings.probes,
     )
+    first = backports(findings, source, public_version(target.build.torch), workspace.root)
     try:
-        findings.workarounds += trials.run(candidates(findings, source))
+        findings.workarounds += trials.run([*first, *candidates(findings, source)])
+        known = KnownSearch(
+            lab=target.lab,
+            probe=target.probe,
+            keep=trials.keep,
+            budget_s=max(trials.budget_s - trials.spent_s, LEAST_S),
+            counts=findings.probes,
+        )
+        findings.known = known.run(findings, catalogue())
     except Interrupted:
         raise
     except (LabError, Unanswered):
         return
+
+
+def backports(findings: Findings, source: str, release: str, folder: Path) -> list[Candidate]:
+    """The piece of a later release that mends the failure on ``release``, as a file in ``folder``/backport.
+
+    Empty where no later release has the fix, or its piece was not found and shown in both directions.
+    """
+    flips = findings.versions.flips if findings.versions is not None else ()
+    flip = next((one for one in flips if one.kind == "fixed" and one.after == release and one.change), None)
+    if flip is None or flip.change.get("both_ways") is not True:
+        return []
+    try:
+        text = backport_text(flip.change, release=release, fixed=flip.at)
+        symbols = ", ".join(str(row["symbol"]) for row in flip.change["pieces"])
+    except (ValueError, KeyError, TypeError):
+        return []
+    place = folder / "backport"
+    edited = paste_above(source, ["import sys", f"sys.path.insert(0, {str(place)!r})", f"import {NAME}"])
+    if not text or edited is None:
+        return []
+    place.mkdir(exist_ok=True)
+    write_atomic(place / f"{NAME}.py", text)
+    words = f"{symbols} of torch {flip.at} is served on torch {release}"
+    return [Candidate(kind="backport", edited=edited, where="top", words=words, width=0)]
 
 
 def _can_be_avoided(findings: Findings) -> bool:
@@ -103,7 +137,7 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _region_seconds(outcome: Outcome) -> RegionSeconds | None:
+def region_seconds(outcome: Outcome) -> RegionSeconds | None:
     """What the clock printed last; None for anything else that a script may print."""
     if outcome.failed or not outcome.folder:
         return None

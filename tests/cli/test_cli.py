@@ -107,6 +107,8 @@ def test_no_script_and_a_bad_regex(tmp_path: Path) -> None:
     [
         (("bisect", "--metric", "latency"), "--versions"),
         (("bisect", "--versions", "all", "--accelerator", "mock"), "accel-lab matrix"),
+        (("bisect", "--versions", "all", "--git", "."), "ask for it with --change"),
+        (("bisect", "--versions", "all", "--change", "--git", "/no/clone"), "there is no folder /no/clone"),
         (("bisect", "--versions", "all", "--metric", "latency", "--worse-by", "0.5x"), "--worse-by 0.5x"),
         (("bisect", "--versions", "all", "--pythons", "/no/such/python"), "--pythons"),
         (("matrix",), "name releases of torch"),
@@ -146,7 +148,18 @@ def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
     script = _write(user / "wrong_silu.py", SILU)
     home = tmp_path / "home"
     done = subprocess.run(
-        [sys.executable, "-m", "accel_lab", "bisect", "--json", "--python", torch_python, "wrong_silu.py"],
+        [
+            sys.executable,
+            "-m",
+            "accel_lab",
+            "bisect",
+            "--json",
+            "--python",
+            torch_python,
+            "--workarounds-for",
+            "5m",
+            "wrong_silu.py",
+        ],
         capture_output=True,
         text=True,
         timeout=900,
@@ -160,6 +173,10 @@ def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
     assert found["culprit"]["confidence"] == "proven"
     assert found["culprit"]["component"]["name"] == "aten.silu.default"
     assert found["culprit"]["side"] == "front_end"
+    # The script puts its own entry into the table, so what is pasted above it does not help.
+    assert [(way["kind"], way["verified"]) for way in found["workarounds"]] == [("backend", "plain")]
+    assert found["workarounds"][0]["code"] == "torch.compile(f, backend='aot_eager')"
+    assert found["known"] == []
     assert sorted(p.name for p in user.iterdir()) == ["wrong_silu.py"]
     assert script.read_text() == SILU
 
@@ -174,7 +191,7 @@ def test_the_main_job_end_to_end(torch_python: str, tmp_path: Path) -> None:
     told = json.loads(again.stdout)
     assert answers and {p: p.read_bytes() for p in answers} == answers  # nothing was reduced again
     assert told["repro"] == found["repro"] and found["repro"]["verified"]
-    assert told["culprit"] == found["culprit"]
+    assert told["culprit"] == found["culprit"] and told["workarounds"] == found["workarounds"]
     assert told["seconds"] == found["seconds"] and told["probes"] == found["probes"]
     checked = lab("verify", "--yes", "--python", torch_python, found["bundle"], ACCEL_LAB_HOME=str(home))
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -302,3 +302,32 @@ def test_a_reduced_script_leaves_nothing_beside_itself(tmp_path: Path) -> None:
         pytest.skip("no mount is allowed here")
     assert [printed(run) for run in runs] == ["True False\n"] * 2, printed(runs[0], "stderr.txt")
     assert [path.name for path in script.parent.iterdir()] == ["repro.py"]
+
+
+@pytest.mark.parametrize("kind", (*KINDS, LINKS))
+def test_a_changed_script_stands_in_the_place_of_the_users_own(tmp_path: Path, kind: str) -> None:
+    folder = project(tmp_path, "print('mine')\n")
+    before = tree(folder)
+    workspace = Workspace(tmp_path / "run", folder, views=kind)
+    text = workspace.keep_text("import helper\nprint('changed', __file__)\n")
+    script = folder / "script.py"
+    plain = Probe(program=Program(path=str(script)), bare=True, limits=Limits(timeout_s=60.0))
+    probe = replace(plain, edited=(str(script), str(text)))
+    with Prober(python=sys.executable, workspace=workspace, workers=1) as prober:
+        changed, own = prober.ask(probe), prober.ask(plain)
+    if kind == LINKS:
+        assert changed.status is Status.NOT_APPLICABLE and "no changed script" in changed.notes[0]
+    else:
+        assert printed(changed) == f"changed {script}\n", printed(changed, "stderr.txt")
+    assert printed(own) == "mine\n"
+    assert tree(folder) == before
+    assert probe.key != plain.key
+
+
+def test_a_changed_script_is_known_by_its_text(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "run", tmp_path)
+    one, two = workspace.keep_text("a = 1\n"), workspace.keep_text("a = 2\n")
+    assert one == workspace.keep_text("a = 1\n") != two
+    probe = Probe(program=Program(path="/x.py"), edited=("/x.py", str(one)))
+    elsewhere = replace(probe, edited=("/x.py", f"/elsewhere/{one.name}"))
+    assert probe.key == elsewhere.key != replace(probe, edited=("/x.py", str(two))).key

@@ -224,11 +224,11 @@ def test_workarounds_are_told_with_their_runs_and_costs(tmp_path: Path) -> None:
     for said in (
         "Known failure  Wrong x (pytorch#1): same op. The catalogue's own script",
         "It does not fail on torch 2.9.0.",
-        '1. the first release that has the fix (in a shell)\n\n     pip install "torch==2.9.0"\n',
+        '1. The first release that has the fix (in a shell)\n\n     pip install "torch==2.9.0"\n',
         "     import torch.a\n     torch.a.b()\n",
         "takes 1.5 ms against 3 ms in eager mode (0.50x), 20 µs with the",
         "failing compile, median of 9 in turn",
-        "cost: the whole script takes 12.3 s, one run",
+        "Cost: the whole script takes 12.3 s, one run",
         "its values agree with an uncompiled run's",
     ):
         assert said in text or said in " ".join(text.split()), said

@@ -5,6 +5,7 @@ The child sets them as they are named here, and a workaround prints them for the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,12 +130,25 @@ MORE_GUARDS = (
 )
 _LOWERING = "torch._inductor.lowering"
 _DECOMPOSITION = "torch._inductor.decomposition"
-_DRIVERS = {"pre_grad", "joint_graph", "post_grad", "reinplace"}
+_DRIVERS = {"pre_grad", "joint_graph", "post_grad"}
+#: The file that calls the pass which lets operators write into their arguments.
+REINPLACING = "torch/_inductor/fx_passes/post_grad.py"
 
 
 def inductor_lines(values: dict[str, Any]) -> list[str]:
     """The lines that make settings of Inductor so in a script."""
     return [Setting(module=INDUCTOR, key=key, value=value).code for key, value in values.items()]
+
+
+def cache_lines(tag: str, torch: str) -> list[str]:
+    """Lines that keep torch from answering out of what it cached before a workaround that no cache key knows.
+
+    ``torch`` is the release; before 2.6 it had no such setting, and kept no compiled graph by default.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", torch)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < (2, 6):
+        return []
+    return ["import torch.compiler.config", f"torch.compiler.config.cache_key_tag = {tag!r}"]
 
 
 def fallback_lines(operator: str, *, decomposed: bool = False) -> list[str]:

@@ -46,7 +46,8 @@ class Workaround(Record):
 
     ``kind`` is ``release``, ``backport``, ``setting``, ``fallback``, ``pass``, ``disable``, ``dynamic`` or
     ``backend``. ``code`` is what to paste or change, ``where`` is ``paste`` (lines below ``import torch``),
-    ``edit`` (``code`` replaces what is there) or ``shell`` (a command). ``words`` say what it does.
+    ``top`` (above it), ``edit`` (``code`` replaces what is there) or ``shell`` (a command). ``words`` say
+    what it does.
     """
 
     kind: str

@@ -32,7 +32,7 @@ from .collect import collected
 from .journal import Journal, write_atomic
 from .processes import process
 from .run_folder.surroundings import enter_command
-from .run_folder.workspace import Place, Workspace, shows_edited, write_job
+from .run_folder.workspace import Place, Workspace, write_job
 from .warm import WarmServer
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
@@ -270,7 +270,7 @@ class Prober:
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
         warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
-        if probe.edited is not None and not shows_edited(place, probe.edited):
+        if probe.edited is not None and not place.view.takes(probe.edited):
             self.workspace.tidy(place)
             note = "the script's folder is not shown as a view here, so no changed script can stand in it"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))

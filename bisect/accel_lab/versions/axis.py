@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from accel_lab.core.environment import Environment, EnvironmentUnavailable
@@ -22,6 +23,7 @@ from accel_lab.search.timeline.version_search import LineSearch
 from . import files, flip_sides
 from .build_verdict import TargetFailure
 from .change import find_change
+from .commits import commits_of, shown_commands
 from .flip_sides import Side
 from .release_judge import ReleaseJudge
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
@@ -52,10 +54,12 @@ class VersionAxis:
         side_by_side: int = 2,
         companions: bool = True,
         change_s: float = 0.0,
+        clone: Path | None = None,
         listener: ReleaseListener = silent,
     ) -> None:
         self._companions = companions
         self._change_s = change_s
+        self._clone = clone
         self._sessions = sessions
         self._line = tuple(line)
         self._target = replace(wanted, verdicts=chain_length(len(self._line)))
@@ -154,7 +158,7 @@ class VersionAxis:
     ) -> dict[str, Any]:
         """The piece of torch's sources that makes the difference."""
         try:
-            return find_change(
+            found = find_change(
                 good,
                 bad,
                 self._target,
@@ -166,6 +170,23 @@ class VersionAxis:
             raise
         except LabError as error:
             return {"found": False, "why": str(error), "runs": 0, "candidates": 0}
+        if found["found"]:
+            older, newer = sorted((good[0].version, bad[0].version), key=self._line.index)
+            found |= self._commits(found["pieces"], older, newer)
+        return found
+
+    def _commits(self, pieces: Sequence[Mapping[str, Any]], older: str, newer: str) -> dict[str, Any]:
+        """What touched the pieces between two releases: the commits, or how to find them."""
+        told: dict[str, Any] = {"log": shown_commands(pieces, older, newer)}
+        if self._clone is None:
+            return told
+        try:
+            commits = commits_of(self._clone, pieces, older, newer, self._sessions.setting.folder / "git")
+        except Interrupted:
+            raise
+        except LabError as error:
+            return {**told, "git": str(error)}
+        return {**told, "commits": [commit.to_json() for commit in commits]}
 
     def _blame(self, good: ReleaseSession, bad: ReleaseSession) -> Blame | str:
         """Whether it is torch that makes the difference, or a package that came along with it.

@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
+from packaging.version import Version
+
 from accel_lab.core.errors import LabError
 from accel_lab.core.stages import LADDER, Rung, Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
@@ -18,6 +20,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.execution.journal import write_atomic
 from accel_lab.search import frames
 from accel_lab.search.baseline import BaselineSearch
+from accel_lab.search.change.backport import patch_of
 from accel_lab.search.change.change_search import (
     NATIVE,
     Change,
@@ -67,7 +70,10 @@ def find_change(
         areas = frames.areas_of(stage)
         near = [path for path in both.changed if path.startswith(areas)] if areas else []
         far = [path for path in both.changed if path not in set(near)]
-        return _as_json(ChangeSearch(mixer, near, far, _names(bad[1]), listener).run())
+        found = ChangeSearch(mixer, near, far, _names(bad[1]), listener).run()
+        fixed = Version(good[0].version) > Version(bad[0].version)
+        newer = {path: both.text(fixed, path) or "" for path, _ in getattr(found, "places", ())}
+        return _as_json(found, newer)
 
 
 def _rung(good: Side, bad: Side) -> Rung:
@@ -88,7 +94,8 @@ def _names(bad: Side) -> set[str]:
     return (words | set(files[-3:])) - {"aten", "prims", "default", "Tensor", "torch", "forward", "call"}
 
 
-def _as_json(found: Change | NoChange) -> dict[str, Any]:
+def _as_json(found: Change | NoChange, newer: Mapping[str, str]) -> dict[str, Any]:
+    """``newer`` are the changed files in the newer release, in which the pieces' lines are counted."""
     if isinstance(found, NoChange):
         return {"found": False, "why": found.reason, "runs": found.runs, "candidates": found.candidates}
     path, key = found.main
@@ -99,10 +106,27 @@ def _as_json(found: Change | NoChange) -> dict[str, Any]:
         "diff": found.diff,
         "both_ways": found.both_ways,
         "complete": found.complete,
-        "pieces": [{"file": path, "symbol": key} for path, key in found.places],
+        "pieces": [
+            {"file": path, "symbol": key, "lines": lines_of(newer[path], key)} for path, key in found.places
+        ],
+        "patch": patch_of(found.files),
         "runs": found.runs,
         "candidates": found.candidates,
     }
+
+
+def lines_of(source: str, key: str) -> list[int]:
+    """The first and the last line of a piece, from 1; empty where the source does not have it."""
+    try:
+        piece = Versions.parse("", source, source).base.by_key.get(key)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    text = piece.text.lstrip("\n") if piece is not None else ""
+    at = source.find(text) if text else -1
+    if at < 0:
+        return []
+    first = source.count("\n", 0, at) + 1
+    return [first, first + text.count("\n")]
 
 
 class _Sources:

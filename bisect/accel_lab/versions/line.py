@@ -38,6 +38,7 @@ class VersionsRequest(Record):
     ``own``: the user named an interpreter to begin with. ``companions``: at a flip, packages are swapped too.
     ``metric``: a number is looked for, not a failure: its name and the factor by which it is worse.
     ``change_s``: seconds for each flip to find the piece of torch's sources that changed it; 0: not asked.
+    ``git`` is a clone of PyTorch, in which that piece's commits are looked up.
     """
 
     spec: str
@@ -47,6 +48,7 @@ class VersionsRequest(Record):
     companions: bool = True
     metric: tuple[str, float] | None = None
     change_s: float = 0.0
+    git: Path | None = None
 
 
 #: Two releases side by side, each with two runs and perhaps a warm server.
@@ -137,6 +139,7 @@ class ReleaseLine:
             known=known,
             companions=self._request.companions,
             change_s=self._request.change_s,
+            clone=self._request.git,
             side_by_side=self.side_by_side,
             listener=self._listener,
         )

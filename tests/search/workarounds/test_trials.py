@@ -64,6 +64,15 @@ def test_a_decomposition_is_taken_out_of_the_table_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("torch", "tagged"), [("2.13.0+cpu", True), ("2.6.0", True), ("2.5.1", False), ("", False)]
+)
+def test_a_kernel_that_torch_cached_before_is_not_used(torch: str, tagged: bool) -> None:
+    found = findings(Stage.CODEGEN, Component(kind="op", name="aten.min.dim"))
+    found.baseline = [Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing(torch=torch))]
+    assert ("cache_key_tag = 'aten.min.dim eager'" in codes(found)[0][1]) is tagged
+
+
+@pytest.mark.parametrize(
     ("stage", "part", "kinds"),
     [
         (Stage.DYNAMO, Component(kind="frame", name="inner", cure="torch.compiler.disable on inner"),
@@ -75,6 +84,8 @@ def test_a_decomposition_is_taken_out_of_the_table_too() -> None:
          ["pass", "pass", "disable"]),
         (Stage.FX_PASSES, Component(kind="pattern", name="p", detail="on the joint graph"),
          ["pass", "pass", "disable"]),
+        (Stage.FX_PASSES, Component(kind="reinplacing", name="reinplace_inplaceable_ops of aten.index_put"),
+         ["pass", "disable"]),
         (Stage.EAGER, None, []),
         (Stage.ENVIRONMENT, None, []),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -73,6 +74,12 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     show_default=True,
     help="With --change: time to spend on each flip.",
 )
+@click.option(
+    "--git",
+    "clone",
+    metavar="CLONE",
+    help="With --change: a clone of PyTorch, to name the commits that touched the piece. Nothing is fetched.",
+)
 @environment_options
 @click.option(
     "--metric",
@@ -112,6 +119,7 @@ def command(
     companions: bool,
     change: bool,
     change_for: float,
+    clone: str | None,
     metric: str | None,
     worse_by: str,
     budget_s: float | None,
@@ -131,6 +139,10 @@ def command(
                 raise UsageError("--metric compares releases: name them with --versions")
             if versions is None and change:
                 raise UsageError("--change compares two releases: name them with --versions")
+            if clone is not None and not change:
+                raise UsageError("--git names the commits of the change: ask for it with --change")
+            if clone is not None and not Path(clone).is_dir():
+                raise UsageError(f"--git: there is no folder {clone}")
             if versions is not None and budget_s is not None:
                 raise UsageError(
                     "--budget is for the bisection on one build: give it without --versions, or name "
@@ -149,7 +161,14 @@ def command(
                 asked = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
                 asked = replace(asked, companions=companions, metric=wanted)
-                request = replace(request, versions=replace(asked, change_s=change_for if change else 0.0))
+                request = replace(
+                    request,
+                    versions=replace(
+                        asked,
+                        change_s=change_for if change else 0.0,
+                        git=Path(clone).resolve() if clone is not None else None,
+                    ),
+                )
             run = opened(request)
         elif budget_s is not None:
             run = replace(run[0], options=replace(run[0].options, time_s=budget_s)), run[1]

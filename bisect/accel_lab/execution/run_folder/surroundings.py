@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import threading
@@ -60,6 +61,18 @@ class View:
             pattern = re.compile(rf"(?<![\w./~-]){re.escape(str(folder))}(?![^/:])")
             value = _mapped(value, pattern, str(shown))
         return value
+
+    def takes(self, edited: tuple[str, str]) -> bool:
+        """Whether the run sees a changed file: an overlay shows it, into a private copy it is put here."""
+        path, text = edited
+        if self.plan is not None:
+            return True
+        inside = Path(self.inside(path))
+        if str(inside) == path or not inside.is_file():
+            return False
+        inside.unlink()  # a link in the copy leads to the user's own file
+        shutil.copyfile(text, inside)
+        return True
 
     def tell_outside(self, folder: Path) -> None:
         """Turn the copies' paths into the user's in the text files that the run left."""

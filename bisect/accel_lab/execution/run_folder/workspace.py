@@ -180,16 +180,3 @@ def write_job(place: Place, job: Mapping[str, Any], name: str = "job.json") -> P
     path = place.folder / name
     path.write_text(json.dumps(job), encoding="utf-8")
     return path
-
-
-def shows_edited(place: Place, edited: tuple[str, str]) -> bool:
-    """Whether the run sees the changed file: an overlay shows it, and into a private copy it is put here."""
-    path, text = edited
-    if place.view.plan is not None:
-        return True
-    inside = place.view.inside(path)
-    if inside == path or not Path(inside).is_file():
-        return False
-    Path(inside).unlink()  # a link in the copy leads to the user's own file
-    shutil.copyfile(text, inside)
-    return True

@@ -128,8 +128,7 @@ class _Parts:
         blocks = [f"- Known: {self._say(around.known_line(one))}" for one in findings.known]
         for one in findings.workarounds:
             language = "sh" if one.where == "shell" else "python"
-            notes = "; ".join(around.notes_of(one))
-            blocks.append(f"- {self._say(around.head_of(one))}. {self._say(notes)}.")
+            blocks.append(f"- {self._say('. '.join([around.head_of(one), *around.notes_of(one)]))}.")
             blocks.append(fenced(self._plain(one.code), language))
         return [f"#### {around.TITLE}", *blocks] if blocks else []
 

@@ -15,6 +15,7 @@ from typing import Any
 from accel_lab import __version__
 from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.reporting import repro_reader as reduced
 from accel_lab.reporting import run_files
 from accel_lab.reporting.page.report import render_html
@@ -265,6 +266,7 @@ class _Maker(Entries):
         html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
         self._add("report.html", html, rank=REPORT)
         self._changes()
+        self._backport()
         self._accelerator()
         self._steps()
 
@@ -274,6 +276,18 @@ class _Maker(Entries):
         texts = [str(flip.change["diff"]) for flip in flips if flip.change.get("diff")]
         if texts:
             self._add("change.diff", self.redactor.text("\n".join(texts), "change.diff") + "\n", rank=REPORT)
+
+    def _backport(self) -> None:
+        """The import hook that serves a later release's piece, where the user's script passes with it."""
+        if not any(one.kind == "backport" for one in self.findings.workarounds):
+            return
+        try:
+            text = ChildFiles(self.run_dir / "backport").text("torch_backport.py")
+        except Refused:
+            return
+        if text is not None:
+            name = "backport/torch_backport.py"
+            self._add(name, self.redactor.text(text, name), rank=REPORT)
 
     def _printed(self) -> str:
         """The end of what the failing run printed."""

@@ -171,7 +171,9 @@ def _files(files: FileChanges | None, texts: TextBudget) -> View | None:
 
 
 def _change(flip: Flip) -> list[str]:
-    return [_capital(since.change_line(flip.change))] if flip.change else []
+    if not flip.change:
+        return []
+    return [_capital(line) for line in (since.change_line(flip.change), *since.commit_lines(flip.change))]
 
 
 def _change_diff(flip: Flip, texts: TextBudget) -> list[Shown]:

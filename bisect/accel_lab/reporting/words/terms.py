@@ -191,21 +191,6 @@ def last_good(findings: Findings) -> Step | None:
     return step_found
 
 
-def passing_backend(findings: Findings) -> str:
-    """The backend of torch that does the most of those that pass, below the first failing rung; or empty."""
-    bad = first_bad(findings)
-    by_rung = {step.rung: step for step in reversed(findings.ladder)}
-    backend = ""
-    for rung in LONG_LADDER:
-        # What passes at the kernel rung passes by something else than its backend.
-        if rung is Rung.KERNEL or (bad is not None and rung is bad.rung):
-            break
-        step = by_rung.get(rung)
-        if step is not None and step.verdict is Verdict.GOOD:
-            backend = TORCH_BACKENDS.get(rung, backend)
-    return backend
-
-
 #: The alternatives of the search, as a reader calls them.
 ALTERNATIVES = {
     "meta_kernel": "a wrong meta (fake) kernel",

@@ -60,6 +60,23 @@ def change_line(change: Mapping[str, Any]) -> str:
     return f"the change is {names} ({proof}; {runs} runs)"
 
 
+def commit_lines(change: Mapping[str, Any]) -> list[str]:
+    """The commits that touched the piece, from a clone; without one the command that shows them."""
+    rows = [row for row in _list(change.get("commits")) if isinstance(row, Mapping)]
+    lines = [
+        f"commit {str(row.get('sha'))[:12]}: {row.get('subject')}"
+        + (f" (pull request #{row['pull']})" if row.get("pull") else "")
+        for row in rows
+    ]
+    if rows:
+        return lines
+    if "commits" in change:
+        return ["no commit between the two tags touched those lines in the clone"]
+    why = f" ({change['git']})" if change.get("git") else ""
+    commands = [str(command) for command in _list(change.get("log"))]
+    return [f"its commits, in a clone of PyTorch{why}: {command}" for command in commands[:3]]
+
+
 def headline(versions: Versions | None) -> str:
     """All flips in one line; what the whole line says where there is none; empty without an axis."""
     if versions is None:
@@ -77,9 +94,10 @@ def notes_of(versions: Versions) -> list[str]:
     """What qualifies the answer: the second axis, what could not be judged, where it was cut short."""
     axes = versions.axes
     lines = [axes.sentence, *axes.notes] if axes is not None else []
-    lines += [
-        f"{flip.after} to {flip.at}: {change_line(flip.change)}" for flip in versions.flips if flip.change
-    ]
+    for flip in versions.flips:
+        if flip.change:
+            lines.append(f"{flip.after} to {flip.at}: {change_line(flip.change)}")
+            lines += commit_lines(flip.change)
     headline_text = headline(versions)
     lines += versions.notes
     if not versions.complete and versions.why:

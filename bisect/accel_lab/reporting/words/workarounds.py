@@ -10,6 +10,7 @@ KNOWN_TITLE = "Known failure"
 
 _WHERE = {
     "paste": "below import torch",
+    "top": "above import torch",
     "edit": "in your script",
     "shell": "in a shell",
 }
@@ -23,12 +24,18 @@ _VERIFIED = {
 
 def head_of(workaround: Workaround) -> str:
     """What it does, and where its code goes."""
-    return f"{workaround.words} ({_WHERE.get(workaround.where, workaround.where)})"
+    return f"{_capital(workaround.words)} ({_WHERE.get(workaround.where, workaround.where)})"
+
+
+def _capital(text: str) -> str:
+    """With a capital letter, unless it begins with a name of the code."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 def notes_of(workaround: Workaround) -> list[str]:
     """What was run to verify it, and what it costs."""
-    lines = [_VERIFIED[workaround.verified]]
+    lines = [_capital(_VERIFIED[workaround.verified])]
     if workaround.cost is not None:
         lines.append(cost_of(workaround.cost))
     return lines
@@ -39,14 +46,14 @@ def cost_of(cost: Cost) -> str:
     times = f", median of {cost.runs} in turn" if cost.runs > 1 else ", one run"
     if cost.of != "region":
         failing = f" against {cost.failing:.1f} s without it" if cost.failing is not None else ""
-        return f"cost: the whole script takes {cost.seconds:.1f} s{failing}{times}"
+        return f"Cost: the whole script takes {cost.seconds:.1f} s{failing}{times}"
     against = []
     if cost.eager is not None and cost.eager > 0:
         against.append(f"{_seconds(cost.eager)} in eager mode ({cost.seconds / cost.eager:.2f}x)")
     if cost.failing is not None:
         against.append(f"{_seconds(cost.failing)} with the failing compile")
     joined = f" against {', '.join(against)}" if against else ""
-    return f"cost: a call of the compiled region takes {_seconds(cost.seconds)}{joined}{times}"
+    return f"Cost: a call of the compiled region takes {_seconds(cost.seconds)}{joined}{times}"
 
 
 def _seconds(value: float) -> str:

@@ -74,6 +74,7 @@ class Change:
     ``places`` are the pieces without which the failing release does not fail, ``diff`` is the smallest
     difference that is left of them. ``both_ways``: with the failing release's pieces the passing one fails;
     None where that was not asked any more. ``complete`` is False where the budget ended the search.
+    ``files`` are the changed files as the failing release has them, and with the difference.
     """
 
     places: tuple[Place, ...]
@@ -82,6 +83,7 @@ class Change:
     complete: bool
     runs: int
     candidates: int
+    files: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def main(self) -> Place:
@@ -306,12 +308,14 @@ class ChangeSearch:
         self, places: list[Place], texts: Mapping[Place, str], both_ways: bool | None, *, complete: bool
     ) -> Change:
         lines: list[str] = []
+        files = []
         for path, keys in closure(_by_path(places), self._mixer.failing).items():
             versions = self._mixer.failing(path)
             if versions is None:
                 continue
             own = {key: text for (where, key), text in texts.items() if where == path}
             base, mixed = versions.mixed(()).splitlines(), versions.mixed(keys, own).splitlines()
+            files.append((path, versions.base.source, versions.mixed(keys, own)))
             lines += difflib.unified_diff(
                 base, mixed, f"{path} (fails)", f"{path} (passes)", lineterm="", n=3
             )
@@ -324,6 +328,7 @@ class ChangeSearch:
             complete=complete,
             runs=self._runs,
             candidates=len(self._places),
+            files=tuple(files),
         )
 
     def _none(self, reason: str) -> NoChange:

@@ -65,7 +65,7 @@ def _changed(edited: Edited | None, *, kind: str, words: str, width: int) -> Ite
 def _narrow(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candidate]:
     part = culprit.component
     if part is not None:
-        yield from _of_component(culprit, part, source)
+        yield from _of_component(culprit, part, source, _release(findings))
     rows = [
         (step, dict(step.settings).get("inductor"))
         for step in findings.ablation
@@ -77,7 +77,12 @@ def _narrow(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candi
         yield from _pasted(source, lines, kind="setting", words=step.label or step.switch, width=2)
 
 
-def _of_component(culprit: Culprit, part: Component, source: str) -> Iterator[Candidate]:
+def _release(findings: Findings) -> str:
+    """The release of torch that fails; empty where no run says it."""
+    return next((step.outcome.torch for step in findings.baseline if step.outcome.torch), "")
+
+
+def _of_component(culprit: Culprit, part: Component, source: str, release: str) -> Iterator[Candidate]:
     if part.kind == "cache":
         yield from _pasted(
             source, [f"{part.name} = False"], kind="setting", words="that cache is not used", width=1
@@ -89,26 +94,31 @@ def _of_component(culprit: Culprit, part: Component, source: str) -> Iterator[Ca
         yield from _disabled(source, disable)
     if part.kind == "decomposition" or (part.kind == "op" and culprit.stage in _OF_OPERATORS):
         for operator in _OPERATOR.findall(part.name)[:_MOST_OPERATORS]:
-            decomposed = part.kind == "decomposition"
+            lines = settings.fallback_lines(operator, decomposed=part.kind == "decomposition")
             yield from _pasted(
                 source,
-                settings.fallback_lines(operator, decomposed=decomposed),
+                [*lines, *settings.cache_lines(f"{operator} eager", release)],
                 kind="fallback",
                 words=f"{operator} runs as the eager operator",
                 width=1,
             )
     if culprit.stage is Stage.FX_PASSES:
-        yield from _passes(part, source)
+        yield from _passes(part, source, release)
     if part.kind == "guard":
         for setting in settings.MORE_GUARDS:
             yield from _pasted(source, [setting.code], kind="setting", words="Dynamo guards more", width=3)
 
 
-def _passes(part: Component, source: str) -> Iterator[Candidate]:
+def _passes(part: Component, source: str, release: str) -> Iterator[Candidate]:
     """The pass itself, then the pattern matcher, then the group of passes that it belongs to."""
-    for file in dict.fromkeys(_PLACE.findall(part.detail)):
-        lines = settings.pass_lines(part.name, file)
-        yield from _pasted(source, lines, kind="pass", words=f"the FX pass {part.name} is not run", width=1)
+    name, _, operator = part.name.partition(" of ")  # a reinplacing pass is named with its operator
+    files = _PLACE.findall(part.detail) if part.kind == "pass" else []
+    if part.kind == "reinplacing" and operator:
+        files = [settings.REINPLACING]
+    for file in dict.fromkeys(files):
+        lines = settings.pass_lines(name, file)
+        lines += settings.cache_lines(f"without {name}", release) if lines else []
+        yield from _pasted(source, lines, kind="pass", words=f"the FX pass {name} is not run", width=1)
     if part.kind == "pattern":
         lines = [settings.NO_PATTERNS.code]
         yield from _pasted(source, lines, kind="pass", words="no pattern is replaced", width=2)

@@ -42,15 +42,31 @@ def paste(source: str, lines: Sequence[str]) -> Edited | None:
         return None
     place = next((node for node in tree.body if _imports_torch(node)), None)
     if place is None:
-        place = next((node for node in reversed(tree.body[:2]) if _leads(node)), None)
-    after = (place.end_lineno or 0) if place is not None else 0
-    known = place is not None and _binds_torch(place)
-    new = [*([] if known else ["import torch"]), *lines]
+        return paste_above(source, ["import torch", *lines])
+    after = place.end_lineno or place.lineno
+    new = [*([] if _binds_torch(place) else ["import torch"]), *lines]
     rows = _rows(source)
-    if rows and after and not rows[after - 1].endswith("\n"):
+    if not rows[after - 1].endswith("\n"):
         rows[after - 1] += "\n"
     text = "".join([*rows[:after], *(line + "\n" for line in new), *rows[after:]])
     return Edited(text=text, lines=tuple(new)) if parsed(text) is not None else None
+
+
+def paste_above(source: str, lines: Sequence[str]) -> Edited | None:
+    """The script with lines before everything that runs: below its docstring and imports from the future."""
+    tree = parsed(source)
+    if tree is None:
+        return None
+    leading = 0
+    for node in tree.body:
+        if not _leads(node):
+            break
+        leading = node.end_lineno or leading
+    rows = _rows(source)
+    if leading and not rows[leading - 1].endswith("\n"):
+        rows[leading - 1] += "\n"
+    text = "".join([*rows[:leading], *(line + "\n" for line in lines), *rows[leading:]])
+    return Edited(text=text, lines=tuple(lines)) if parsed(text) is not None else None
 
 
 def _leads(node: ast.stmt) -> bool:

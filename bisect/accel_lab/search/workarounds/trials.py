@@ -56,7 +56,6 @@ class Trials:
     clock: Callable[[str], str | None]
     seconds_of: Callable[[Outcome], RegionSeconds | None]
     budget_s: float
-    listener: Callable[[str], None] = lambda words: None
     counts: dict[str, int] = field(default_factory=dict)
     spent_s: float = 0.0
     _longest_s: float = 0.0
@@ -77,7 +76,6 @@ class Trials:
         for candidate in candidates:
             if self.spent or len(passed) >= _ENOUGH or (passed and candidate.width >= _LAST_RESORT):
                 break
-            self.listener(f"{candidate.words}: {candidate.code.splitlines()[0]}")
             found = self._tried(candidate, repeats)
             if found is not None:
                 passed.append((candidate, found))

@@ -1,0 +1,132 @@
+"""The commits between two releases that touched the lines of a piece, from a clone that the user has.
+
+Nothing is fetched: a clone that lacks a tag, or the history between two, is told so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.probe import Limits
+from accel_lab.core.record import Record
+from accel_lab.core.text import command_line, shorten
+from accel_lab.core.untrusted.child_files import ChildFiles
+from accel_lab.execution.processes import process
+
+MOST_COMMITS = 20
+_LIMITS = Limits(timeout_s=180.0, output_mb=8)
+#: What a clone's own configuration could start, and what git would ask for or fetch.
+_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager")
+_ALONE = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+_FIELD, _ROW = "\x1f", "\x1e"
+_RESOLVED = re.compile(
+    r"^Pull Request resolved: https://github\.com/[\w.-]+/[\w.-]+/pull/(\d{1,9})\s*$", re.M
+)
+_NUMBER = re.compile(r"\(#(\d{1,9})\)\s*$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit(Record):
+    """One commit. ``pull`` is the number of its pull request, None where the commit does not say it."""
+
+    sha: str
+    subject: str
+    pull: int | None = None
+
+
+def log_command(piece: Mapping[str, Any], older: str, newer: str) -> list[str]:
+    """The command that shows what touched a piece, in a clone of PyTorch; empty for unknown lines."""
+    lines = piece.get("lines") or []
+    if len(lines) != 2:
+        return []
+    return ["git", "log", f"-L{lines[0]},{lines[1]}:{piece['file']}", f"v{older}..v{newer}"]
+
+
+def shown_commands(pieces: Sequence[Mapping[str, Any]], older: str, newer: str) -> list[str]:
+    """Those commands as a user would type them."""
+    found = [log_command(piece, older, newer) for piece in pieces]
+    return [command_line(*command) for command in found if command]
+
+
+def commits_of(
+    clone: Path,
+    pieces: Sequence[Mapping[str, Any]],
+    older: str,
+    newer: str,
+    folder: Path,
+    run: Callable[..., process.Ended] = process.run,
+) -> list[Commit]:
+    """The commits from tag ``v{older}`` to tag ``v{newer}`` that touched the pieces' lines, the newest first.
+
+    ``folder`` is where git's output is kept. Raises :class:`LabError` with what the clone lacks.
+    """
+    git = _Git(clone, folder, run)
+    if git.answer("rev-parse", "--git-dir") is None:
+        raise LabError(f"{clone} is not a clone of PyTorch that git can read")
+    for release in (older, newer):
+        if git.answer("rev-parse", "--verify", "--quiet", f"refs/tags/v{release}^{{commit}}") is None:
+            raise LabError(f"the clone {clone} has no tag v{release}: run git fetch --tags in it")
+    if (git.answer("rev-parse", "--is-shallow-repository") or "").strip() == "true":
+        raise LabError(f"the clone {clone} is shallow: run git fetch --unshallow in it")
+    found: dict[str, Commit] = {}
+    for piece in pieces:
+        command = log_command(piece, older, newer)
+        if not command:
+            continue
+        words = ("--no-patch", "--no-color", "--no-ext-diff", f"--format=%H{_FIELD}%s{_FIELD}%b{_ROW}")
+        said = git.answer(command[1], *words, *command[2:])
+        if said is None:
+            raise LabError(f"git could not follow the lines of {piece['file']} in {clone}")
+        for commit in read_log(said):
+            found.setdefault(commit.sha, commit)
+    return list(found.values())[:MOST_COMMITS]
+
+
+def read_log(text: str) -> list[Commit]:
+    """The commits of git's output."""
+    found = []
+    for row in text.split(_ROW):
+        parts = row.strip("\n").split(_FIELD)
+        if len(parts) == 3 and re.fullmatch(r"[0-9a-f]{40,64}", parts[0]):
+            match = _RESOLVED.search(parts[2]) or _NUMBER.search(parts[1])
+            pull = int(match[1]) if match else None
+            found.append(Commit(sha=parts[0], subject=shorten(parts[1], 200), pull=pull))
+    return found
+
+
+class _Git:
+    """Asks one clone; nothing in it is changed."""
+
+    def __init__(self, clone: Path, folder: Path, run: Callable[..., process.Ended]) -> None:
+        self._clone = clone
+        self._folder = folder
+        self._run = run
+
+    def answer(self, *words: str) -> str | None:
+        """What git printed; None where it failed."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = uuid.uuid4().hex
+        out, err = self._folder / f"{name}.out.txt", self._folder / f"{name}.err.txt"
+        ended = self._run(
+            ["git", "-C", str(self._clone), *_QUIET, *words],
+            cwd=self._folder,
+            env={**os.environ, **_ALONE},
+            stdout=out,
+            stderr=err,
+            limits=_LIMITS,
+            marker=f"git-{name}",
+        )
+        text = ChildFiles(self._folder).text(out.name) or ""
+        for path in (out, err):
+            path.unlink(missing_ok=True)
+        return text if ended.exit_code == 0 else None
+
+
+__all__ = ["Commit", "commits_of", "log_command", "read_log", "shown_commands"]
