@@ -34,6 +34,8 @@ ARROWS: dict[str, frozenset[str]] = {
     "accelerators": frozenset({"protocol"}),  # not the mock: it is one adapter among others
     "mock": frozenset({"accelerators", "protocol"}),
     "config": frozenset({"core"}),
+    # What runs inside somebody's job (the child's code), and the process that runs a capsule by itself.
+    "record": frozenset({"core", "child", "execution", "reduction", "minimize"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
     # questions with real probes, `minimize` joins the reducer to them, `versions` asks them of many builds of
     # torch, `request` is what a bisection is asked for, `session` is one from options to findings,

@@ -58,8 +58,8 @@ def execute(job: protocol_job.Job) -> Any:
         return code
     session.own = Own(job["program"])
     session.hear()
-    code, raised, error = _run_program(job["program"])
-    _join_threads()
+    code, raised, error = run_program(job["program"])
+    join_threads()
     session.finish(code, raised, error)
     if os.environ.get("MALLOC_CHECK_"):
         del error
@@ -131,7 +131,7 @@ class _Session:
             if name in sys.modules:
                 waiting.pop(name)()
         if waiting:
-            sys.meta_path.insert(0, _AfterImport(waiting))
+            sys.meta_path.insert(0, AfterImport(waiting))
 
     def _arrived(self, name: str) -> None:
         if name == "numpy":
@@ -319,7 +319,7 @@ def _seed(seed: int) -> None:
     random.seed(seed)
 
 
-def _join_threads() -> None:
+def join_threads() -> None:
     """Wait for the program's threads as the interpreter does at its end.
 
     Pools of ``concurrent.futures`` are told to stop by hooks that only ``threading._shutdown`` runs;
@@ -330,7 +330,7 @@ def _join_threads() -> None:
         shutdown()
 
 
-def _run_program(program: Any) -> Any:
+def run_program(program: Any) -> Any:
     """``(exit code, described exception or None, that exception)``; prints the traceback as Python does."""
     sys.argv = [program["path"] or program["module"], *program["args"]]
     try:
@@ -383,7 +383,7 @@ def _report(error: Any) -> None:
         return
 
 
-class _AfterImport:
+class AfterImport:
     """A meta path finder that calls back right after a module's body has run."""
 
     def __init__(self, callbacks: Any) -> None:

@@ -1,0 +1,117 @@
+"""A capsule is read like a stranger's file, and a command takes it like the script in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accel_lab.record
+from accel_lab.core.errors import UsageError
+from accel_lab.execution.programs import read_program
+from accel_lab.record import verified
+from accel_lab.record.verified import finish_capsule, read_capsule
+
+DATA: dict[str, Any] = {
+    "schema": "accel-lab/capsule/1",
+    "kind": "wrong",
+    "call": 300,
+    "rows": [{"what": "output 0", "error": 0.5, "eager": 1e-7, "values": "1 / 2"}],
+    "error": None,
+    "stand_ins": False,
+    "reason": "",
+    "rank": "1",
+    "time": "2026-01-01T00:00:00Z",
+    "torch": "2.14.1",
+    "python": "3.11.7",
+    "settings": {},
+    "verified": None,
+    "said": "",
+}
+
+
+def capsule(folder: Path, **changes: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "capsule.json").write_text(json.dumps({**DATA, **changes}))
+    return folder
+
+
+def test_what_failed_is_said_in_one_line(tmp_path: Path) -> None:
+    said = read_capsule(capsule(tmp_path / "a")).words
+    assert said == "call 300 of a graph returned a wrong output 0 (error 0.5, eager's own 1e-07), rank 1"
+    error = {"type": "torch.InductorError", "message": "no kernel"}
+    raised = read_capsule(capsule(tmp_path / "b", kind="raises", error=error, call=0, rank=""))
+    assert raised.words == "a graph as it was compiled raised torch.InductorError: no kernel"
+
+
+def test_a_capsule_that_cannot_be_a_script_says_so_and_runs_nothing(tmp_path: Path) -> None:
+    folder = capsule(tmp_path / "c", reason="an input is a DTensor")
+    done = finish_capsule(folder, "/no/such/python")
+    assert done.verified is False and "an input is a DTensor" in done.said
+    assert read_capsule(folder).data == done.data
+    with pytest.raises(UsageError, match=r"a capsule without a script"):
+        read_program(str(folder), None, ())
+
+
+def test_a_capsule_is_taken_like_its_script(tmp_path: Path) -> None:
+    folder = capsule(tmp_path / "c")
+    (folder / "repro.py").write_text("print(1)\n")
+    program = read_program(str(folder), None, ())
+    assert program.path == str((folder / "repro.py").resolve())
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(UsageError, match="is a folder"):
+        read_program(str(tmp_path / "plain"), None, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", json.dumps({**DATA, "call": "x"}), json.dumps({**DATA, "rows": [1]}), "{}"]
+)
+def test_a_damaged_capsule_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "capsule.json").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_capsule(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_plain_settings_of_the_compiler_become_code(tmp_path: Path) -> None:
+    settings = {
+        "torch._inductor.config.cpp.simdlen": "1",
+        "torch._inductor.config.x": "__import__('os').system('true')",
+        "torch._inductor.config.y\nimport os": "1",
+        "os.config.name": "1",
+        "torch._inductor.config.debug_dir": "'/home/me'",
+        "torch._dynamo.config.assume_static_by_default": "False",
+    }
+    found = read_capsule(capsule(tmp_path / "c", settings=settings))
+    text = verified._with_settings("import torch\n\n\nf()\n", found)
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [line for line in lines if line] == [
+        "import torch",
+        "import torch._dynamo.config",
+        "import torch._inductor.config",
+        "torch._dynamo.config.assume_static_by_default = False",
+        "torch._inductor.config.cpp.simdlen = 1",
+        "f()",
+    ]
+
+
+def test_a_job_gets_nothing_but_the_standard_library_until_it_compiles() -> None:
+    code = (
+        "import sys, accel_lab.record as r; r.start(); "
+        "print([m for m in sys.modules if m.split('.')[0] in "
+        "('torch', 'numpy', 'cattrs', 'click', 'jinja2', 'platformdirs', 'docker')])"
+    )
+    root = str(Path(accel_lab.record.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": root}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_number_below_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="every is a number from 0 on"):
+        accel_lab.record.start(every=-1)
