@@ -69,7 +69,9 @@ def train(call: Any) -> Any:
     x = torch.linspace(-2, 3, 8).reshape(4, 2)
     (out,) = call(x, w)
     out.sum().backward()
-    return w.grad.tolist()
+    found = w.grad.tolist()
+    w.grad.mul_(2)  # as an all-reduce does, in place
+    return found
 
 
 def infer(call: Any) -> Any:

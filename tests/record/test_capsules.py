@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import accel_lab.record
+from accel_lab.cli.commands import record_command
+from accel_lab.cli.main import main
 from accel_lab.core.errors import UsageError
 from accel_lab.execution.programs import read_program
 from accel_lab.record import verified
@@ -86,7 +88,8 @@ def test_only_plain_settings_of_the_compiler_become_code(tmp_path: Path) -> None
         "torch._inductor.config.debug_dir": "'/home/me'",
         "torch._dynamo.config.assume_static_by_default": "False",
     }
-    found = read_capsule(capsule(tmp_path / "c", settings=settings))
+    torch = "2.14.1\nimport os"
+    found = read_capsule(capsule(tmp_path / "c", settings=settings, torch=torch))
     text = verified._with_settings("import torch\n\n\nf()\n", found)
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert [line for line in lines if line] == [
@@ -115,3 +118,35 @@ def test_a_job_gets_nothing_but_the_standard_library_until_it_compiles() -> None
 def test_a_number_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="every is a number from 0 on"):
         accel_lab.record.start(every=-1)
+
+
+def test_commands_that_take_a_run_or_a_bundle_know_a_capsule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = capsule(tmp_path / "c", reason="an input is a DTensor")
+    for words, code, said in (
+        (["verify", "--no-run", str(folder)], 0, "call 300 of a graph returned a wrong output 0"),
+        (["verify", "--yes", str(folder)], 1, "MISMATCH: its graph cannot be written as a script"),
+        (["verify", str(tmp_path)], 2, "is a folder: name a bundle.zip"),
+        (["bundle", str(folder)], 2, "is a capsule, not a run: `accel-lab bisect"),
+        (["report", str(folder)], 2, "is a capsule, not a run: `accel-lab bisect"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        told = capsys.readouterr()
+        assert ended.value.code == code, told
+        assert said in told.out + told.err
+
+
+def test_the_end_of_a_recording_is_told_on_the_terminal(tmp_path: Path) -> None:
+    folder = capsule(tmp_path / "c", reason="an input is a DTensor")
+    kept = [finish_capsule(folder, "/no/such/python")]
+    counts = {"graphs": 2, "checked": 5, "unchecked": {"too large": 3}, "check_seconds": 1.0, "notes": []}
+    lines = record_command.lines_of(kept, counts, 1, tmp_path)
+    assert lines[:3] == [
+        "The job ended with exit code 1.",
+        "2 graphs, 5 of their calls checked in 1.0 s.",
+        "3 calls were not checked: too large.",
+    ]
+    assert "call 300 of a graph" in lines[-2] and "cannot be written as a script" in lines[-1]
+    assert record_command.lines_of([], {}, None, tmp_path)[0] == "The job was ended by a signal."

@@ -194,6 +194,7 @@ def _with_settings(source: str, capsule: Capsule) -> str:
     lines += [f"{name} = {value}" for name, value in settings]
     first, rest = source.split("\n\n\n", 1)
     middle = "\n".join(lines)
+    head = [" ".join(line.split()) for line in head]  # the words are the job's: no line of them is code
     return "\n".join(head) + "\n" + first + ("\n\n" + middle if middle else "") + "\n\n\n" + rest
 
 

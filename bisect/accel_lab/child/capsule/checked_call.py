@@ -130,10 +130,14 @@ class CheckedCall:
 
 
 def _keeper(into: Dict[int, Any], place: int) -> Callable[[Any], None]:
-    """A hook that keeps the first gradient that comes."""
+    """A hook that keeps a copy of the first gradient that comes.
+
+    torch makes that very memory the parameter's ``grad``, which a script changes: an all-reduce, clipping.
+    """
 
     def keep(gradient: Any) -> None:
-        into.setdefault(place, gradient.detach())
+        if place not in into:
+            into[place] = gradient.detach().clone()
 
     return keep
 

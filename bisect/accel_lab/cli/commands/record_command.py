@@ -11,7 +11,7 @@ import click
 from accel_lab.cli.options import MAX_SECONDS, Number, ProgramCommand, find_python, split_program
 from accel_lab.cli.streams import print_json
 from accel_lab.core.files import write_atomic
-from accel_lab.core.text import command_line
+from accel_lab.core.text import command_line, printable
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import read_program
@@ -108,7 +108,7 @@ def command(
             }
         )
     else:
-        click.echo("\n".join(_lines(kept, counts, code, folder)))
+        click.echo("\n".join(printable(line) for line in lines_of(kept, counts, code, folder)))
     return int(bool(kept))
 
 
@@ -136,7 +136,7 @@ def _counts(folder: Path) -> dict[str, Any]:
     return dict(said) if isinstance(said, dict) else {}
 
 
-def _lines(kept: list[Capsule], counts: dict[str, Any], code: int | None, folder: Path) -> list[str]:
+def lines_of(kept: list[Capsule], counts: dict[str, Any], code: int | None, folder: Path) -> list[str]:
     ended = "was ended by a signal" if code is None else f"ended with exit code {code}"
     lines = [f"The job {ended}."]
     if counts:

@@ -16,6 +16,7 @@ from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.text import command_line
 from accel_lab.core.versions import Versions
 from accel_lab.execution.processes import process
+from accel_lab.execution.programs import CAPSULE
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
@@ -26,6 +27,11 @@ def find_run(name: str) -> Path:
     for folder in (Path(name), state_folder() / "runs" / name):
         if (folder / "request.json").is_file():
             return folder.resolve()
+    if (Path(name) / CAPSULE).is_file():
+        first = command_line("accel-lab", "bisect", name)
+        raise UsageError(
+            f"{name} is a capsule, not a run: `{first}` bisects it, and writes report and bundle"
+        )
     raise UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
 
 
