@@ -60,3 +60,16 @@ def test_all_takes_both_kinds_and_leaves_the_rest(home: Path) -> None:
     CliRunner().invoke(clean, ["--all"], standalone_mode=False, catch_exceptions=False)
     assert told(home) == {}
     assert (home / "bench" / "notes").is_dir() and (home / "graphs").is_dir()
+
+
+def test_recordings_and_triages_are_listed_with_what_they_found(home: Path) -> None:
+    recorded, triage = home / "runs" / "job", home / "triage" / "nightly"
+    (recorded / "capsules" / "graph0-call1-wrong").mkdir(parents=True)
+    (recorded / "record.json").write_text("{}")
+    (recorded / "capsules" / "graph0-call1-wrong" / "capsule.json").write_text("{}")
+    triage.mkdir(parents=True)
+    (triage / "triage-request.json").write_text("{}")
+    assert told(home)["job"] == ("record", "1 capsule", "")
+    assert told(home)["nightly"] == ("triage", "unfinished", "")
+    (triage / "triage.json").write_text(json.dumps({"scripts": [1, 2], "faults": [1]}))
+    assert told(home)["nightly"] == ("triage", "2 scripts, faults: 1", "")

@@ -13,11 +13,15 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
+from accel_lab.execution.programs import CAPSULE
 from accel_lab.execution.run_folder.marker import is_marked
 from accel_lab.request import state_folder
+from accel_lab.triage.triage import REQUEST as TRIAGE_REQUEST
+from accel_lab.triage.triage import TRIAGE
 
-#: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.
-KINDS = ("runs", "bench")
+#: Below the user's data folder: what bisections and recordings leave, what ``accel-lab bench`` and
+#: ``accel-lab triage`` do.
+KINDS = ("runs", "bench", "triage")
 _MAX_BYTES = 100_000_000
 
 
@@ -35,6 +39,12 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
             summary = _bisection(folder)
         elif is_benchmark(folder):
             summary = _benchmark(folder)
+        elif (folder / TRIAGE_REQUEST).is_file():
+            summary = _triage(folder)
+        elif (folder / "record.json").is_file():
+            capsules = [*(folder / "capsules").glob(f"**/{CAPSULE}")]
+            kept = f"{len(capsules)} capsule{'' if len(capsules) == 1 else 's'}"
+            summary = {"kind": "record", "verdict": kept, "stage": ""}
         elif is_marked(folder):  # of `run` or `check`
             summary = {"kind": "once", "verdict": "", "stage": ""}
         else:
@@ -81,6 +91,16 @@ def _benchmark(folder: Path) -> dict[str, Any]:
     counts = Counter(str(row.get("standing", "")) for row in rows)
     verdict = ", ".join(f"{count} {standing}" for standing, count in sorted(counts.items()))
     return {"kind": "bench", "verdict": verdict if found.get("complete") else "unfinished", "stage": ""}
+
+
+def _triage(folder: Path) -> dict[str, Any]:
+    """How many scripts and faults a triage found."""
+    found = _read(folder / TRIAGE)
+    scripts, faults = found.get("scripts"), found.get("faults")
+    verdict = "unfinished"
+    if isinstance(scripts, list) and isinstance(faults, list):
+        verdict = f"{len(scripts)} scripts, faults: {len(faults)}"
+    return {"kind": "triage", "verdict": verdict, "stage": ""}
 
 
 def _size(path: Path) -> int:
