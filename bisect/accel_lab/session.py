@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from accel_lab import completion
+from accel_lab import completion, workarounds
 from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.files import write_atomic
@@ -89,6 +89,7 @@ class Session:
         self.replay = replay
         self._cold = "you asked for cold runs" if request.cold else must_run_cold(request.program)
         self._target: DiagnosisTarget | None = None
+        self._bisected_s = 0.0
         self.line: ReleaseLine | None = None
         self.findings: Findings | None = None
 
@@ -190,7 +191,9 @@ class Session:
         diagnosis = search_for(self.request, target)
         self.findings, self._target = diagnosis.findings, target
         diagnosis_target.record(target, self.folder)
+        began = time.monotonic()
         diagnosis.run()
+        self._bisected_s = time.monotonic() - began
         return diagnosis
 
     def _minimizes(self, findings: Findings) -> bool:
@@ -199,9 +202,14 @@ class Session:
     def _finish(
         self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None = None
     ) -> None:
-        """Shrink the script and record the environment, as far as the request says so."""
+        """Find ways around the failure, shrink the script, record the environment: what the request says."""
         findings = diagnosis.findings
         completion.keep_kernel_script(findings, self.folder)
+        completion.keep_accelerator_files(findings, self.folder)
+        given = self.request.workarounds_s
+        share = max(workarounds.LEAST_S, workarounds.SHARE * self._bisected_s)
+        budget_s = 0.0 if self.request.accelerator else share if given is None else given
+        workarounds.add_workarounds(findings, diagnosis, target, budget_s=budget_s)
         if self._minimizes(findings):
             self._minimize(target, diagnosis, elsewhere)
         collected = self.folder / completion.COLLECTED

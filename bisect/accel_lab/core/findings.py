@@ -12,6 +12,7 @@ from .signature import Signature
 from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
 from .verdict import Verdict
 from .versions import Versions
+from .workarounds import KnownFailure, Workaround
 
 SCHEMA = "accel-lab/findings/1"
 
@@ -293,6 +294,8 @@ class Findings:
     environment: dict[str, Any] = field(default_factory=dict)
     versions: Versions | None = None
     repro: Repro | None = None
+    workarounds: list[Workaround] = field(default_factory=list)
+    known: list[KnownFailure] = field(default_factory=list)
     artifacts: str = ""
     bundle: str | None = None
     bundle_check: dict[str, Any] | None = None
@@ -338,6 +341,8 @@ class Findings:
             "environment": self.environment,
             "versions": self.versions.to_json() if self.versions else None,
             "repro": self.repro.to_json() if self.repro else None,
+            "workarounds": [one.to_json() for one in self.workarounds],
+            "known": [one.to_json() for one in self.known],
             "artifacts": self.artifacts,
             "report": self.report,
             "bundle": self.bundle,

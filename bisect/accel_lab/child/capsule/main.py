@@ -12,7 +12,8 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from ..runner import AfterImport, join_threads, run_program
+from ..program import join_threads, run_program
+from ..runner import AfterImport
 from ..torch_internals import dynamo
 
 #: The recording of this process, once something was compiled.

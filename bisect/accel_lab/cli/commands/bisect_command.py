@@ -44,6 +44,13 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
 )
 @click.option("--no-minimize", is_flag=True, help="Do not shrink anything.")
 @click.option(
+    "--workarounds-for",
+    type=Duration(),
+    help="Time to spend on ways around the failure, each run in your script. "
+    "[default: under half of what the bisection took]",
+)
+@click.option("--no-workarounds", is_flag=True, help="Do not look for a way around the failure.")
+@click.option(
     "--versions",
     metavar="SPEC",
     help="Also find the releases of torch that brought the failure and that mended it: 2.4..2.15, 2.6.0, "
@@ -99,6 +106,8 @@ def command(
     accelerator: str | None,
     minimize_for: float,
     no_minimize: bool,
+    workarounds_for: float | None,
+    no_workarounds: bool,
     versions: str | None,
     companions: bool,
     change: bool,
@@ -134,6 +143,7 @@ def command(
                 options=Options(ablation=ablation, components=components, time_s=budget_s),
                 accelerator=accelerator or "",
                 minimize_s=0.0 if no_minimize else minimize_for,
+                workarounds_s=0.0 if no_workarounds else workarounds_for,
             )
             if versions is not None:
                 asked = read_line(versions, words, given, request)

@@ -18,6 +18,7 @@ from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.record.verified import Capsule, finish_capsule, is_capsule
+from accel_lab.reporting.schema import json_text
 from accel_lab.request import Request, opened
 
 _SUMMARY = "recorded.json"
@@ -87,7 +88,7 @@ def command(
         python=find_python(python),
         out=Path(out).resolve() if out else None,
     )
-    request, folder = opened(request)
+    request, folder = opened(request, "record")
     with held(folder):
         code = _run(request, folder, {**sampling, "hang_s": sampling.pop("hang")}, as_json)
         found = _capsules(folder)
@@ -96,17 +97,17 @@ def command(
             click.echo(f"… capsule {number} of {len(found)} is run by itself", err=True)
             kept.append(finish_capsule(path, request.python))
     counts = _counts(folder)
+    result = {
+        "schema": "accel-lab/record/1",
+        "script": request.program.to_json(),
+        "exit_code": code,
+        "capsules": [{"folder": str(one.folder), **one.data} for one in kept],
+        "recorded": counts,
+        "artifacts": str(folder),
+    }
+    write_atomic(folder / "record.json", json_text(result))
     if as_json:
-        print_json(
-            {
-                "schema": "accel-lab/record/1",
-                "script": request.program.to_json(),
-                "exit_code": code,
-                "capsules": [{"folder": str(one.folder), **one.data} for one in kept],
-                "recorded": counts,
-                "artifacts": str(folder),
-            }
-        )
+        print_json(result)
     else:
         click.echo("\n".join(printable(line) for line in lines_of(kept, counts, code, folder)))
     return int(bool(kept))
@@ -115,7 +116,7 @@ def command(
 def _run(request: Request, folder: Path, sampling: dict[str, Any], to_stderr: bool) -> int | None:
     """The job, with this terminal as its own; its exit code, None where a signal ended it."""
     workspace = Workspace(folder, Path.cwd())
-    options = folder / "record.json"
+    options = folder / "record-request.json"
     job = {"program": request.program.to_json(), "folder": str(folder / "capsules"), "sampling": sampling}
     write_atomic(options, json.dumps(job))
     entry = str(workspace.library / "__main__.py")

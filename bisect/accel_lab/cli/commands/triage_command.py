@@ -99,7 +99,7 @@ def command(
     Exit codes: 0 no script fails, 1 some do, 2 wrong usage, 3 the lab could not bisect any, 125 none could be
     judged, 130 interrupted.
     """
-    base = Path(out).resolve() if out else state_folder() / "triage"
+    base = Path(out).resolve() if out else state_folder() / "runs"
     if resume is not None:
         if place is not None:
             raise UsageError("--resume takes the scripts from the triage's folder: name no place")
@@ -114,7 +114,7 @@ def command(
             "options": _options(find_python(python), versions, timeout, budget_s, minimize_for),
         }
         find_scripts(Path(asked["place"]))  # a place without scripts gets no folder
-        folder = new_folder(base, "triage", "triage folder")
+        folder = new_folder(base, "triage", "triage folder", "triage")
         write_atomic(folder / REQUEST, json.dumps(asked, indent=1))
     with held(folder):
         return _run(asked, folder, base, jobs, fresh=fresh, as_json=as_json, quiet=quiet)

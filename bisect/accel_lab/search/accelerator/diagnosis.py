@@ -70,7 +70,16 @@ class AcceleratorDiagnosis(Bisection):
             search_ways(case)
         self.pair = case.pair
         found.verdict = "fails" if found.culprits else "inconclusive"
+        self._keep_files(case)
         return found
+
+    def _keep_files(self, case: Case) -> None:
+        """One more run, of the failing way, that leaves the files that explain it."""
+        if KEY not in self.findings.environment or not self._options.components:
+            return
+        switches = self._accelerator.switches(files=True)
+        left = case.runner.look(self._accelerator.rung, switches, "files")
+        self.findings.environment[KEY]["files"] = left.folder
 
     def _seeded(self, base: Baseline) -> None:
         """Say which faults are on: nothing that they cause is the program's or the accelerator's doing."""
