@@ -150,3 +150,28 @@ def test_the_end_of_a_recording_is_told_on_the_terminal(tmp_path: Path) -> None:
     ]
     assert "call 300 of a graph" in lines[-2] and "cannot be written as a script" in lines[-1]
     assert record_command.lines_of([], {}, None, tmp_path)[0] == "The job was ended by a signal."
+
+
+def test_the_command_hands_the_job_what_the_recording_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    asked: list[dict[str, Any]] = []
+
+    def run(command: list[str], *, to_stderr: bool) -> int:
+        assert to_stderr and command[2] == "record"
+        asked.append(json.loads(Path(command[3]).read_text()))
+        kept = Path(asked[0]["folder"]) / "rank1" / "graph0-call7-wrong"
+        kept.mkdir(parents=True)
+        capsule(kept, reason="an input is a DTensor")
+        return 0
+
+    monkeypatch.setattr(record_command.process, "run_in_terminal", run)
+    words = ["record", "--json", "--every", "7", "--out", str(tmp_path / "out"), str(tmp_path / "train.py")]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--epochs", "3"])
+    found = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 1 and [one["call"] for one in found["capsules"]] == [300]
+    assert json.loads((Path(found["artifacts"]) / "record.json").read_text()) == found
+    assert asked[0]["program"]["args"] == ["--epochs", "3"]
+    assert asked[0]["sampling"] == {**accel_lab.record._DEFAULTS, "every": 7}

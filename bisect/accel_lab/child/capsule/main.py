@@ -40,7 +40,11 @@ def install(
         original: List[Any] = []
 
         def optimize(backend: Any, **kwargs: Any) -> Any:
-            return original[0](recording(folder, sampling, on_capsule).recorded(backend), **kwargs)
+            try:
+                backend = recording(folder, sampling, on_capsule).recorded(backend)
+            except Exception as error:  # the recorder's mistake is not the job's
+                say("accel-lab record: this is not recorded (%s: %s)" % (type(error).__name__, error))
+            return original[0](backend, **kwargs)
 
         original.append(dynamo.replace_optimize(optimize))
 

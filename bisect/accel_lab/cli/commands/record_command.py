@@ -90,7 +90,8 @@ def command(
     )
     request, folder = opened(request, "record")
     with held(folder):
-        code = _run(request, folder, {**sampling, "hang_s": sampling.pop("hang")}, as_json)
+        sampling["hang_s"] = sampling.pop("hang")
+        code = _run(request, folder, sampling, as_json)
         found = _capsules(folder)
         kept = []
         for number, path in enumerate(found, 1):
