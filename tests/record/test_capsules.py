@@ -13,10 +13,12 @@ import pytest
 import accel_lab.record
 from accel_lab.cli.commands import record_command
 from accel_lab.cli.main import main
+from accel_lab.core.ended import Ended
 from accel_lab.core.errors import UsageError
 from accel_lab.execution.programs import read_program
 from accel_lab.record import verified
 from accel_lab.record.verified import finish_capsule, read_capsule
+from accel_lab.reduction.graph.emit import DIFFERS
 
 DATA: dict[str, Any] = {
     "schema": "accel-lab/capsule/1",
@@ -33,6 +35,63 @@ DATA: dict[str, Any] = {
     "settings": {},
     "verified": None,
     "said": "",
+}
+
+META = {"shape": [4], "dtype": "float32", "stride": [1], "device": "cpu", "requires_grad": False}
+#: relu of four numbers, as a capsule holds it.
+GRAPH: dict[str, Any] = {
+    "schema": "accel-lab/capture/1",
+    "graph": 0,
+    "reason": "",
+    "region": 0,
+    "compile": {"backend": "inductor", "options": {}, "fullgraph": False, "dynamic": None},
+    "code": "",
+    "nodes": [
+        {"name": "x", "op": "placeholder", "meta": META},
+        {
+            "name": "relu",
+            "op": "call_function",
+            "target": "torch.relu",
+            "args": [{"ref": "x"}],
+            "kwargs": {},
+            "meta": META,
+        },
+        {
+            "name": "output",
+            "op": "output",
+            "args": [{"tuple": [{"ref": "relu"}]}],
+            "kwargs": {},
+            "meta": None,
+        },
+    ],
+    "functions": {},
+    "sizes": {},
+    "calls": [
+        {
+            "order": 1,
+            "reason": "",
+            "file": "graph0_call0.safetensors",
+            "values": "",
+            "backward": [],
+            "storages": {"s0": {"dtype": "float32", "numel": 4, "device": "cpu"}},
+            "inputs": [
+                {
+                    "kind": "tensor",
+                    "storage": "s0",
+                    "dtype": "float32",
+                    "size": [4],
+                    "stride": [1],
+                    "offset": 0,
+                    "requires_grad": False,
+                    "leaf": True,
+                    "parameter": False,
+                    "name": "x",
+                }
+            ],
+            "settings": {"grad": True, "inference": False, "default_dtype": "float32", "autocast": []},
+            "metas": {},
+        }
+    ],
 }
 
 
@@ -175,3 +234,25 @@ def test_the_command_hands_the_job_what_the_recording_takes(
     assert json.loads((Path(found["artifacts"]) / "record.json").read_text()) == found
     assert asked[0]["program"]["args"] == ["--epochs", "3"]
     assert asked[0]["sampling"] == {**accel_lab.record._DEFAULTS, "every": 7}
+
+
+@pytest.mark.parametrize(
+    ("ended", "stderr", "holds", "said"),
+    [
+        (Ended(exit_code=1), f"AssertionError: {DIFFERS}", True, "it fails by itself, in a fresh process"),
+        (Ended(exit_code=0), "", False, "it does not fail by itself (exit 0)"),
+        (Ended(exit_code=1), "ImportError: no torch", False, "it does not fail by itself (exit 1)"),
+        (Ended(limit="timeout"), "", False, "it was not run to its end (timeout)"),
+    ],
+)
+def test_what_the_run_by_itself_says_of_a_capsule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, stderr: str, holds: bool, said: str
+) -> None:
+    folder = capsule(tmp_path / "c")
+    (folder / "graph0.json").write_text(json.dumps(GRAPH))
+    monkeypatch.setattr(verified, "_run", lambda *words: (ended, stderr))
+    done = finish_capsule(folder, "python")
+    assert done.verified is holds and done.said.startswith(said)
+    script = (folder / "repro.py").read_text()
+    compile(script, "repro.py", "exec")
+    assert "returned a wrong output 0" in script.splitlines()[0] and DIFFERS in script

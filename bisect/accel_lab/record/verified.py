@@ -21,7 +21,7 @@ from accel_lab.core.ended import Ended
 from accel_lab.core.errors import UsageError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.probe import Limits
-from accel_lab.core.text import shorten
+from accel_lab.core.text import command_line, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import CAPSULE as NAME
@@ -128,6 +128,9 @@ def _verify(capsule: Capsule, python: str, timeout_s: float) -> tuple[bool, str]
         shown = _shown(capsule, ended, stderr)
         if shown:
             return True, f"it fails by itself, in a fresh process ({_how(ended)})"
+        if ended.limit is not None:
+            again = command_line("accel-lab", "verify", "--timeout", f"{4 * timeout_s:g}", capsule.folder)
+            return False, f"it was not run to its end ({ended.limit}): run it again with `{again}`"
         said = f"it does not fail by itself ({_how(ended)}): what lies around the graph takes part"
     return False, said
 
