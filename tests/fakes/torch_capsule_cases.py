@@ -51,6 +51,22 @@ class ScaledGradient(torch.autograd.Function):
         return gradient * 1.5
 
 
+def gate(x: Any, w: Any) -> Any:
+    return (torch.relu(x * w - 1.0),)
+
+
+def rounded_gate(x: Any, w: Any) -> Any:
+    """The sign before the relu goes the other way by one rounding: its gradient is another one, by right."""
+    return (torch.relu(x * w - 1.0 + 1e-7),)
+
+
+def at_the_edge(call: Any) -> Any:
+    x, w = torch.full((64,), 0.5), torch.full((64,), 2.0).requires_grad_()
+    (out,) = call(x, w)
+    out.sum().backward()
+    return w.grad.tolist()
+
+
 def run(name: str, function: Any, compiled: Any, calls: Any, **sampling: Any) -> dict[str, Any]:
     """The graph called once for each of ``calls``, which get the call and its turn."""
     sampling = {"every": 0, "first": 1, "hang_s": 0.0, **sampling}
@@ -119,6 +135,7 @@ def wrong_from(turn: int) -> Any:
 CASES = {
     "right": lambda: run("right", affine, affine, [train, infer]),
     "roundings": lambda: run("roundings", affine, nearly, [train, infer]),
+    "other_side": lambda: run("other_side", gate, rounded_gate, [at_the_edge]),
     "wrong_output": lambda: run("wrong_output", affine, wrong_from(1), [infer]),
     "wrong_gradient": lambda: run(
         "wrong_gradient", affine, lambda x, w: affine(x, ScaledGradient.apply(w)), [train]

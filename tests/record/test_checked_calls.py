@@ -26,7 +26,7 @@ def told(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return cases
 
 
-@pytest.mark.parametrize("name", ["right", "roundings", "right_input"])
+@pytest.mark.parametrize("name", ["right", "roundings", "right_input", "other_side"])
 def test_what_is_right_is_not_kept(told: dict[str, Any], name: str) -> None:
     assert told[name]["capsules"] == [] and told[name]["summary"]["checked"] == 1
 
