@@ -33,7 +33,10 @@ ARROWS: dict[str, frozenset[str]] = {
     "child": frozenset({"accelerators", "mock", "protocol"}),
     "accelerators": frozenset({"protocol"}),  # not the mock: it is one adapter among others
     "mock": frozenset({"accelerators", "protocol"}),
+    "triage": frozenset({"core", "execution"}),
     "config": frozenset({"core"}),
+    # What runs inside somebody's job (the child's code), and the process that runs a capsule by itself.
+    "record": frozenset({"core", "child", "execution", "reduction", "minimize"}),
     # The joints put the parts together and know nothing of the command line: `lab` answers the searches'
     # questions with real probes, `minimize` joins the reducer to them, `versions` asks them of many builds of
     # torch, `request` is what a bisection is asked for, `session` is one from options to findings,
@@ -93,7 +96,8 @@ PRINT_CALLS = re.compile(r"print|click\.s?echo")
 STREAM_CALLS = re.compile(r"sys\.(__)?std(out|err)(__)?\.(write|writelines|buffer\.write)")
 # The child is a program of its own, in another process: it forks the probes, ends them, and writes to the
 # script's standard error what Python would have written. It does not print otherwise.
-PROGRAMS = frozenset({"cli", "child", "__main__"})
+# `python -m accel_lab.record` is what torchrun starts.
+PROGRAMS = frozenset({"cli", "child", "record", "__main__"})
 PRINTERS = frozenset({"cli"})
 # A verdict is proven by its pair of runs, its repeats and its alternatives, and nowhere but there; the enum
 # itself is defined beside the stages.

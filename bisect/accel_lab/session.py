@@ -209,6 +209,11 @@ class Session:
         given = self.request.workarounds_s
         share = max(workarounds.LEAST_S, workarounds.SHARE * self._bisected_s)
         budget_s = 0.0 if self.request.accelerator else share if given is None else given
+        left = self.time_budget.remaining_s
+        if left is not None and budget_s > 0 and findings.verdict == "fails":
+            budget_s = min(budget_s, left)
+            if budget_s <= 0:
+                self.time_budget.leave("ways around the failure in the script's own lines")
         workarounds.add_workarounds(findings, diagnosis, target, budget_s=budget_s)
         if self._minimizes(findings):
             self._minimize(target, diagnosis, elsewhere)

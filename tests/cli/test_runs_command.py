@@ -99,3 +99,17 @@ def test_a_damaged_run_is_told_so(home: Path) -> None:
     found = told(home)
     assert found["kept-diff"][1].startswith("damaged: diff.json")
     assert found["kept-check"][:2] == ("check", "unfinished")
+
+
+def test_recordings_and_triages_are_listed_with_what_they_found(home: Path) -> None:
+    for name, data in (
+        ("record", {"script": {"path": "/x/train.py", "module": None}, "capsules": [1]}),
+        ("triage", {"scripts": [1, 2], "faults": [1]}),
+    ):
+        folder = home / "runs" / f"my-{name}"
+        folder.mkdir()
+        mark(folder, name)
+        assert told(home)[f"my-{name}"] == (name, "unfinished", "")
+        (folder / f"{name}.json").write_text(json.dumps(data))
+    assert told(home)["my-record"] == ("record", "1 capsule", "")
+    assert told(home)["my-triage"] == ("triage", "2 scripts, distinct faults: 1", "")

@@ -33,5 +33,9 @@ if __name__ == "__main__":
         from accel_lab_child.torch_files import main as tell_files
 
         tell_files(sys.argv[2], sys.argv[3:])
+    elif sys.argv[1] == "record":
+        from accel_lab_child.capsule.main import main as record
+
+        record(sys.argv[2])
     else:
-        sys.exit("usage: once JOB | serve | doctor | collect_env | files TARGET PREFIX...")
+        sys.exit("usage: once JOB | serve | doctor | collect_env | files TARGET PREFIX... | record OPTIONS")

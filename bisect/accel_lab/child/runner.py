@@ -119,7 +119,7 @@ class _Session:
             if name in sys.modules:
                 waiting.pop(name)()
         if waiting:
-            sys.meta_path.insert(0, _AfterImport(waiting))
+            sys.meta_path.insert(0, AfterImport(waiting))
 
     def _arrived(self, name: str) -> None:
         if name == "numpy":
@@ -310,7 +310,7 @@ def _seed(seed: int) -> None:
     random.seed(seed)
 
 
-class _AfterImport:
+class AfterImport:
     """A meta path finder that calls back right after a module's body has run."""
 
     def __init__(self, callbacks: Any) -> None:

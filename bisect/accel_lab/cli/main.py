@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
     "run": ("run", "Run a script once under one rung of the ladder."),
     "bench": ("bench", "Measure BERT-base, ResNet-18 and a state-space model under the backends."),
+    "triage": ("triage", "Bisect many scripts, and say how many distinct faults they are."),
+    "record": ("record", "Run a job once, as it is, and keep the first compiled graph that fails."),
     "matrix": ("matrix", "Run a script on every release of a line, on every rung of the ladder."),
     "diff": ("diff", "Compare two ways of running a script's compiled regions, value by value."),
     "guards": ("guards", "Report graphs, graph breaks, guards and recompilations of a script."),

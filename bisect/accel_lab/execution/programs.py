@@ -15,6 +15,9 @@ from accel_lab.core.text import command_line
 
 from . import notebooks
 
+#: What makes a folder a capsule, and the script in it (``accel_lab.record``).
+CAPSULE, CAPSULE_SCRIPT = "capsule.json", "repro.py"
+
 
 def read_program(script: str | None, module: str | None, args: tuple[str, ...]) -> Program:
     """The program that the user named; raises :class:`UsageError` in one line if it cannot be one."""
@@ -22,6 +25,11 @@ def read_program(script: str | None, module: str | None, args: tuple[str, ...]) 
         return Program(module=module, args=args, sha256=_tree_digest(args))
     assert script is not None
     path = Path(script)
+    if (path / CAPSULE).is_file():  # a capsule of `accel-lab record` is taken like the script in it
+        path = path / CAPSULE_SCRIPT
+        if not path.exists():
+            why = "its capsule.json says why"
+            raise UsageError(f"{script} is a capsule without a script, so it cannot be run: {why}")
     try:
         if path.is_dir():
             raise UsageError(f"{script} is a folder: name a Python script, or a module with -m")

@@ -40,7 +40,7 @@ class Capture:
         self._count += 1
         if number >= self._graphs:
             return _same
-        record = _Graph(self._folder, number, gm, region, self._budget)
+        record = CapturedGraph(self._folder, number, gm, region, self._budget)
 
         def wrap(compiled: Any) -> Any:
             def call(*args: Any) -> Any:
@@ -58,7 +58,9 @@ def _same(compiled: Any) -> Any:
     return compiled
 
 
-class _Graph:
+class CapturedGraph:
+    """One graph in ``folder``: how it is told, and the calls of it that were kept."""
+
     def __init__(self, folder: str, number: int, gm: Any, region: Any, budget: Budget) -> None:
         self._folder = folder
         self._number = number
@@ -79,7 +81,7 @@ class _Graph:
         try:
             described, self._attributes = describe_graph(gm)
             self.data.update(described)
-            self._gm = _twin(gm)
+            self._gm = twin(gm)
         except NotExpressible as error:
             self._refuse(str(error))
         except Exception as error:
@@ -136,7 +138,7 @@ class _Graph:
         entry.update(
             storages=storages,
             inputs=[dict(described[node["name"]], name=node["name"]) for node in placeholders],
-            settings=_settings(),
+            settings=thread_settings(),
         )
         bundle.write(self._path(index, ""))
         entry["file"] = os.path.basename(self._path(index, ""))
@@ -155,6 +157,38 @@ class _Graph:
         if not bundle.empty:
             bundle.write(self._path(index, "_values"))
             entry["values"] = os.path.basename(self._path(index, "_values"))
+
+    def keep(self, args: Any, state: Any, settings: Any, gradients: Any) -> None:
+        """Keep one call that was made elsewhere; the reason why it could not be is in ``data``.
+
+        ``state`` is the random state and ``settings`` the thread's settings before it, ``gradients`` are what
+        came in through its outputs, by their place.
+        """
+        entry: Dict[str, Any] = {"order": 1, "reason": "", "file": "", "values": "", "backward": []}
+        self.data["calls"].append(entry)
+        try:
+            with _undisturbed():
+                torch.set_rng_state(state)
+                self._save_call(entry, len(self.data["calls"]) - 1, args)
+                entry["settings"] = settings
+                self._save_gradients(entry, len(self.data["calls"]) - 1, gradients)
+        except (NotPlain, TooLarge, NotExpressible) as error:
+            entry["reason"] = str(error)
+        except Exception as error:
+            entry["reason"] = "the inputs could not be saved: %r" % error
+        self._write()
+
+    def _save_gradients(self, entry: Any, index: int, gradients: Any) -> None:
+        bundle = Bundle(self._budget)
+        for position, gradient in sorted(gradients.items()):
+            key = "g%d" % position
+            bundle.values(key, gradient)
+            known = {"output": position, "key": key, "size": list(gradient.shape)}
+            known.update(dtype=dtype_name(gradient.dtype), stride=list(gradient.stride()))
+            entry["backward"].append(known)
+        if gradients:
+            bundle.write(self._path(index, "_grads"))
+            entry["grads"] = os.path.basename(self._path(index, "_grads"))
 
     def _watch_backward(self, entry: Any, index: int, result: Any) -> None:
         """Keep the gradients that come in through the outputs, as a backward runs."""
@@ -215,7 +249,7 @@ class _Values(torch.fx.Interpreter):
                 self._bundle.values(name, value)
 
 
-def _twin(gm: Any) -> Any:
+def twin(gm: Any) -> Any:
     """The graph as it is now: whoever compiles it may change it, and its constants may be written to."""
     return torch.fx.GraphModule(gm, _copy_of_graph(gm))
 
@@ -228,7 +262,7 @@ def _copy_of_graph(gm: Any) -> Any:
     return graph
 
 
-def _settings() -> Dict[str, Any]:
+def thread_settings() -> Dict[str, Any]:
     """The switches of the thread that change what operators do."""
     return {
         "grad": torch.is_grad_enabled(),

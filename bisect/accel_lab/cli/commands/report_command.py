@@ -22,6 +22,7 @@ from accel_lab.core.text import command_line
 from accel_lab.core.versions import Versions
 from accel_lab.core.workarounds import KnownFailure, Workaround
 from accel_lab.execution.processes import process
+from accel_lab.execution.programs import CAPSULE
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.marker import is_marked, made_by
 from accel_lab.reporting.page import joint as joint_page
@@ -40,7 +41,15 @@ def find_run(name: str) -> Path:
     for folder in (Path(name), state_folder() / "runs" / name):
         if (folder / "request.json").is_file():
             return folder.resolve()
-    raise UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
+    raise _no_run(name)
+
+
+def _no_run(name: str) -> UsageError:
+    """What to do about a name that is no run's."""
+    if (Path(name) / CAPSULE).is_file():
+        first = command_line("accel-lab", "bisect", name)
+        return UsageError(f"{name} is a capsule, not a run: `{first}` makes a run of it")
+    return UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
 
 
 def again(folder: Path) -> Findings:
@@ -167,7 +176,7 @@ def any_run(name: str) -> Path:
     for folder in (Path(name), *(state_folder() / kind / name for kind in KINDS)):
         if folder.is_dir() and (kept_run(folder) is not None or is_marked(folder)):
             return folder.resolve()
-    raise UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
+    raise _no_run(name)
 
 
 def _join(names: tuple[str, ...], form: str, out: Path | None) -> None:

@@ -15,10 +15,12 @@ from accel_lab.cli.options import MAX_SECONDS, Number, find_python
 from accel_lab.cli.streams import print_json
 from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
+from accel_lab.core.text import printable
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import provider
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.record.verified import finish_capsule, is_capsule, read_capsule
 from accel_lab.reporting.bundle.run_again import Runner
 from accel_lab.reporting.bundle.verify import Manifest, check_bundle, verify_bundle
 
@@ -33,7 +35,7 @@ class Where:
 
 
 @click.command(name="verify")
-@click.argument("bundle", type=click.Path(exists=True, dir_okay=False))
+@click.argument("bundle", type=click.Path(exists=True))
 @click.option(
     "--python", metavar="PATH", help="The interpreter to run it with; it needs torch. [default: this one]"
 )
@@ -65,6 +67,8 @@ def command(
 ) -> int:
     """Check BUNDLE and run it again: MATCH (exit 0) or MISMATCH (exit 1).
 
+    BUNDLE is a bundle.zip, or a capsule of `accel-lab record`: its script is run by itself once more.
+
     Running it executes the code that is in it; a manifest proves that a bundle is whole, not who made it. The
     lab's own rerun.py runs it, with an environment that has no keys and tokens in it.
 
@@ -74,6 +78,10 @@ def command(
     path = Path(bundle)
     if python is not None and (provider_name == "docker" or image):
         raise UsageError("--python is an interpreter of this machine: it does not go with docker")
+    if is_capsule(path):
+        return _verify_capsule(path, find_python(python), run, yes, timeout, as_json)
+    if path.is_dir():
+        raise UsageError(f"{bundle} is a folder: name a bundle.zip, or a capsule of `accel-lab record`")
     manifest = check_bundle(path)
     result: dict[str, Any] = {"bundle": bundle, "files": len(manifest.files), "manifest": "ok"}
     lines = [f"manifest: {len(manifest.files)} files, all as listed"]
@@ -103,6 +111,25 @@ def command(
         print_json({"said": "", **result})
     else:
         click.echo("\n".join(lines))
+    return code
+
+
+def _verify_capsule(path: Path, python: str, run: bool, yes: bool, timeout_s: float, as_json: bool) -> int:
+    """Run a capsule's script by itself; with ``run`` false only say what it holds."""
+    capsule = read_capsule(path)
+    result: dict[str, Any] = {"capsule": str(path), "kind": capsule.data["kind"], "failure": capsule.words}
+    lines = [f"capsule: {capsule.words}"]
+    code = 0
+    if run:
+        _ask(path, Where(python=python, run=process.run, words="as you on this machine"), yes)
+        capsule = finish_capsule(path, python, timeout_s=timeout_s)
+        code = 0 if capsule.verified else 1
+        result |= {"result": "MATCH" if capsule.verified else "MISMATCH", "said": capsule.said}
+        lines.append(f"{result['result']}: {capsule.said}")
+    if as_json:
+        print_json({"said": "", **result})
+    else:
+        click.echo("\n".join(printable(line) for line in lines))
     return code
 
 

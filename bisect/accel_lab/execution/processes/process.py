@@ -8,6 +8,7 @@ import select
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,17 @@ atexit.register(GUARDIAN.dismiss)
 #: Why no process may be started now, by whom it was forbidden last.
 _forbidden: list[str] = []
 
-__all__ = ["MARKER", "Ended", "Watch", "nothing_starts", "run", "spawn", "sweep"]
+__all__ = [
+    "MARKER",
+    "Ended",
+    "Watch",
+    "nothing_starts",
+    "run",
+    "run_in_terminal",
+    "spawn",
+    "start_apart",
+    "sweep",
+]
 
 
 @contextmanager
@@ -170,6 +181,45 @@ def spawn(
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise LabError(f"cannot start {command[0]!r}: {reason}") from error
     return child
+
+
+def run_in_terminal(command: Sequence[str], *, to_stderr: bool = False) -> int | None:
+    """Run a program with our own terminal, folder and environment, and without limits; its exit code.
+
+    None where a signal ended it. Ctrl-C reaches it by itself, and we wait for its end. ``to_stderr``: what it
+    prints goes to our standard error.
+    """
+    _may_start()
+    try:
+        child = subprocess.Popen(list(command), stdout=sys.stderr if to_stderr else None)
+    except OSError as error:
+        raise LabError(f"cannot start {command[0]!r}: {error.strerror}") from error
+    while True:
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            continue
+        return code if code >= 0 else None
+
+
+def start_apart(command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> None:
+    """Start a process that is left to itself, in a session of its own, and outlives us.
+
+    For a program that is not the lab's own: it gets no guardian, and adopts nobody's orphans.
+    """
+    _may_start()
+    try:
+        subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LabError(f"cannot start {command[0]!r}: {error.strerror}") from error
 
 
 def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:

@@ -78,7 +78,7 @@ class _View:
             "wide": WIDE,
             "next_steps": [self.say(line) for line in findings.next_steps],
             "warnings": [self.say(line) for line in findings.warnings],
-            "unasked": [self.say(line) for line in findings.unasked],
+            "unasked": [self.say(line) for line in summary.unasked_lines(findings)],
             "unasked_because": summary.left_unasked(findings),
             # First, so that it gets what it needs of the page's budget.
             "repro": section(findings, self.run_dir, self.texts, self.names),

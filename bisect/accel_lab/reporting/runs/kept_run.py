@@ -187,6 +187,16 @@ def _report(data: dict[str, Any], run: KeptRun) -> KeptRun:
     return replace(run, torch=torch, verdict=data["verdict"], stage=stage, lines=(line,))
 
 
+def _triage(data: dict[str, Any], run: KeptRun) -> KeptRun:
+    return replace(run, verdict=f"{len(data['scripts'])} scripts, distinct faults: {len(data['faults'])}")
+
+
+def _record(data: dict[str, Any], run: KeptRun) -> KeptRun:
+    count = len(data["capsules"])
+    verdict = f"{count} capsule{'' if count == 1 else 's'}" if count else "nothing that was checked was wrong"
+    return replace(run, verdict=verdict, lines=(Line(model=_program(data["script"]), verdict=verdict),))
+
+
 def _program(script: dict[str, Any]) -> str:
     path, module = script.get("path"), script.get("module")
     return Path(path).name if path else f"-m {module}" if module else ""
@@ -207,6 +217,8 @@ _DISTANCE = {"differing": _COUNT, "tensors": _COUNT, "to_eager": _NUMBER}
 #: Kind, file, its shape as far as it is read, the page beside it, and its reader; the first file counts.
 _FILES: tuple[tuple[str, str, Any, str, _Reader], ...] = (
     ("matrix", "matrix.json", {"script": _SCRIPT, "sentences": [str]}, "matrix.html", _matrix),
+    ("triage", "triage.json", {"scripts": [object], "faults": [object]}, "triage.html", _triage),
+    ("record", "record.json", {"script": _SCRIPT, "capsules": [object]}, "", _record),
     (
         "bench",
         "bench.json",

@@ -100,7 +100,7 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
     if findings.warnings:
         blocks.append("\n".join(wrapped(f"note: {line}", width, hang="  ") for line in findings.warnings))
     if findings.unasked:
-        left = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.unasked)
+        left = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in summary.unasked_lines(findings))
         blocks.append(wrapped(summary.left_unasked(findings), width) + "\n" + left)
     if findings.next_steps:
         steps = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.next_steps)

@@ -257,6 +257,15 @@ def left_unasked(findings: Findings) -> str:
     return f"Left unasked: the time budget ({findings.budget_s:g} s) was up"
 
 
+def unasked_lines(findings: Findings) -> list[str]:
+    """The questions that the time did not reach, with alternatives as a reader calls them."""
+    lead = "another explanation: "
+    return [
+        lead + terms.alternative(line.removeprefix(lead)) if line.startswith(lead) else line
+        for line in findings.unasked
+    ]
+
+
 def next_steps(findings: Findings) -> list[str]:
     """What the reader can do now, one line each."""
     if findings.unasked and findings.artifacts:
@@ -290,9 +299,10 @@ def _steps(findings: Findings) -> list[str]:
             "well, the lab can find the stage",
         ]
     if culprit is None:
+        again = "Run again with more time (--timeout SECONDS) or without the warm server (--cold)"
         return [
             *_run_repro(findings),
-            "Run again with more time (--timeout SECONDS) or without the warm server (--cold)",
+            *([] if findings.unasked else [again]),
             "Define the failure: --check CMD or --fail-regex TEXT",
         ]
     if culprit.stage is Stage.ENVIRONMENT:

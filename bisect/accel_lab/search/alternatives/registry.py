@@ -68,7 +68,7 @@ def ask(case: Case, moment: Moment) -> Rulings:
         try:
             ruling = alternative.ask(case)
         except OutOfTime:
-            words = f"another explanation: {alternative.name.replace('_', ' ')}"
+            words = f"another explanation: {alternative.name}"
             case.runner.lab.time_budget.leave(words)
             rulings.considered.append(unasked(words))
             continue

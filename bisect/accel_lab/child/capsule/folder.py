@@ -1,0 +1,102 @@
+"""A capsule on disk: the graph, its inputs in safetensors, and what is known of the failure.
+
+``capsule.json`` says what failed, where and with which versions and settings; ``graph0.json`` with its files
+is a captured graph (``capture.graphs``), from which the lab writes ``repro.py``. No pickle is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+
+from ..capture.graphs import CapturedGraph
+from ..capture.values import Budget
+from ..torch_internals.settings import changed_config
+
+SCHEMA = "accel-lab/capsule/1"
+NAME = "capsule.json"
+
+
+class Found(NamedTuple):
+    """What failed at the graph's call ``turn``: ``wrong`` (``rows``), ``raises`` (``error``) or ``hangs``.
+
+    ``stand_ins``: the graph was not called yet, so its inputs were drawn at random.
+    """
+
+    kind: str
+    turn: int
+    rows: Optional[List[Dict[str, Any]]] = None
+    error: Optional[Dict[str, Any]] = None
+    stand_ins: bool = False
+
+
+class CapsuleFolder:
+    """The folder of one capsule; ``path`` is a name that was free."""
+
+    def __init__(self, path: str, most_bytes: int) -> None:
+        self.path = _free(os.path.abspath(path))
+        self._most = most_bytes
+
+    def write(self, twin: Any, options: Any, call: Any, found: Found) -> None:
+        """The graph and the call; then ``capsule.json``, which makes the folder a capsule."""
+        os.makedirs(self.path)
+        region = {"id": 0, "backend": "inductor", "fullgraph": False, "dynamic": None}
+        region["options"] = {str(key): repr(value) for key, value in options.items()}
+        graph = CapturedGraph(self.path, 0, twin, region, Budget(self._most))
+        if graph.expressible:
+            graph.keep(call.inputs, call.state, call.settings, call.incoming)
+        calls = graph.data["calls"]
+        data = {
+            "schema": SCHEMA,
+            "kind": found.kind,
+            "call": found.turn,
+            "rows": [_row(row) for row in (found.rows or [])[:20]],
+            "error": _error(found.error),
+            "stand_ins": found.stand_ins,
+            "reason": graph.data["reason"] or (calls[0]["reason"] if calls else ""),
+            "rank": os.environ.get("RANK", "") if "WORLD_SIZE" in os.environ else "",
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "settings": changed_config(),
+            "verified": None,
+            "said": "",
+        }
+        write_json(os.path.join(self.path, NAME), data)
+
+
+def write_json(path: str, data: Any) -> None:
+    """Write a file as a whole or not at all."""
+    with open(path + ".part", "w", encoding="utf-8") as stream:
+        json.dump(data, stream, indent=1)
+    os.replace(path + ".part", path)
+
+
+def _row(row: Dict[str, Any]) -> Dict[str, Any]:
+    """One comparison; an error that is no number is written as text."""
+    kept = {key: row.get(key) for key in ("what", "shape", "dtype", "wrong", "values", "reference")}
+    for key in ("error", "eager"):
+        value = row.get(key)
+        kept[key] = value if value is None or abs(value) < float("inf") else str(value)
+    return kept
+
+
+def _error(error: Optional[Dict[str, Any]]) -> Optional[Dict[str, str]]:
+    if error is None:
+        return None
+    return {"type": str(error.get("type", "")), "message": str(error.get("message", ""))[:2000]}
+
+
+def _free(path: str) -> str:
+    number, name = 1, path
+    while os.path.exists(name):
+        number += 1
+        name = "%s-%d" % (path, number)
+    return name

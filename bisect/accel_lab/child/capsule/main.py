@@ -1,0 +1,119 @@
+"""Runs a program once, as it is, with its compiled graphs recorded; also what starts a recording in a job.
+
+torch is imported by the program, not here: what it sets before that counts. Until it asks torch to compile
+something, nothing of the recorder is loaded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+from typing import Any, Callable, Dict, List, Optional
+
+from ..program import join_threads, run_program
+from ..runner import AfterImport
+from ..torch_internals import dynamo
+
+#: The recording of this process, once something was compiled.
+_current: List[Any] = []
+SUMMARY = "recorded.json"
+
+
+def rank() -> str:
+    """The rank of this process under torchrun; empty without it."""
+    return os.environ.get("RANK", "") if "WORLD_SIZE" in os.environ else ""
+
+
+def home_of(folder: str) -> str:
+    """The folder of this process's capsules: one a rank under torchrun."""
+    return os.path.join(os.path.abspath(folder), "rank" + rank()) if rank() else os.path.abspath(folder)
+
+
+def install(
+    folder: str, sampling: Dict[str, Any], on_capsule: Optional[Callable[[str], None]] = None
+) -> None:
+    """Record every region that is compiled with Inductor from now on, however it asks for it."""
+
+    def arrived() -> None:
+        original: List[Any] = []
+
+        def optimize(backend: Any, **kwargs: Any) -> Any:
+            try:
+                backend = recording(folder, sampling, on_capsule).recorded(backend)
+            except Exception as error:  # the recorder's mistake is not the job's
+                say("accel-lab record: this is not recorded (%s: %s)" % (type(error).__name__, error))
+            return original[0](backend, **kwargs)
+
+        original.append(dynamo.replace_optimize(optimize))
+
+    if dynamo.MODULE in sys.modules:
+        arrived()
+    else:
+        sys.meta_path.insert(0, AfterImport({dynamo.MODULE: arrived}))
+
+
+def recording(
+    folder: str, sampling: Dict[str, Any], on_capsule: Optional[Callable[[str], None]] = None
+) -> Any:
+    """The recording of this process; the first call makes it. Its end is told when the process ends."""
+    if not _current:
+        from .recording import Recording, Sampling
+
+        _current.append(Recording(home_of(folder), Sampling(**sampling), on_capsule or _say_kept))
+        atexit.register(_end)
+    return _current[0]
+
+
+def finish() -> Dict[str, Any]:
+    """The summary of this process's recording so far; empty where nothing was compiled."""
+    if not _current:
+        return {}
+    _current[0].finish_backward()
+    found: Dict[str, Any] = _current[0].summary()
+    return found
+
+
+def _end() -> None:
+    from .recording import told
+
+    summary = finish()
+    say(told(_current[0]))
+    if summary["capsules"] or os.path.isdir(_current[0].home):
+        _write(os.path.join(_current[0].home, SUMMARY), summary)
+
+
+def _say_kept(path: str) -> None:
+    say("accel-lab record: kept %s" % path)
+
+
+def say(line: str) -> None:
+    """One line on the job's standard error."""
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except Exception:
+        return
+
+
+def run(program: Dict[str, Any], folder: str, sampling: Dict[str, Any], on_capsule: Any = None) -> int:
+    """Run a program as Python would, recorded; the exit code that Python would have given."""
+    install(folder, sampling, on_capsule)
+    code, _, _ = run_program(program)
+    join_threads()
+    return int(code)
+
+
+def main(path: str) -> None:
+    """Run what a file of options says: ``program``, ``folder`` and ``sampling``."""
+    with open(path, encoding="utf-8") as stream:
+        options = json.load(stream)
+    os.makedirs(home_of(options["folder"]), exist_ok=True)
+    sys.exit(run(options["program"], options["folder"], options["sampling"]))
+
+
+def _write(path: str, data: Any) -> None:
+    with open(path + ".part", "w", encoding="utf-8") as stream:
+        json.dump(data, stream, indent=1)
+    os.replace(path + ".part", path)

@@ -1,0 +1,1 @@
+"""Many scripts: each is bisected once, and what fails for the same reason becomes one fault."""

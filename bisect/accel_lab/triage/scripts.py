@@ -1,0 +1,131 @@
+"""The scripts of a folder or of a list, each with the hash of its content."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.errors import UsageError
+from accel_lab.core.record import Record
+from accel_lab.execution.programs import CAPSULE, CAPSULE_SCRIPT, read_program
+
+#: Folders that hold no scripts of the user's.
+_NOT_LOOKED_AT = frozenset({"__pycache__", "node_modules", "site-packages"})
+MOST_SCRIPTS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script(Record):
+    """One script to bisect. ``name`` is its path below the place; ``sha256`` covers its imports there."""
+
+    path: str
+    name: str
+    sha256: str
+
+    def key(self, options: Sequence[str]) -> str:
+        """Twenty hex digits over all that can change the answer: the content and how it is asked."""
+        payload = json.dumps([self.sha256, list(options)])
+        return hashlib.sha256(payload.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The scripts of a place, and files of it that are no scripts, each with the reason."""
+
+    scripts: tuple[Script, ...]
+    refused: tuple[str, ...] = ()
+
+
+def find_scripts(place: Path) -> Found:
+    """The scripts of a folder, or those that the lines of a file name (as seen from that file).
+
+    Raises :class:`UsageError` where there is none.
+    """
+    if place.is_dir():
+        paths = sorted(path for path in place.rglob("*.py") if _is_wanted(path, place))
+        names = [str(path.relative_to(place)) for path in paths]
+    else:
+        lines = [line.strip() for line in _lines(place)]
+        names = [line for line in lines if line and not line.startswith("#")]
+        paths = [place.parent / name for name in names]
+    if len(paths) > MOST_SCRIPTS:
+        raise UsageError(f"{place} has {len(paths):,} scripts: triage at most {MOST_SCRIPTS:,} at a time")
+    scripts, refused = [], []
+    for path, name in zip(paths, names, strict=True):
+        try:
+            program = read_program(str(path), None, ())
+        except UsageError as error:
+            refused.append(str(error))
+            continue
+        assert program.path is not None
+        digest = _digest(Path(program.path), program.sha256)
+        scripts.append(Script(path=program.path, name=name, sha256=digest))
+    if not scripts:
+        why = f" ({refused[0]})" if refused else ""
+        raise UsageError(f"{place} has no script to bisect{why}: name a folder of scripts, or a list of them")
+    return Found(scripts=tuple(scripts), refused=tuple(refused))
+
+
+def _digest(path: Path, sha256: str) -> str:
+    """A digest of the script and of what it surely reads: the modules beside it that it imports, and their
+    own; of a capsule its tensors. Alone it is the script's own SHA-256.
+    """
+    files: dict[str, Path] = {}
+    if (path.parent / CAPSULE).is_file():
+        files = {tensors.name: tensors for tensors in path.parent.glob("*.safetensors")}
+    waiting = [path]
+    while waiting:
+        for name in _imported(waiting.pop()):
+            for beside in (path.parent / f"{name}.py", path.parent / name / "__init__.py"):
+                if name not in files and beside.is_file() and beside != path:
+                    files[name] = beside
+                    waiting.append(beside)
+    if not files:
+        return sha256
+    digest = hashlib.sha256(sha256.encode())
+    for name, file in sorted(files.items()):
+        digest.update(name.encode())
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest()
+
+
+def _imported(path: Path) -> set[str]:
+    """The first names of the modules that a file imports anywhere."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _is_wanted(path: Path, place: Path) -> bool:
+    """A script; of a capsule only the script that is its own, and nothing hidden."""
+    parts = path.relative_to(place).parts
+    if any(part.startswith(".") or part in _NOT_LOOKED_AT for part in parts):
+        return False
+    if path.name == "__init__.py" or not path.is_file():
+        return False
+    return not (path.parent / CAPSULE).is_file() or path.name == CAPSULE_SCRIPT
+
+
+def _lines(place: Path) -> list[str]:
+    try:
+        return place.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{place} cannot be read as a list of scripts: {why}") from None
+
+
+__all__ = ["Found", "Script", "find_scripts"]
