@@ -40,7 +40,7 @@ def command(yes: bool, out: str | None) -> int:
     click.echo(
         wrapped(
             f"A tour of {len(STEPS)} steps, about two minutes. The script computes attention scores; the "
-            f"mock accelerator has a seeded fault ({FAULT}): its exponential is wrong at the end of each row.",
+            f"mock accelerator has a seeded fault ({FAULT}): its exponential is wrong at each row's end.",
             WIDTH,
         )
     )
