@@ -13,7 +13,9 @@ from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
 #: The fault of the mock that is switched on for the whole tour.
 FAULT = "exp_tail_wrong"
-SCRIPT = Path(accel_lab.__file__).parent / "workloads" / "attention_demo.py"
+SHIPPED = Path(accel_lab.__file__).parent / "workloads" / "attention_demo.py"
+#: What its copy in the tour's folder is called: a script runs beside no module of the lab's.
+SCRIPT = "attention.py"
 _LINES = 24
 
 
@@ -61,7 +63,14 @@ STEPS: tuple[Step, ...] = (
         title="Constraints",
         why="What would the device not take of this script? Asked before anything runs on it: here, that the "
         "last dimension fills whole sticks of 32 numbers.",
-        words=lambda folder: ["check", "--alignment", "32", "--out", str(folder / "check"), str(SCRIPT)],
+        words=lambda folder: [
+            "check",
+            "--alignment",
+            "32",
+            "--out",
+            str(folder / "check"),
+            str(folder / SCRIPT),
+        ],
         ends=(1,),
     ),
     Step(
@@ -69,14 +78,14 @@ STEPS: tuple[Step, ...] = (
         why="The script on the mock accelerator. Every layer of its compiler is written as text: the "
         "graph, the loop IR before and after fusion, tiles, the memory plan, the spec of each kernel, each "
         "transfer. The script fails: its results are wrong.",
-        words=lambda folder: ["run", "--rung", "mock", "--out", str(folder / "layers"), str(SCRIPT)],
+        words=lambda folder: ["run", "--rung", "mock", "--out", str(folder / "layers"), str(folder / SCRIPT)],
         ends=(1,),
         after=_layers,
     ),
     Step(
         title="Difference",
         why="How wrong, and where? The accelerator's values against eager's and a float64 run's.",
-        words=lambda folder: ["diff", "--test", "mock", "--out", str(folder / "diff"), str(SCRIPT)],
+        words=lambda folder: ["diff", "--test", "mock", "--out", str(folder / "diff"), str(folder / SCRIPT)],
         ends=(1,),
     ),
     Step(
@@ -85,7 +94,7 @@ STEPS: tuple[Step, ...] = (
         "proven, its first wrong kernel named, and the script shrunk.",
         words=lambda folder: [
             *("bisect", "--accelerator", "mock", "--minimize-for", "20", "--no-verify", "--quiet"),
-            *("--out", str(folder / "bisect"), str(SCRIPT)),
+            *("--out", str(folder / "bisect"), str(folder / SCRIPT)),
         ],
         ends=(1,),
     ),

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from accel_lab.cli.demo_steps import FAULT, STEPS, Step
+from accel_lab.cli.demo_steps import FAULT, SCRIPT, SHIPPED, STEPS, Step
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.files import write_atomic
 from accel_lab.execution.processes.interruptible import INTERRUPTED
 from accel_lab.reporting.tables.findings import wrapped
 from accel_lab.request import new_folder, state_folder
@@ -44,6 +45,7 @@ def command(yes: bool, out: str | None) -> int:
             WIDTH,
         )
     )
+    write_atomic(folder / SCRIPT, SHIPPED.read_text(encoding="utf-8"))
     with _fault_on():
         for number, step in enumerate(STEPS, 1):
             code = _shown(step, number, folder, ask=not yes)
