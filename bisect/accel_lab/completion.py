@@ -65,7 +65,22 @@ def describe(
         findings.warnings += not_covered(findings.program)
     notes = {note for run in runs for note in run.notes if not findings.outside or not about_entries(note)}
     findings.warnings += sorted(note for note in notes if note not in findings.warnings)
+    if target is not None and findings.ladder:
+        findings.warnings += _cost_of_cold_runs(findings, target)
     findings.artifacts = str(folder)
+
+
+def _cost_of_cold_runs(findings: Findings, target: DiagnosisTarget) -> list[str]:
+    """Why the warm server was not used, and what the fresh processes took."""
+    if target.prober.is_warm:
+        return []
+    seconds = [step.outcome.seconds for step in findings.ladder]
+    why = target.cold or "the warm server does not show the failure"
+    return [
+        f"every run was made in a fresh process ({why}): a rung of the ladder took "
+        f"{sum(seconds) / len(seconds):.0f} s, {sum(seconds):.0f} s for all {len(seconds)}; in the warm "
+        "server a run saves the import of torch and of the compiler"
+    ]
 
 
 def _collected(folder: Path) -> dict[str, str]:

@@ -31,7 +31,10 @@ _current: list[Path] = []
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Record):
-    """All that one bisection is asked for."""
+    """All that one bisection is asked for.
+
+    ``minimize_s`` and ``workarounds_s`` are seconds, 0 for not at all; None: a share of the bisection's.
+    """
 
     program: Program
     python: str = sys.executable
@@ -44,6 +47,7 @@ class Request(Record):
     workers: int = 2
     keep: bool = False
     minimize_s: float = 0.0
+    workarounds_s: float | None = 0.0
     package: Path | None = None
     accelerator: str = ""
     versions: VersionsRequest | None = None
@@ -61,24 +65,27 @@ def state_folder() -> Path:
     return Path(home) if home else Path(platformdirs.user_data_dir("accel-lab"))
 
 
-def new_run_folder(request: Request) -> Path:
-    """A new folder for a run, under ``--out`` or the state folder."""
+def new_run_folder(request: Request, command: str = "bisect") -> Path:
+    """A new folder for a run of a command, under ``--out`` or the state folder."""
     base = request.out if request.out is not None else state_folder() / "runs"
     name = re.sub(r"[^\w.-]+", "-", request.program.name).strip("-.") or "run"
-    return new_folder(base, name, "run folder")
+    return new_folder(base, name, "run folder", command)
 
 
-def opened(request: Request) -> tuple[Request, Path]:
+def opened(request: Request, command: str = "bisect") -> tuple[Request, Path]:
     """The request with a folder for its run, in which a notebook lies as a script."""
-    folder = new_run_folder(request)
+    folder = new_run_folder(request, command)
     program = as_script(request.program, folder)
     if program.path is not None and program.origin:
         program = replace(read_program(program.path, None, program.args), origin=program.origin)
     return replace(request, program=program), folder
 
 
-def new_folder(base: Path, name: str, what: str) -> Path:
-    """A folder in ``base`` that nobody has: its name ends with the time and a few random digits."""
+def new_folder(base: Path, name: str, what: str, command: str) -> Path:
+    """A folder in ``base`` that nobody has: its name ends with the time and a few random digits.
+
+    ``what`` it is, for an error; its marker says which ``command`` made it.
+    """
     folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     try:
         folder.mkdir(parents=True)
@@ -86,7 +93,7 @@ def new_folder(base: Path, name: str, what: str) -> Path:
         raise LabError(
             f"cannot make the {what} {folder} ({error.strerror}): choose another with --out"
         ) from None
-    mark(folder, what)
+    mark(folder, command)
     _current.append(folder)
     return folder
 

@@ -124,8 +124,11 @@ def test_the_examples_chip_down_to_its_end(tmp_path: Path, tinychip: Path, bug: 
     assert (found["culprit"]["stage"], found["culprit"]["confidence"]) == (stage, "proven")
     assert found["culprit"]["side"] == stage.partition(".")[2]
     words = ("-m", "accel_lab", "verify", "--yes", "--provider", "local", found["bundle"])
-    ended = run(tmp_path, *words)
-    assert ended.returncode == 3 and "no accelerator tinychip" in ended.stderr, ended.stdout + ended.stderr
+    if bug == "back":  # where the package is missing; which end is at fault does not matter
+        ended = run(tmp_path, *words)
+        assert ended.returncode == 3 and "no accelerator tinychip" in ended.stderr, (
+            ended.stdout + ended.stderr
+        )
     ended = run(tmp_path, *words, PYTHONPATH=variables["PYTHONPATH"])
     assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
     if bug == "front":

@@ -1,4 +1,4 @@
-"""``accel-lab list`` and ``clean`` know what bisect and bench leave, and nothing else."""
+"""``accel-lab list`` and ``clean`` know what every command leaves, and nothing else; ``clean`` asks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import fakes_kept
 from accel_lab.cli.commands.clean_command import command as clean
 from accel_lab.cli.commands.runs_command import command as listing
+from accel_lab.core.errors import UsageError
 from accel_lab.execution.run_folder.marker import mark
 from accel_lab.request import state_folder
 
@@ -50,13 +52,50 @@ def test_both_kinds_are_listed(home: Path) -> None:
 
 
 def test_a_benchmark_is_removed_by_name(home: Path) -> None:
-    CliRunner().invoke(clean, ["bench-20200101-000000-aaaa"], standalone_mode=False, catch_exceptions=False)
+    CliRunner().invoke(
+        clean, ["--yes", "bench-20200101-000000-aaaa"], standalone_mode=False, catch_exceptions=False
+    )
     assert set(told(home)) == {"one", "bench-20200101-000000-bbbb"}
 
 
 def test_all_takes_both_kinds_and_leaves_the_rest(home: Path) -> None:
     CliRunner().invoke(clean, ["--all", "--dry-run"], standalone_mode=False, catch_exceptions=False)
     assert len(told(home)) == 3
-    CliRunner().invoke(clean, ["--all"], standalone_mode=False, catch_exceptions=False)
+    CliRunner().invoke(clean, ["--all", "--yes"], standalone_mode=False, catch_exceptions=False)
     assert told(home) == {}
     assert (home / "bench" / "notes").is_dir() and (home / "graphs").is_dir()
+
+
+def test_clean_asks_and_takes_no_for_an_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="1 run would be removed, and nobody can be asked here: add --yes"):
+        CliRunner().invoke(clean, ["one"], standalone_mode=False, catch_exceptions=False)
+    monkeypatch.setattr("accel_lab.cli.commands.clean_command.can_ask", lambda: True)
+    CliRunner().invoke(clean, ["one"], input="n\n", standalone_mode=False, catch_exceptions=False)
+    assert "one" in told(home)
+    CliRunner().invoke(clean, ["one"], input="y\n", standalone_mode=False, catch_exceptions=False)
+    assert "one" not in told(home)
+
+
+def test_runs_of_every_command_are_listed_and_removed(home: Path) -> None:
+    fakes_kept.write_all(home / "runs")
+    found = told(home)
+    assert {name: kind for name, (kind, _, _) in found.items() if name.startswith("kept-")} == {
+        f"kept-{kind}": kind for kind in fakes_kept.KINDS
+    }
+    assert found["kept-check"][1] == "3 violations"
+    assert found["kept-diff"][1] == "1 of 2 values differ"
+    assert found["kept-run"][1] == "fails: ValueError: no"
+    assert found["kept-guards"][1] == "1 graph breaks, 0 recompilations"
+    assert found["kept-capture"][1] == "1 layers, 0 kernels"
+    names = [f"kept-{kind}" for kind in fakes_kept.KINDS]
+    CliRunner().invoke(clean, ["--yes", *names], standalone_mode=False, catch_exceptions=False)
+    assert not any(name.startswith("kept-") for name in told(home))
+
+
+def test_a_damaged_run_is_told_so(home: Path) -> None:
+    fakes_kept.write_all(home / "runs")
+    (home / "runs" / "kept-diff" / "diff.json").write_text('{"program": 7}')
+    (home / "runs" / "kept-check" / "check.json").unlink()
+    found = told(home)
+    assert found["kept-diff"][1].startswith("damaged: diff.json")
+    assert found["kept-check"][:2] == ("check", "unfinished")

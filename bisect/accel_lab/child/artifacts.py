@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -12,8 +12,10 @@ MAX_BYTES = 4 * 1024 * 1024
 class Artifacts:
     """Writes numbered text files; a failure to write one never disturbs the run."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, most: int = MAX_BYTES) -> None:
+        """``most``: characters of all files together; what would come after them is left out."""
         self._folder = folder
+        self._most = most
         self._counts: Dict[str, int] = {}
         self._bytes = 0
         self._lock = threading.Lock()
@@ -23,22 +25,22 @@ class Artifacts:
         """The probe's folder."""
         return os.path.dirname(self._folder)
 
-    def graph(self, kind: str, gm: Any) -> None:
-        """The graph as readable code with shapes and dtypes."""
+    def graph(self, kind: str, gm: Any) -> str:
+        """The graph as readable code with shapes and dtypes; the file's name, empty if none was written."""
         try:
             text = gm.print_readable(print_output=False)
         except Exception:
             try:
                 text = gm.code
             except Exception:
-                return
-        self.text(kind, text, "py")
+                return ""
+        return self.text(kind, text, "py")
 
-    def text(self, kind: str, text: str, suffix: str) -> None:
-        """One numbered text file."""
+    def text(self, kind: str, text: str, suffix: str) -> str:
+        """One numbered text file; its name, empty if none was written."""
         with self._lock:
-            if self._bytes > MAX_BYTES:
-                return
+            if self._bytes > self._most:
+                return ""
             number = self._counts.get(kind, 0)
             self._counts[kind] = number + 1
             self._bytes += len(text)
@@ -48,10 +50,14 @@ class Artifacts:
                 with open(path, "w", encoding="utf-8", errors="replace") as stream:
                     stream.write(text)
             except OSError:
-                return
+                return ""
+        return os.path.basename(path)
 
-    def generated_code(self, cache_folder: Any) -> None:
-        """Copy the code that Inductor generated during this run out of its private cache folder."""
+    def generated_code(self, cache_folder: Any, cleaned: Callable[[str], str] = str) -> None:
+        """Copy the code that Inductor generated during this run out of its private cache folder.
+
+        ``cleaned`` takes out of a text what the lab wrote into it.
+        """
         found = []
         for root, _, names in os.walk(cache_folder):
             if "precompiled_headers" in root or "vec_isa" in root:
@@ -66,7 +72,7 @@ class Artifacts:
         for _, path in sorted(found)[:40]:
             try:
                 with open(path, encoding="utf-8", errors="replace") as stream:
-                    text = stream.read(400_000)
+                    text = cleaned(stream.read(400_000))
             except OSError:
                 continue
             if path.endswith(".cpp") and "extern" in text:

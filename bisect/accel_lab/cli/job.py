@@ -102,10 +102,15 @@ class Once:
 
 
 def run_once(
-    *, rung: Rung, switches: tuple[tuple[str, Any], ...] = (), keep: bool = False, **words: Any
+    *,
+    command: str,
+    rung: Rung,
+    switches: tuple[tuple[str, Any], ...] = (),
+    keep: bool = False,
+    **words: Any,
 ) -> Once:
     """Run the program of ``program_options`` once, in a fresh process, under one rung."""
-    return run_each([Question(rung=rung, switches=switches)], keep=keep, **words)[0]
+    return run_each([Question(rung=rung, switches=switches)], command=command, keep=keep, **words)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +125,7 @@ class Question:
 def run_each(
     questions: Sequence[Question],
     *,
+    command: str,
     program: tuple[str, ...],
     module: str | None,
     python: str | None,
@@ -130,14 +136,17 @@ def run_each(
     out: str | None,
     keep: bool = False,
 ) -> list[Once]:
-    """Run the program of ``program_options`` once for each question, each in a fresh process."""
+    """Run the program of ``program_options`` once for each question, each in a fresh process.
+
+    ``command`` is what the run's folder says made it.
+    """
     script, args = split_program(module, program)
     request = Request(
         program=read_program(script, module, args),
         python=find_python(python),
         out=Path(out).resolve() if out else None,
     )
-    request, folder = opened(request)
+    request, folder = opened(request, command)
     with held(folder):
         limits = limits_from(timeout, memory, max_disk)
         return _asked(request, folder, limits, questions, keep, read_stdin(stdin))
@@ -219,6 +228,7 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         progress.smaller,
         progress.release,
         collect=given.bundle,
+        on_phase=progress.phase,
     )
     try:
         findings = session.run()
@@ -232,9 +242,12 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
             if found.repro is not None and found.repro.script:
                 sys.stderr.write(f"the smallest program so far: {found.repro.script}\n")
         return 130
-    if given.bundle and given.verify and findings.verdict != "passes":
+    verify = given.verify and session.time_budget.remaining_s != 0.0
+    if given.bundle and given.verify and not verify and findings.verdict != "passes":
+        session.time_budget.leave("the run that verifies the bundle")
+    if given.bundle and verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     progress.done()
-    write_files(findings, folder, bundle=given.bundle, verify=given.verify, fresh=True)
+    write_files(findings, folder, bundle=given.bundle, verify=verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)

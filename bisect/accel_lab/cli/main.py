@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "matrix": ("matrix", "Run a script on every release of a line, on every rung of the ladder."),
     "diff": ("diff", "Compare two ways of running a script's compiled regions, value by value."),
     "guards": ("guards", "Report graphs, graph breaks, guards and recompilations of a script."),
+    "capture": ("capture", "Write down every layer of the compiler for a script: graphs, loop IR, kernels."),
     "check": ("check", "Hold a script's graphs to the constraints of an accelerator."),
     "report": ("report", "Write the report of an earlier run again, or print where it is."),
     "bundle": ("bundle", "Write the bundle of an earlier run again."),

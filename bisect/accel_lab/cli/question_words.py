@@ -15,6 +15,8 @@ _SPELT = 2
 
 def question(probe: Probe) -> str:
     """The rung, what was changed on top of it, and whether the process is a fresh one."""
+    if probe.edited:
+        return "a way around it: your script with a few lines changed" + ("" if probe.bare else ", recorded")
     if probe.bare:
         return "plain run"
     changes = "; ".join(text for name, value in probe.switches if (text := switch(name, value)))
@@ -91,6 +93,8 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "off": _left_out,
     "front": _front,
     "bisector": _bisector,
+    "layers": lambda value: "every layer written down",
+    "trace": lambda value: "torch's structured trace",
     "annotate": lambda value: "kernel lines annotated",
     "sanitize": lambda value: "address sanitizer",
     "divergence": lambda value: "intermediate values compared",

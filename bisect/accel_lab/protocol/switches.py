@@ -39,6 +39,7 @@ _FLAG, _NUMBER, _TEXT, _NAMES, _TABLE = (
 )
 _GRAPHS = (Rung.AOT, Rung.PARTITION, Rung.DECOMP, Rung.FX)
 _KERNELS = (Rung.SCHEDULED, Rung.KERNEL)
+_LAYERED = (Rung.KERNEL, Rung.MOCK)
 #: Where nothing is compiled that a cache of torch's could hold, and where the caches are asked about.
 _CACHED = (Rung.UNCOMPILED, Rung.DYNAMO, Rung.KERNEL)
 
@@ -69,6 +70,10 @@ _RECORDS = (
     SwitchRecord("shadow", _FLAG, "a float64 run alongside"),
     SwitchRecord("measure", _FLAG, "time and memory measured, nothing recorded"),
     SwitchRecord("compile_log", _FLAG, "compilations, guards and graph breaks noted, nothing recorded"),
+    SwitchRecord(
+        "layers", _FLAG, "every graph of the compiler written down, nothing recorded", rungs=_LAYERED
+    ),
+    SwitchRecord("trace", _FLAG, "torch's structured trace written, nothing recorded", rungs=_LAYERED),
     SwitchRecord("meta_eager", _FLAG, "meta kernels checked"),
     SwitchRecord("python_kernels", _TEXT, "kernels of the Python dispatcher"),
     SwitchRecord("show_pass", _TEXT, "graphs before and after", rungs=(Rung.DECOMP, Rung.FX)),

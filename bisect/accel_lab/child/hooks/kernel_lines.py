@@ -14,6 +14,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+from ..capture.source_lines import source_of
 from ..torch_internals import loop_ir
 from .scheduler import quietly, wrap
 
@@ -30,6 +31,7 @@ class Annotator:
     def __init__(self, subsystems: Any) -> None:
         self._subsystems = subsystems
         self._labels: List[str] = []
+        self._sources: Dict[str, str] = {}
         self._numbers: Dict[str, int] = {}
         self._keys: Dict[Any, str] = {}
         self._stack: List[int] = []
@@ -112,6 +114,7 @@ class Annotator:
         if label not in self._numbers:
             self._numbers[label] = len(self._labels)
             self._labels.append(label)
+            self._sources[label] = " ".join(source_of(node)).strip()
         return self._numbers[label]
 
     # -- reading back ------------------------------------------------------------------------------
@@ -122,6 +125,11 @@ class Annotator:
         if cache:
             with open(os.path.join(folder, "kernels.json"), "w", encoding="utf-8") as stream:
                 json.dump(self.kernels(cache), stream)
+
+    @staticmethod
+    def cleaned(text: str) -> str:
+        """Generated code as it would be without the annotator."""
+        return "\n".join(_MARK.sub("", line) for line in text.splitlines()) + "\n"
 
     def kernels(self, cache_folder: str) -> List[Dict[str, Any]]:
         """The kernels of this run: file, language, text without the marks, and the lines of each node."""
@@ -139,8 +147,15 @@ class Annotator:
                 mark = int(groups[0] or groups[1])
                 if mark < len(self._labels):
                     origins.setdefault(self._labels[mark], []).append(number)
-        clean = "\n".join(_MARK.sub("", line) for line in lines).split(_BINDINGS)[0]
-        return {"file": file, "language": language, "text": clean[:80_000], "origins": origins}
+        clean = self.cleaned(text).split(_BINDINGS)[0]
+        sources = {label: self._sources[label] for label in origins if self._sources.get(label)}
+        return {
+            "file": file,
+            "language": language,
+            "text": clean[:80_000],
+            "origins": origins,
+            "sources": sources,
+        }
 
 
 def _current_node() -> Any:

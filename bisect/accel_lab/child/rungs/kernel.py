@@ -7,7 +7,7 @@ from typing import Any
 from ..exceptions import NotApplicable
 from ..hooks.scheduler import install_choices
 from ..torch_internals import compilers, settings
-from ..torch_internals.backends import inductor_with
+from ..torch_internals.backends import inductor_with, lookup_backend
 from ..torch_internals.caches import no_caches
 from .builder import RungBuilder
 from .regions import Backend
@@ -21,6 +21,8 @@ class Builder(RungBuilder):
 
     def backend(self, region: Any, requested: Any, options: Any) -> Any:
         switches = self.ladder.switches
+        if region["backend"] != "inductor" and self.ladder.layers is not None:
+            return GraphNoted(requested, self.ladder)
         if switches.get("bisector") or region["backend"] != "inductor":
             return requested
         patches = dict(switches.get("inductor") or {})
@@ -46,6 +48,19 @@ def open_kernels(ladder: Any) -> None:
         ladder.divergence = Divergence(switches["divergence"])
         if not ladder.divergence.install():
             raise NotApplicable("the buffers between kernels cannot be had from this torch")
+
+
+class GraphNoted(Backend):
+    """The script's own backend, behind a look at the graph that Dynamo hands to it."""
+
+    def __init__(self, requested: Any, ladder: Any) -> None:
+        super().__init__(requested, "kernel")
+        self._inner = lookup_backend(requested) if isinstance(requested, str) else requested
+        self._ladder = ladder
+
+    def __call__(self, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+        self._ladder.save_graph("dynamo_graph", gm)
+        return self._inner(gm, example_inputs, **kwargs)
 
 
 class KernelBackend(Backend):

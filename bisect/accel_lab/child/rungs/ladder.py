@@ -69,6 +69,7 @@ class Ladder:
         self._builders: Dict[str, RungBuilder] = {}
         self._capture: Any = None
         self.annotator: Any = None
+        self.layers: Any = None
         self.divergence: Any = None
         self.checker: Any = None
         self.mock: Any = None
@@ -96,6 +97,11 @@ class Ladder:
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.switches.get("sanitize") and not compilers.sanitize_kernels():
             raise NotApplicable("the compiler flags of this torch are not known")
+        if self.switches.get("layers"):
+            from ..hooks.layers import Layers
+
+            self.layers = Layers(self.artifacts.home)
+            self.layers.install()
         if self.front is not None:
             self.front.install()
         if self.switches.get("check"):
@@ -289,7 +295,9 @@ class Ladder:
         if kind == "dynamo_graph":
             self.random = self.random or bool(_RANDOM.search(gm.code))
             self.dtypes.update(_dtypes(gm))
-        if self.artifacts is not None and self.graphs <= 60:
+        if self.layers is not None:
+            self.layers.graph(kind, gm)
+        elif self.artifacts is not None and self.graphs <= 60:
             self.artifacts.graph(kind, gm)
 
 

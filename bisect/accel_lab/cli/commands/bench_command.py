@@ -210,7 +210,7 @@ def exit_code(benchmark: Benchmark) -> int:
 
 
 def _new_folder(out: Path | None) -> Path:
-    return new_folder(out if out is not None else state_folder() / "bench", "bench", "folder")
+    return new_folder(out if out is not None else state_folder() / "bench", "bench", "folder", "bench")
 
 
 def _described(wanted: Wanted, worker: Isolated) -> Described:

@@ -28,6 +28,7 @@ from accel_lab.core.untrusted.shapes import Range, Table
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.reporting.schema import json_text
 
 SCHEMA = "accel-lab/check/1"
 #: The folder of the run in which the scripts lie.
@@ -128,7 +129,7 @@ def command(
     if adapter and chosen:
         raise UsageError("--adapter brings its own constraints: leave the other options out")
     given = {"adapter": adapter, "options": chosen, "repros": strict}
-    ran = run_once(**words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
+    ran = run_once(command="check", **words, out=out, rung=Rung.DYNAMO, switches=(("check", given),))
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
     with held(workspace.root):
@@ -145,6 +146,7 @@ def command(
         "script_failed": ended.line if ended else None,
         "folder": str(workspace.root),
     }
+    write_atomic(workspace.root / "check.json", json_text(answer))
     if as_json:
         print_json(answer)
     else:

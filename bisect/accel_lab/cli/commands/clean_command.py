@@ -23,8 +23,11 @@ from accel_lab.request import state_folder
 @click.option("--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove runs older than this.")
 @click.option("--all", "everything", is_flag=True, help="Remove every kept run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-def command(runs: tuple[str, ...], older_than: float | None, everything: bool, dry_run: bool) -> int:
-    """Remove RUNS (folders or names from `accel-lab list`), or runs by age.
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(
+    runs: tuple[str, ...], older_than: float | None, everything: bool, dry_run: bool, yes: bool
+) -> int:
+    """Remove RUNS of any command (folders or names from `accel-lab list`), or runs by age. It asks first.
 
     Only folders that the lab made for a run, and says so in, are removed. Exit code 2 if one that you name is
     none; nothing is removed then.
@@ -42,7 +45,11 @@ def command(runs: tuple[str, ...], older_than: float | None, everything: bool, d
         else:
             folders.append(folder)
     named = len(runs)
-    for place, folder in enumerate(dict.fromkeys(folders)):
+    folders = list(dict.fromkeys(folders))
+    if folders and not dry_run and not yes and not _agreed(folders):
+        click.echo("nothing is removed")
+        return 0
+    for place, folder in enumerate(folders):
         try:
             _remove(folder, dry_run)
         except InUse as error:
@@ -52,6 +59,24 @@ def command(runs: tuple[str, ...], older_than: float | None, everything: bool, d
         else:
             click.echo(f"{'would remove' if dry_run else 'removed'} {folder}")
     return 0
+
+
+def _agreed(folders: list[Path]) -> bool:
+    """Whether the user, who sees what would go, says yes.
+
+    Raises :class:`UsageError` where nobody can be asked.
+    """
+    for folder in folders:
+        sys.stderr.write(f"  {folder}\n")
+    what = f"{len(folders)} run" + ("" if len(folders) == 1 else "s")
+    if not can_ask():
+        raise UsageError(f"{what} would be removed, and nobody can be asked here: add --yes")
+    return click.confirm(f"Remove {what}?", default=False, err=True)
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal."""
+    return sys.stdin.isatty()
 
 
 def _folder(name: str) -> Path:

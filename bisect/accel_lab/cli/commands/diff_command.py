@@ -73,7 +73,7 @@ def command(
         raise UsageError(f"--reference and --test are both {test}: there is nothing to compare")
     against = _question(reference)
     tested = [_question(test, attempt) for attempt in range(runs)]
-    ran = run_each([against, *tested], out=out, **words)
+    ran = run_each([against, *tested], command="diff", out=out, **words)
     want, *got = [_recording(once, name) for once, name in zip(ran, [reference, *[test] * runs], strict=True)]
     config = ComparisonConfig(signed_zero=signed_zero)
     float64 = reference == FLOAT64

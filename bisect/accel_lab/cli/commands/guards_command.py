@@ -44,7 +44,7 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
     from accel_lab.reporting.words import guards
 
     question = Question(rung=_BACKENDS[backend], switches=(("compile_log", True),))
-    (once,) = run_each([question], out=out, **words)
+    (once,) = run_each([question], command="guards", out=out, **words)
     report = _report(once.outcome)
     folder = once.workspace.root
     program, torch = once.program.name, once.build.torch or ""

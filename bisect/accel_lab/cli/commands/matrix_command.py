@@ -67,7 +67,7 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
             raise UsageError("name releases of torch: --versions 2.6..2.9, all, or minor")
         request = given.request()
         asked = read_line(versions, words, given, request)
-        request, folder = opened(request)
+        request, folder = opened(request, "matrix")
         what = {"versions": asked.to_json(), "rungs": rungs, "accelerators": list(accelerators)}
         write_atomic(folder / "request.json", json.dumps({**request.to_json(), **what, "matrix": True}))
     else:

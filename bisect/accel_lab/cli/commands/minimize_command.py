@@ -42,7 +42,7 @@ def command(minimize_for: float, **words: Any) -> int:
             graph = Path(given.program[0])
             script = script_of_graph(graph, state_folder() / "graphs" / digest_of(graph))
             given = replace(given, program=(str(script), *given.program[1:]))
-        run = opened(given.request())
+        run = opened(given.request(), "minimize")
     request, folder = run
     request = replace(request, options=Options(witness=False), minimize_s=minimize_for)
     return work(given, request, folder, command="minimize", tables=False)

@@ -1,24 +1,38 @@
-"""``accel-lab report``: write an earlier run's report again from its journal; nothing is run."""
+"""``accel-lab report``: a run's report again from its journal, or many runs joined; nothing is run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import secrets
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
+from accel_lab.cli.commands.runs_command import KINDS
 from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import LabError, Unanswered, UsageError
+from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.text import command_line
 from accel_lab.core.versions import Versions
+from accel_lab.core.workarounds import KnownFailure, Workaround
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.lock import held
+from accel_lab.execution.run_folder.marker import is_marked, made_by
+from accel_lab.reporting.page import joint as joint_page
+from accel_lab.reporting.runs.joint import joint
+from accel_lab.reporting.runs.kept_run import KeptRun, kept_run
+from accel_lab.reporting.schema import json_text
+from accel_lab.reporting.words import joint as joint_words
 from accel_lab.request import load_request, state_folder
 from accel_lab.session import Session
+
+FORMATS = ("html", "json", "md")
 
 
 def find_run(name: str) -> Path:
@@ -45,7 +59,9 @@ def again(folder: Path) -> Findings:
     if saved.bisected:
         # The journal holds all that the search asked, but a reduction that ran out of time would go on, and
         # a line of releases would be opened again.
-        session = Session(replace(request, minimize_s=0.0, versions=None), folder, replay=True)
+        session = Session(
+            replace(request, minimize_s=0.0, workarounds_s=0.0, versions=None), folder, replay=True
+        )
         try:
             findings = session.run()
         except Unanswered as error:
@@ -58,6 +74,8 @@ def again(folder: Path) -> Findings:
     # What the run took and made, not what it took to read it again.
     findings.seconds_total, findings.seconds_probes = saved.seconds
     findings.repro = saved.repro
+    findings.unasked, findings.budget_s = saved.unasked, request.options.time_s
+    findings.workarounds, findings.known = saved.workarounds, saved.known
     return findings
 
 
@@ -72,6 +90,9 @@ class SavedReport:
     probes: dict[str, int]
     seconds: tuple[float, float]
     repro: Repro | None
+    unasked: list[str]
+    workarounds: list[Workaround]
+    known: list[KnownFailure]
 
 
 def _saved_report(folder: Path) -> SavedReport:
@@ -86,6 +107,9 @@ def _saved_report(folder: Path) -> SavedReport:
             probes={str(kind): int(count) for kind, count in data["probes_by_kind"].items()},
             seconds=(float(data["seconds"]["total"]), float(data["seconds"]["probes"])),
             repro=Repro.from_json(data["repro"]) if data["repro"] else None,
+            unasked=[str(line) for line in data.get("unasked", [])],
+            workarounds=[Workaround.from_json(row) for row in data.get("workarounds", [])],
+            known=[KnownFailure.from_json(row) for row in data.get("known", [])],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None
@@ -99,12 +123,77 @@ def only_read(folder: Path) -> Iterator[Findings]:
 
 
 @click.command(name="report")
-@click.argument("run")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Join the runs into one page, JSON or Markdown. [default: html for several runs]",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False),
+    help="Where the joint report goes. [default: JSON and Markdown are printed, a page is put into a new "
+    "file in the user's data folder]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(run: str, as_json: bool) -> int:
-    """Write the report of RUN (a folder, or a name from `accel-lab list`) again and show it."""
-    folder = find_run(run)
-    with held(folder), only_read(folder) as findings:
-        write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
-    show(findings, as_json=as_json)
+def command(runs: tuple[str, ...], form: str | None, out: str | None, as_json: bool) -> int:
+    """Write the report of RUN (a folder, or a name from `accel-lab list`) again and show it.
+
+    With several runs, or with --format, the runs of any commands are joined: models by constraints, accuracy
+    and stage. Two runs are compared.
+    """
+    if len(runs) == 1 and form is None and _is_bisection(runs[0]):
+        if out is not None:
+            raise UsageError("--out is for a joint report: add --format")
+        folder = find_run(runs[0])
+        with held(folder), only_read(folder) as findings:
+            write_files(findings, folder, bundle=(folder / "bundle.zip").exists())
+        show(findings, as_json=as_json)
+        return 0
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} contradict each other")
+    _join(runs, form or ("json" if as_json else "html"), Path(out) if out is not None else None)
     return 0
+
+
+def _is_bisection(name: str) -> bool:
+    """Whether a run is one whose findings can be made again from its journal."""
+    return (any_run(name) / "request.json").is_file()
+
+
+def any_run(name: str) -> Path:
+    """The folder of a run of any command, by path or by name among the kept ones."""
+    for folder in (Path(name), *(state_folder() / kind / name for kind in KINDS)):
+        if folder.is_dir() and (kept_run(folder) is not None or is_marked(folder)):
+            return folder.resolve()
+    raise UsageError(f"{name} is not a run: `accel-lab list` shows the kept ones")
+
+
+def _join(names: tuple[str, ...], form: str, out: Path | None) -> None:
+    folders = dict.fromkeys(any_run(name) for name in names)
+    data = joint(
+        [
+            kept_run(folder, made_by(folder))
+            or KeptRun(name=folder.name, kind=made_by(folder), folder=str(folder), verdict="unfinished")
+            for folder in folders
+        ]
+    )
+    forms: dict[str, Callable[[dict[str, Any]], str]] = {
+        "html": joint_page.render,
+        "json": json_text,
+        "md": joint_words.markdown,
+    }
+    text = forms[form](data)
+    if out is None and form != "html":
+        click.echo(text, nl=False)
+        return
+    if out is None:
+        place = state_folder() / "reports"
+        place.mkdir(parents=True, exist_ok=True)
+        out = place / f"report-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.html"
+    try:
+        write_atomic(out, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {out} ({error.strerror}): choose another with --out") from None
+    click.echo(f"{joint_words.headline(data)}\n{out}")

@@ -10,9 +10,13 @@ import click
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.streams import print_json
+from accel_lab.core.files import write_atomic
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Status
 from accel_lab.core.stages import Rung
+from accel_lab.reporting.schema import json_text
+
+SCHEMA = "accel-lab/once/1"
 
 
 @click.command(name="run", cls=ProgramCommand)
@@ -30,9 +34,18 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
     asked = Rung(rung)
     # On the mock a look by hand is a look at its layers: they are written to the run's artifacts.
     switches = (("mock", {"files": True}),) if asked is Rung.MOCK else ()
-    ran = run_once(**words, out=out, rung=asked, switches=switches, keep=True)
+    ran = run_once(command="run", **words, out=out, rung=asked, switches=switches, keep=True)
     outcome = ran.outcome
     signature = signature_of(outcome)
+    summary = {
+        "schema": SCHEMA,
+        "program": ran.program.name,
+        "torch": ran.build.torch or "",
+        "rung": rung,
+        "failed": signature.line if signature else "",
+        "outcome": outcome.to_json(),
+    }
+    write_atomic(ran.workspace.root / "run.json", json_text(summary))
     if as_json:
         print_json(outcome.to_json())
     else:

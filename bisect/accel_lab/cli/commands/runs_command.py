@@ -1,11 +1,9 @@
-"""``accel-lab list``: the runs that are kept, of bisections and of benchmarks."""
+"""``accel-lab list``: the runs that are kept, of every command."""
 
 from __future__ import annotations
 
-import json
 import stat
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,14 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
-from accel_lab.execution.run_folder.marker import is_marked
+from accel_lab.core.text import shorten
+from accel_lab.execution.run_folder.marker import is_marked, made_by
+from accel_lab.reporting.runs.kept_run import kept_run
 from accel_lab.request import state_folder
 
-#: Below the user's data folder: what bisections leave, and what ``accel-lab bench`` does.
+#: Below the user's data folder: what ``accel-lab bench`` leaves, and what all other commands do.
 KINDS = ("runs", "bench")
-_MAX_BYTES = 100_000_000
+_MOST_WORDS = 70
 
 
 def all_runs(home: Path) -> list[dict[str, Any]]:
@@ -31,19 +31,25 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
     """Name, kind, time, verdict, size and folder of every run in a folder, newest first."""
     rows = []
     for folder in base.iterdir() if base.is_dir() else ():
-        if (folder / "request.json").is_file():
-            summary = _bisection(folder)
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        made = made_by(folder)
+        run = kept_run(folder, made)
+        if run is not None:
+            kind, verdict, stage = run.kind, run.verdict, run.stage
         elif is_benchmark(folder):
-            summary = _benchmark(folder)
-        elif is_marked(folder):  # of `run` or `check`
-            summary = {"kind": "once", "verdict": "", "stage": ""}
+            kind, verdict, stage = "bench", "unfinished", ""
+        elif is_marked(folder):
+            kind, verdict, stage = made or "once", "unfinished", ""
         else:
             continue
         rows.append(
             {
                 "name": folder.name,
                 "time": folder.stat().st_mtime,
-                **summary,
+                "kind": kind,
+                "verdict": verdict,
+                "stage": stage,
                 "mb": sum(_size(path) for path in folder.rglob("*")) / 1e6,
                 "folder": str(folder),
             }
@@ -58,31 +64,6 @@ def is_benchmark(folder: Path) -> bool:
     )
 
 
-def _bisection(folder: Path) -> dict[str, Any]:
-    grid = _read(folder / "matrix.json")
-    if grid:
-        sentences = grid.get("sentences", ())
-        said = [str(line) for line in sentences] if isinstance(sentences, list) else []
-        return {"kind": "matrix", "verdict": "; ".join(said), "stage": ""}
-    report = _read(folder / "report.json")
-    culprit = report.get("culprit")
-    return {
-        "kind": "bisect",
-        "verdict": str(report.get("verdict", "unfinished")),
-        "stage": str(culprit.get("stage", "")) if isinstance(culprit, dict) else "",
-    }
-
-
-def _benchmark(folder: Path) -> dict[str, Any]:
-    """The rows of a benchmark by their standing, as its verdict."""
-    found = _read(folder / "bench.json")
-    rows = found.get("rows")
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    counts = Counter(str(row.get("standing", "")) for row in rows)
-    verdict = ", ".join(f"{count} {standing}" for standing, count in sorted(counts.items()))
-    return {"kind": "bench", "verdict": verdict if found.get("complete") else "unfinished", "stage": ""}
-
-
 def _size(path: Path) -> int:
     """Bytes of a regular file; 0 for all else."""
     try:
@@ -92,24 +73,13 @@ def _size(path: Path) -> int:
     return state.st_size if stat.S_ISREG(state.st_mode) else 0
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A file that a run may have written, or a script in its place: never waited for, never huge."""
-    if not 0 < _size(path) <= _MAX_BYTES:
-        return {}
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 @click.command(name="list")
 @click.option(
-    "--out", type=click.Path(file_okay=False), help="The folder that was given to bisect or bench as --out."
+    "--out", type=click.Path(file_okay=False), help="The folder that was given to a command as --out."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def command(out: str | None, as_json: bool) -> int:
-    """List earlier runs of bisect and bench, newest first."""
+    """List earlier runs of every command, newest first."""
     home = Path(out) if out else state_folder()
     rows = kept_runs(home) if out else all_runs(home)
     if as_json:
@@ -122,7 +92,7 @@ def command(out: str | None, as_json: bool) -> int:
                 r["name"],
                 r["kind"],
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(r["time"])),
-                r["verdict"],
+                shorten(r["verdict"], _MOST_WORDS),
                 r["stage"],
                 f"{r['mb']:.1f}",
             ]

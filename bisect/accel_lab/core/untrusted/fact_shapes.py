@@ -124,7 +124,10 @@ _COMPILE_LOG = {
 FACTS: dict[str, Shape] = {
     "regions": (None, [_REGION]),
     "caught": (None, [{**RAISED, "region?": (None, int)}]),
-    "kernels": (None, [{"file": str, "language": str, "text": str, "origins": Table([int])}]),
+    "kernels": (
+        None,
+        [{"file": str, "language": str, "text": str, "origins": Table([int]), "sources?": Table(str)}],
+    ),
     "other_entries": (None, [Table()]),
     "graphs": (None, _COUNT),
     "reached": _TEXTS,

@@ -38,6 +38,13 @@ def is_marked(folder: Path) -> bool:
     return isinstance(_read(folder), dict)
 
 
+def made_by(folder: Path) -> str:
+    """The command that made a marked folder; empty where the marker does not say it."""
+    row = _read(folder)
+    kind = row.get("kind") if isinstance(row, dict) else None
+    return kind if isinstance(kind, str) and kind.isalpha() else ""
+
+
 def objection(folder: Path) -> str:
     """Why a folder must not be removed as a run's; empty if it may."""
     if folder.is_symlink():

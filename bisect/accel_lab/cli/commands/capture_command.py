@@ -1,0 +1,147 @@
+"""``accel-lab capture``: every layer of the compiler for a script, in one folder with a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+
+from accel_lab.cli import tlparse
+from accel_lab.cli.job import Once, Question, run_each
+from accel_lab.cli.options import ProgramCommand, program_options
+from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.files import write_atomic
+from accel_lab.core.judge import signature_of
+from accel_lab.core.outcome import Status
+from accel_lab.core.stages import Rung
+from accel_lab.core.untrusted.child_files import ChildFiles
+from accel_lab.inspection import layers
+from accel_lab.inspection.captured import Captured, File, Kernel
+
+OWN, MOCK = "own", "mock"
+_LAYERS = (("layers", True), ("annotate", True))
+_MOCK_LAYERS = (("layers", True), ("mock", {"trace": True, "front_end": "main", "back_end": "main"}))
+#: Of one text; of the mock's files.
+_MOST_BYTES, _MOST_FILES = 4 << 20, 400
+_SUFFIXES = {"cpp": "cpp", "python": "py"}
+
+
+@click.command(name="capture", cls=ProgramCommand)
+@program_options
+@click.option(
+    "--backend",
+    type=click.Choice([OWN, MOCK]),
+    default=OWN,
+    show_default=True,
+    help="What compiles the graphs: the script's own backend, or the mock accelerator.",
+)
+@click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
+    """Run SCRIPT once and write down every layer of the compiler: graphs, loop IR, generated kernels.
+
+    The script need not fail. Of one that fails, the layers before the failure are there. With tlparse
+    installed, the script is run once more for its page.
+
+    Exit codes: 0 done, 1 the script failed, 2 wrong usage, 3 the lab could not do it.
+    """
+    from accel_lab.reporting.page import capture as page
+    from accel_lab.reporting.schema import json_text
+    from accel_lab.reporting.words import capture as capture_words
+
+    tool = tlparse.program()
+    rung, switches = (Rung.MOCK, _MOCK_LAYERS) if backend == MOCK else (Rung.KERNEL, _LAYERS)
+    questions = [Question(rung=rung, switches=switches)]
+    if tool is not None:
+        traced = switches[1:] if backend == MOCK else ()
+        questions.append(Question(rung=rung, switches=(("trace", True), *traced)))
+    once, *again = run_each(questions, command="capture", out=out, **words)
+    folder = once.workspace.root
+    place, note = "", capture_words.NO_TLPARSE
+    if tool is not None:
+        place, note = tlparse.make_page(tool, Path(again[0].outcome.folder), folder)
+    captured = _captured(once, backend, place, (note,) if note else ())
+    data = captured.to_json()
+    write_atomic(folder / "capture.json", json_text(data))
+    page.write(captured, folder)
+    if as_json:
+        click.echo(json_text(data), nl=False)
+    else:
+        click.echo(capture_words.terminal(captured))
+        click.echo(f"\npage    {folder / 'index.html'}\nfolder  {folder}")
+    return int(bool(captured.failed))
+
+
+def _captured(once: Once, backend: str, page: str, notes: tuple[str, ...]) -> Captured:
+    """What the run left, its texts copied into the run's folder.
+
+    Raises LabError or UsageError, in one line, where there is nothing.
+    """
+    outcome, folder = once.outcome, once.workspace.root
+    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        raise LabError(f"the script could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
+    files = ChildFiles(outcome.folder)
+    found = tuple(layers.read(files))
+    ended = signature_of(outcome)
+    if not found:
+        if ended is not None:
+            raise LabError(f"the script failed before anything was compiled: {ended.line}")
+        raise UsageError("the script compiles nothing with torch.compile: there is nothing to capture")
+    kernels = tuple(Kernel.from_facts(row) for row in outcome.facts.get("kernels") or ())
+    code = [
+        (f"code/{PurePosixPath(name).name}", "generated wrapper program", name)
+        for name in files.names("artifacts/output_code_*.py")
+    ]
+    mock = [(f"mock/{name}", name, f"mock/{name}") for name in _below(Path(outcome.folder, "mock"))]
+    for number, kernel in enumerate(kernels):
+        _put(folder / "kernels" / f"kernel_{number}.{_SUFFIXES.get(kernel.language, 'txt')}", kernel.text)
+    return Captured(
+        program=once.program.name,
+        torch=once.build.torch or "",
+        backend=backend,
+        folder=str(folder),
+        failed=ended.line if ended is not None else "",
+        layers=found,
+        texts=_texts(found, files, folder),
+        kernels=kernels,
+        code=tuple(_copied(code, files, folder)),
+        mock=tuple(_copied(mock, files, folder)),
+        tlparse=page,
+        notes=notes,
+    )
+
+
+def _texts(found: tuple[layers.Layer, ...], files: ChildFiles, folder: Path) -> dict[int, File]:
+    """The text of each layer by its order, copied under a name that sorts as they were made."""
+    texts: dict[int, File] = {}
+    for layer in found:
+        text = files.head(f"layers/{layer.file}", _MOST_BYTES) if layer.file else None
+        if text is None:
+            continue
+        kind = layer.kind if layer.kind in layers.TITLES else "layer"
+        direction = f"_{layer.direction}" if layer.direction in ("forward", "backward") else ""
+        path = f"layers/{layer.order:03d}_{kind}{direction}.{'py' if layer.is_graph else 'txt'}"
+        _put(folder / path, text)
+        texts[layer.order] = File(path=path, title=layer.title, text=text)
+    return texts
+
+
+def _copied(names: list[tuple[str, str, str]], files: ChildFiles, folder: Path) -> Iterator[File]:
+    for path, title, name in names:
+        text = files.head(name, _MOST_BYTES)
+        if text is not None:
+            _put(folder / path, text)
+            yield File(path=path, title=title, text=text)
+
+
+def _below(folder: Path) -> list[str]:
+    """The regular files below a folder, links left out, as paths relative to it."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
+    return [path.relative_to(folder).as_posix() for path in found[:_MOST_FILES]]
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)

@@ -1,0 +1,63 @@
+"""The joint report as one page: no scripts, no outside loads; models by constraints, accuracy and stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accel_lab import __version__
+from accel_lab.reporting.runs.joint import HEAD, RUNS_HEAD
+from accel_lab.reporting.words import joint as words
+
+from .files import style, style_digest, template
+from .text_budget import Redact, TextBudget, keep
+
+#: Rows of each table; the JSON has all.
+MOST_ROWS = 500
+
+
+def render(data: Mapping[str, Any], *, redact: Redact = keep) -> str:
+    """The page as text. A run's page is linked where its folder has one."""
+    texts = TextBudget(redact)
+
+    def say(text: Any) -> str:
+        return texts.say(text, limit=300)
+
+    sheet = style("report.css", "grid.css", "joint.css")
+    comparison = data["comparison"]
+    return template("joint.html.j2").render(
+        style=sheet,
+        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+        headline=say(words.headline(data)),
+        head=HEAD,
+        models=[
+            [[say(line) for line in cell] for cell in words.cells(row)] for row in data["models"][:MOST_ROWS]
+        ],
+        runs_head=RUNS_HEAD,
+        runs=[
+            {
+                "cells": [say(run[name]) for name in ("name", "kind", "torch", "verdict")],
+                "page": _link(run),
+            }
+            for run in data["runs"][:MOST_ROWS]
+        ],
+        comparison=None
+        if comparison is None
+        else {
+            "sentence": say(words.compared(comparison)),
+            "head": [*words.COMPARED_HEAD, say(comparison["first"]), say(comparison["second"])],
+            "rows": [
+                [say(row[name]) for name in (*words.COMPARED_HEAD, "first", "second")]
+                for row in comparison["differences"][:MOST_ROWS]
+            ],
+            "alone": [say(line) for line in words.alone(comparison)],
+        },
+        version=__version__,
+        schema=data["schema"],
+    )
+
+
+def _link(run: Mapping[str, Any]) -> str:
+    return Path(run["folder"], run["page"]).absolute().as_uri() if run["page"] else ""

@@ -1,0 +1,119 @@
+"""Runs joined: by model, what each says of constraints, accuracy and stage; two runs compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .kept_run import KeptRun, Line
+
+SCHEMA = "accel-lab/joint/1"
+HEAD = ("model", "constraints", "accuracy", "stage", "verdicts")
+RUNS_HEAD = ("run", "kind", "torch", "verdict")
+#: What two runs are compared by: the word, and how a line says it.
+_FIELDS = ("verdict", "constraints", "accuracy", "stage", "component", "confidence", "time")
+
+
+def joint(runs: Sequence[KeptRun]) -> dict[str, Any]:
+    """The object of the joint report (``reporting/joint.schema.json``)."""
+    return {
+        "schema": SCHEMA,
+        "runs": [run.to_json() for run in runs],
+        "models": list(_models(runs)),
+        "comparison": _comparison(*runs) if len(runs) == 2 else None,
+    }
+
+
+def constraints(line: Line) -> str:
+    """``dtype: 2, layout: 1``; ``none of 5 violated``."""
+    if line.constraints is None:
+        return ""
+    broken = {name: count for name, count in line.constraints.items() if count}
+    if not broken:
+        return f"none of {len(line.constraints)} violated" if line.constraints else "none violated"
+    return ", ".join(f"{name}: {count}" for name, count in broken.items())
+
+
+def accuracy(line: Line) -> str:
+    """``2 of 9 values differ, at most 0.01 (relative)``."""
+    said = []
+    if line.different is not None and line.values is not None:
+        said.append(f"{line.different} of {line.values} values differ")
+    if line.error is not None:
+        error = f"{line.error:.3g}" if isinstance(line.error, (int, float)) else line.error
+        said.append(f"at most {error} ({line.measure})")
+    return ", ".join(said)
+
+
+def stage(line: Line) -> str:
+    """``lowering: aten.sum (proven)``."""
+    if not line.stage:
+        return ""
+    text = line.stage + (f": {line.component}" if line.component else "")
+    return text + (f" ({line.confidence})" if line.confidence else "")
+
+
+def time(line: Line) -> str:
+    """The time of one call in milliseconds."""
+    return "" if line.seconds is None else f"{line.seconds * 1e3:.3g} ms"
+
+
+def _models(runs: Sequence[KeptRun]) -> Iterator[dict[str, Any]]:
+    """One row a model; each cell holds what every run says, with the run's kind and backend."""
+    names = dict.fromkeys(line.model for run in runs for line in run.lines)
+    for name in names:
+        row: dict[str, Any] = {"model": name, "constraints": [], "accuracy": [], "stage": [], "verdicts": []}
+        for run in runs:
+            for line in run.lines:
+                if line.model != name:
+                    continue
+                where = " ".join(filter(None, (run.kind, line.backend)))
+                cells = {
+                    "constraints": constraints(line),
+                    "accuracy": accuracy(line),
+                    "stage": stage(line),
+                    "verdicts": ", ".join(filter(None, (line.verdict, time(line)))),
+                }
+                for cell, text in cells.items():
+                    if text:
+                        row[cell].append({"run": run.name, "where": where, "text": text})
+        yield row
+
+
+def _comparison(one: KeptRun, two: KeptRun) -> dict[str, Any]:
+    """What both runs say of the same model on the same backend, and differently; and what only one has."""
+    first = {(line.model, line.backend): line for line in one.lines}
+    second = {(line.model, line.backend): line for line in two.lines}
+    rows = []
+    for key in first.keys() & second.keys():
+        left, right = _said(first[key]), _said(second[key])
+        rows += [
+            {"model": key[0], "backend": key[1], "what": name, "first": left[name], "second": right[name]}
+            for name in _FIELDS
+            if left[name] != right[name]
+        ]
+    if one.torch != two.torch:
+        rows.append({"model": "", "backend": "", "what": "torch", "first": one.torch, "second": two.torch})
+    return {
+        "first": one.name,
+        "second": two.name,
+        "shared": len(first.keys() & second.keys()),
+        "differences": sorted(rows, key=lambda row: (row["model"], row["backend"])),
+        "only_first": [" on ".join(filter(None, key)) for key in first if key not in second],
+        "only_second": [" on ".join(filter(None, key)) for key in second if key not in first],
+    }
+
+
+def _said(line: Line) -> dict[str, str]:
+    return {
+        "verdict": line.verdict,
+        "constraints": constraints(line),
+        "accuracy": accuracy(line),
+        "stage": line.stage,
+        "component": line.component,
+        "confidence": line.confidence,
+        "time": time(line),
+    }
+
+
+__all__ = ["HEAD", "RUNS_HEAD", "SCHEMA", "accuracy", "constraints", "joint", "stage", "time"]

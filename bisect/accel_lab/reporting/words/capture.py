@@ -1,0 +1,75 @@
+"""A capture in words: the headline, the table of layers, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tabulate import tabulate
+
+from accel_lab.inspection.captured import Captured
+from accel_lab.inspection.layers import Layer, amount
+
+HEAD = ("layer", "nodes", "operators", "dtypes", "inputs", "peak memory")
+#: Said of every figure of memory.
+ESTIMATE = (
+    "Memory is an estimate: the sizes of the graph's tensors from their making to their last use. Inputs are "
+    "held throughout, views take nothing. Fusion, buffer reuse and workspaces are not in it"
+)
+NO_TLPARSE = "tlparse, whose page maintainers ask for, is not installed: pip install tlparse beside accel-lab"
+
+
+def headline(captured: Captured) -> str:
+    """How many graphs, layers and kernels there are."""
+    graphs = sum(layer.kind == "dynamo" for layer in captured.layers)
+    parts = [
+        _count(graphs, "graph"),
+        _count(len(captured.layers), "layer"),
+        _count(len(captured.kernels), "generated kernel"),
+    ]
+    if captured.mock:
+        specs = sum("/specs/" in file.path for file in captured.mock)
+        parts[-1] = _count(specs, "kernel spec") + " of the mock accelerator"
+    return f"{', '.join(parts)} (torch {captured.torch}, backend {captured.backend})"
+
+
+def notes(captured: Captured) -> list[str]:
+    """What a reader should know before the figures."""
+    lines = []
+    if captured.failed:
+        lines.append(f"The script failed: {captured.failed}. The layers are those that came before")
+    return [*lines, *captured.notes]
+
+
+def row(layer: Layer) -> tuple[str, ...]:
+    """A layer as a row under ``HEAD``."""
+    if not layer.is_graph:
+        return (layer.title, f"{layer.parts} loop nests", "", "", "", "")
+    memory = layer.memory
+    calls = layer.operators
+    inputs = [tensor for node in layer.inputs for tensor in node.tensors]
+    return (
+        layer.title,
+        str(len(layer.nodes) + layer.left_out),
+        f"{sum(calls.values())} calls of {len(calls)}",
+        listed(layer.dtypes, 3),
+        f"{len(inputs)} tensors, {amount(memory.inputs)}",
+        amount(memory.peak) + (" or more" if memory.unknown or layer.left_out else ""),
+    )
+
+
+def listed(counts: Counter[str], most: int) -> str:
+    """``12 float32, 1 int64``."""
+    shown = [f"{count} {name}" for name, count in counts.most_common(most)]
+    more = len(counts) - most
+    return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])])
+
+
+def terminal(captured: Captured) -> str:
+    """What the terminal shows."""
+    table = tabulate([row(layer) for layer in captured.layers], headers=HEAD, disable_numparse=True)
+    lines = [f"{captured.program}: {headline(captured)}", "", table, "", f"{ESTIMATE}."]
+    return "\n".join([*lines, *(f"{note}." for note in notes(captured))])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
