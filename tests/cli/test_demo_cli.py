@@ -33,10 +33,10 @@ class Lab:
         assert os.environ.get("MOCK_CORES") is None
         if "--out" in argv:
             run = Path(argv[argv.index("--out") + 1], "attention_demo.py-1")
-            layers = run / "probes" / "ab" / "artifacts" / "accelerator"
-            (layers / "graph0").mkdir(parents=True)
-            (layers / "transfers.jsonl").write_text("{}\n")
-            (layers / "graph0" / "fused.txt").write_text("\n".join(f"line {n}" for n in range(40)))
+            layers = run / "mock" / "graph0"
+            layers.mkdir(parents=True)
+            (layers / "fused.txt").write_text("\n".join(f"line {n}" for n in range(40)))
+            (layers / "memory_plan.txt").write_text("arena 6144 bytes")
             (run / "bundle.zip").write_text("")
         return self.codes.get(argv[0], 1)
 
@@ -57,14 +57,18 @@ def test_every_step_shows_the_command_that_it_runs(tour: Callable[[Lab], Result]
     lab = Lab()
     done = tour(lab)
     assert done.exception is None and done.return_value == 0, done.output
-    assert [words[0] for words in lab.asked] == ["check", "run", "diff", "bisect", "verify"]
+    assert [words[0] for words in lab.asked] == ["check", "capture", "diff", "bisect", "verify"]
     assert lab.faults == {FAULT} and os.environ["MOCK_CORES"] == "3" and "MOCK_FAULTS" not in os.environ
     for words in lab.asked:
         assert f"$ MOCK_FAULTS={FAULT} accel-lab {' '.join(words)}" in done.output
         assert words[0] == "verify" or Path(words[-1]).read_text() == SHIPPED.read_text()
         assert words[0] == "verify" or Path(words[-1]).name == SCRIPT
     assert lab.asked[-1][-1].endswith("bundle.zip")
-    assert "graph0/fused.txt:\n  line 0" in done.output and "16 more lines" in done.output
+    assert (
+        "fused.txt:\n  line 0" in done.output
+        and "arena 6144 bytes" in done.output
+        and "16 more lines" in done.output
+    )
     assert all(f"{number}/{len(STEPS)}  {step.title}" in done.output for number, step in enumerate(STEPS, 1))
 
 

@@ -36,7 +36,7 @@ class Step:
 
 
 def newest(folder: Path, name: str) -> Path:
-    """The file of that name in the newest run below a folder. Raises LabError where there is none."""
+    """The newest file that fits a pattern, in the runs below a folder. Raises LabError without one."""
     found = sorted(folder.glob(f"*/{name}"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise LabError(f"the step before left no {name} below {folder}: run accel-lab demo again")
@@ -44,18 +44,17 @@ def newest(folder: Path, name: str) -> Path:
 
 
 def _layers(folder: Path) -> Sequence[str]:
-    """The head of two of the mock's layers, from the newest probe."""
-    left = newest(folder / "layers", "probes/*/artifacts/accelerator/transfers.jsonl").parent
+    """The head of two of the mock's layers."""
     texts = []
-    for file in sorted(left.glob("*/fused.txt"))[:1] + sorted(left.glob("*/memory_plan.txt"))[:1]:
-        name = file.relative_to(left).as_posix()
+    for name in ("fused.txt", "memory_plan.txt"):
+        file = newest(folder / "layers", f"**/{name}")
         try:
-            lines = (ChildFiles(left).text(name) or "").splitlines()
+            lines = (ChildFiles(file.parent).text(name) or "").splitlines()
         except Refused:
             continue
         more = f"\n  ... {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
         texts.append(f"{name}:\n" + "\n".join(f"  {line}" for line in lines[:_LINES]) + more)
-    return [*texts, f"All layers are files: {left}"]
+    return texts
 
 
 STEPS: tuple[Step, ...] = (
@@ -78,7 +77,14 @@ STEPS: tuple[Step, ...] = (
         why="The script on the mock accelerator. Every layer of its compiler is written as text: the "
         "graph, the loop IR before and after fusion, tiles, the memory plan, the spec of each kernel, each "
         "transfer. The script fails: its results are wrong.",
-        words=lambda folder: ["run", "--rung", "mock", "--out", str(folder / "layers"), str(folder / SCRIPT)],
+        words=lambda folder: [
+            "capture",
+            "--backend",
+            "mock",
+            "--out",
+            str(folder / "layers"),
+            str(folder / SCRIPT),
+        ],
         ends=(1,),
         after=_layers,
     ),

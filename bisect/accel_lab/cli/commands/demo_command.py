@@ -37,7 +37,8 @@ def command(yes: bool, out: str | None) -> int:
     """
     if not yes and not is_terminal():
         raise UsageError("the tour asks before each step, and this is no terminal: accel-lab demo --yes")
-    folder = new_folder(Path(out).resolve() if out else state_folder() / "demo", "demo", "folder")
+    base = Path(out).resolve() if out else state_folder() / "demo"
+    folder = new_folder(base, "demo", "tour's folder", "demo")
     click.echo(
         wrapped(
             f"A tour of {len(STEPS)} steps, about two minutes. The script computes attention scores; the "
