@@ -189,9 +189,9 @@ def cautions(benchmark: Benchmark) -> list[str]:
 CHANGES: dict[Change, str] = {
     Change.SLOWER: "slower",
     Change.BROKEN: "no longer right",
+    Change.MACHINE: "slower, as are the eager calls beside it: the machine, not the backend",
     Change.FASTER: "faster",
     Change.SAME: "no difference beyond chance",
-    Change.MACHINE: "slower, as are the eager calls beside it: the machine, not the backend",
     Change.TOO_FEW: "too few calls to tell; take more --runs",
     Change.NEW: "not in the earlier benchmark",
     Change.GONE: "only in the earlier benchmark",
