@@ -99,7 +99,7 @@ STEPS: tuple[Step, ...] = (
         why="Which part is it? Front end, back end and transfers are replaced one by one; what cures it is "
         "proven, its first wrong kernel named, and the script shrunk.",
         words=lambda folder: [
-            *("bisect", "--accelerator", "mock", "--minimize-for", "20", "--no-verify", "--quiet"),
+            *("bisect", "--accelerator", "mock", "--minimize-for", "20", "--no-verify"),
             *("--out", str(folder / "bisect"), str(folder / SCRIPT)),
         ],
         ends=(1,),
