@@ -128,7 +128,8 @@ def test_a_model_without_its_package_is_skipped_and_the_others_run(tmp_path: Pat
     # A narrow terminal breaks the line and loses nothing of it.
     done = bench(tmp_path, "--all", "--backend", "eager", "--python", str(python.path), COLUMNS="60")
     assert done.returncode == 0
-    assert [job["name"] for job in python.asked] == ["describe", "resnet18-eager", "ssm-eager"]
+    there = ("resnet18", "ssm", "decoder", "unet")
+    assert [job["name"] for job in python.asked] == ["describe", *(f"{name}-eager" for name in there)]
     assert "pip install transformers" in " ".join(done.stdout.split())
     alone = bench(tmp_path, "--model", "bert", "--backend", "eager", "--python", str(python.path))
     assert alone.returncode == 3
@@ -172,6 +173,49 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path) -> None:
         timeout=60,
     )
     assert early.returncode == 130 and early.stdout == ""
+
+
+def test_the_list_names_models_and_backends_and_measures_nothing(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--list")
+    assert done.returncode == 0 and not (tmp_path / "out").exists()
+    for name in (*MODELS, *BACKENDS, "transformers", "torch alone"):
+        assert name in done.stdout
+    told = json.loads(bench(tmp_path, "--list", "--json").stdout)
+    assert [model["name"] for model in told["models"]] == list(MODELS)
+
+
+def test_a_slower_row_is_a_regression(tmp_path: Path) -> None:
+    quick = {"samples_ms": [10.0 + n / 10 for n in range(8)], "eager_samples_ms": [10.0] * 8}
+    slow = {**quick, "samples_ms": [20.0 + n / 10 for n in range(8)]}
+    given = ("--model", "ssm", "--size", "small", "--backend", "aot", "--warmup", "1")
+    python = FakePython(tmp_path, {"ssm-aot": quick})
+    first = bench(tmp_path, *given, "--python", str(python.path), "--json")
+    assert first.returncode == 0 and python.asked[-1]["warmup"] == 1
+    base = tmp_path / "base.json"
+    base.write_text(first.stdout)
+    again = bench(tmp_path, *given, "--python", str(python.path), "--compare", str(base))
+    assert again.returncode == 0, again.stderr
+    assert "no regression" in again.stdout and "no difference beyond chance" in again.stdout
+    python = FakePython(tmp_path, {"ssm-aot": slow})
+    third = bench(tmp_path, *given, "--python", str(python.path), "--compare", str(base), "--json")
+    assert third.returncode == 1
+    found = json.loads(third.stdout)
+    jsonschema.validate(found, SCHEMA)
+    assert [row["change"] for row in found["compared"]["rows"]] == ["slower"]
+    other = bench(tmp_path, *given, "--dtype", "float16", "--compare", str(base))
+    assert other.returncode == 2 and "dtype 'float32'" in other.stderr
+    assert len(other.stderr.strip().splitlines()) == 1
+
+
+def test_what_is_no_benchmark_is_refused_in_one_line(tmp_path: Path) -> None:
+    for text, says in (("{}", "earlier run"), ("[", "earlier run"), (None, "there is no file")):
+        base = tmp_path / "base.json"
+        base.unlink(missing_ok=True)
+        if text is not None:
+            base.write_text(text)
+        done = bench(tmp_path, "--model", "ssm", "--compare", str(base))
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_documented_commands_parse(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from accel_lab.execution.prober import Prober
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.surroundings import LINKS
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.workloads.registry import MODELS
 
 pytestmark = pytest.mark.docker
 
@@ -404,7 +405,19 @@ def test_the_image_measures_all_workloads(lab: Lab) -> None:
     backends = [word for name in ("eager", "inductor", "mock") for word in ("--backend", name)]
     code, out, err = lab.run("bench", "--all", "--size", "small", "--runs", "1", "--json", *backends)
     assert code == 0, err[-3000:]
-    assert json.loads(out)["schema"].startswith("accel-lab/bench/")
+    found = json.loads(out)
+    assert found["schema"].startswith("accel-lab/bench/")
+    assert {row["model"] for row in found["rows"]} == set(MODELS)
+
+
+def test_the_image_gives_the_tour(lab: Lab) -> None:
+    """`docker run accel-lab demo --yes`: the mock needs no compiler, no GPU and no network."""
+    code, out, err = lab.run("demo", "--yes")
+    assert code == 0, out[-3000:] + err[-3000:]
+    for words in ("VIOLATES", "memory_plan.txt", "The mock accelerator's back end", "MATCH", "That was all"):
+        assert words in out, words
+    code, _, err = lab.run("demo")
+    assert code == 2 and "accel-lab demo --yes" in err
 
 
 def test_the_image_bisects_a_script_of_the_user(lab: Lab, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from accel_lab.core.benchmark import Benchmark, Standing
+from accel_lab.core.benchmark import Benchmark, Change, Compared, RowChange, Standing
 from accel_lab.core.text import for_terminal
 from accel_lab.reporting.page.bench import render
 from accel_lab.reporting.page.bench_plots import plots
@@ -108,6 +108,44 @@ def test_many_kinds_are_counted_not_listed() -> None:
     told = words.remarks(row)
     assert len(told) == words.TOLD + 1
     assert told[0] == "on the host: aten.op19 (19 times)" and "14 more kinds" in told[-1]
+
+
+def test_a_comparison_stands_on_top_with_the_regressions_first() -> None:
+    found = benchmark()
+    rows = (
+        RowChange(
+            model="ssm", backend="aot", change=Change.SAME, base_ms=9.0, now_ms=9.1, ratio=1.01, chance=0.4
+        ),
+        RowChange(model="bert", backend="mock", change=Change.BROKEN, words=HOSTILE),
+        RowChange(
+            model="bert",
+            backend="aot",
+            change=Change.SLOWER,
+            base_ms=10.0,
+            now_ms=21.0,
+            ratio=2.1,
+            chance=1e-5,
+        ),
+    )
+    found.compared = Compared(base="/runs/base.json", torch="2.13.0", rows=rows)
+    shown = text(found, width=140)
+    assert shown.startswith("REGRESSION")
+    assert "Compared with /runs/base.json (torch 2.13.0): 2 regressions" in shown
+    line = "bert aot: slower: 10.0 ms, now 21.0 ms (2.10 times, p = 1e-05)"
+    assert line in shown and shown.index(line) < shown.index("ssm aot: no difference beyond chance")
+    page = render(found, [])
+    assert "Against the earlier benchmark" in page and line in page and HOSTILE not in page
+    jsonschema.validate(json.loads(json_text(found.to_json())), schema())
+    found.compared = replace(found.compared, rows=rows[:1])
+    assert text(found, width=140).startswith("RESULTS DIFFER") and "no regression" in text(found, width=140)
+
+
+def test_violations_are_listed_with_their_lines() -> None:
+    row = replace(
+        benchmark().rows[0], violation_lines=tuple(f"dtype: to: no {n} at m.py:{n}" for n in range(9))
+    )
+    told = words.remarks(row)
+    assert told[0] == "dtype: to: no 0 at m.py:0" and told[words.TOLD].startswith("3 more violations")
 
 
 def test_a_busy_machine_is_said_to_be_so() -> None:

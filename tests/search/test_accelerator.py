@@ -24,6 +24,7 @@ from accel_lab.search.accelerator.replacements import (
     read_table,
     switches,
 )
+from accel_lab.search.bisection import Options
 from fakes_lab import FakeLab, failing, passing
 
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP
@@ -370,6 +371,19 @@ def test_what_the_run_depended_on_is_recorded() -> None:
     record = AcceleratorRecord.from_json(search(lab).environment[KEY])
     assert (record.name, record.package, record.settings) == ("mock", "accel_lab", {"MOCK_CORES": "2"})
     assert AcceleratorRecord.from_json(record.to_json()) == record
+
+
+def test_one_more_run_leaves_the_files_that_explain_the_failure() -> None:
+    lab = MockLab(lambda s: s["front_end"] == "reference")
+    lab.environment = {"variables": {}, "package": "accel_lab"}
+    found = search(lab)
+    asked = [settings for settings in lab.settings if settings.get("files")]
+    assert asked == [{"front_end": "main", "back_end": "main", "files": True}]
+    assert "files" in found.environment[KEY]  # the probe's folder, which `completion` copies from
+    lab.settings.clear()
+    options = Options(components=False)
+    AcceleratorDiagnosis(lab, Probe(program=Program(path="/x.py", sha256="1")), options).run()
+    assert not any(settings.get("files") for settings in lab.settings)
 
 
 def test_the_table_is_shown() -> None:

@@ -55,6 +55,25 @@ def test_models_and_backends_are_chosen_by_name() -> None:
         registry.choose_backends(("warp",), ("toy",))
 
 
+def test_the_multilingual_model_has_a_base_size_of_its_own() -> None:
+    job = measure.job_of(registry.MODELS["bert-multilingual"], registry.BACKENDS["aot"], measure.Settings())
+    assert (job["size"], job["warmup"]) == ("multilingual", 2)
+    small = measure.Settings(size="small", warmup=0)
+    job = measure.job_of(registry.MODELS["bert-multilingual"], registry.BACKENDS["aot"], small)
+    assert (job["size"], job["warmup"]) == ("small", 0)
+    assert measure.job_of(registry.MODELS["unet"], registry.BACKENDS["aot"], small)["size"] == "small"
+
+
+def test_violations_are_told_with_their_lines() -> None:
+    breach = {"constraint": "dtype", "op": "to", "message": "float64 is no dtype", "source": "/m.py:7"}
+    told = backends.statistics(lambda: {"violations": [breach, breach, {"name": "layout"}]})
+    assert told["violations"] == {"dtype": 2, "layout": 1}
+    assert told["violation_lines"] == ["dtype: to: float64 is no dtype at /m.py:7"]
+    many = [{**breach, "message": f"no {n}"} for n in range(500)]
+    assert len(backends.statistics(lambda: {"violations": many})["violation_lines"]) == backends.MOST_LINES
+    assert "violation_lines" not in backends.statistics(lambda: {"violations": {"dtype": 2}})
+
+
 def test_a_row_is_made_of_what_the_worker_tells() -> None:
     found = {(row.model, row.backend): row for row in benchmark().rows}
     assert found["resnet18", ""].standing is Standing.SKIPPED
@@ -281,6 +300,39 @@ print(json.dumps([worst, early, late, base]))
 
 
 @pytest.mark.torch
+def test_a_step_over_the_cache_is_the_whole_sequence_at_once(torch_python: str) -> None:
+    apart, unseen, parameters, image = in_torch(
+        torch_python,
+        """
+import json, torch
+from accel_lab.workloads import decoder, unet
+torch.manual_seed(0)
+model = decoder.make("small").double()
+count, context, words, width, layers, heads = decoder.SIZES["small"]
+empty = torch.zeros(layers, count, heads, context, width // heads, dtype=torch.double)
+ids = torch.randint(0, words, (count, 5))
+whole, _, _ = model(ids, torch.arange(5), empty, empty)
+keys, values, steps = empty, empty, []
+for place in range(5):
+    logits, keys, values = model(ids[:, place : place + 1], torch.tensor([place]), keys, values)
+    steps.append(logits)
+apart = float((torch.cat(steps, 1) - whole).abs().max())
+later = keys.clone()
+later[:, :, :, 9:] += 1.0  # places after the token
+one, _, _ = model(ids[:, :1], torch.tensor([6]), keys, values)
+two, _, _ = model(ids[:, :1], torch.tensor([6]), later, values)
+sizes = [sum(p.numel() for p in module.make("base").parameters()) for module in (decoder, unet)]
+made = unet.make("small")
+(noise, step), want = unet.batch("small", torch.Generator().manual_seed(0))
+fits = made(noise, step).shape == want.shape
+print(json.dumps([apart, float((one - two).abs().max()), sizes, fits]))
+""",
+    )
+    assert apart < 1e-12 and unseen == 0.0 and image
+    assert 40e6 < parameters[0] < 48e6 and 2e6 < parameters[1] < 4e6
+
+
+@pytest.mark.torch
 def test_distances_see_what_numbers_hide(torch_python: str) -> None:
     rows = in_torch(
         torch_python,
@@ -340,7 +392,7 @@ print(json.dumps([steps, ms, memory.peak_mb()]))
 
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(registry.MODELS))
+@pytest.mark.parametrize("name", [name for name, model in registry.MODELS.items() if model.base == "base"])
 def test_a_training_step_of_every_small_model(torch_python: str, tmp_path: Path, name: str) -> None:
     model = registry.MODELS[name]
     for need in model.needs:

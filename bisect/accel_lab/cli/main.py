@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("env", "List, build, prune and verify the environments of the releases."),
     "list": ("runs", "List earlier runs."),
     "clean": ("clean", "Remove earlier runs."),
+    "demo": ("demo", "Show all of this on a shipped script, in two minutes."),
     "doctor": ("doctor", "Say what this machine and an interpreter have."),
 }
 
@@ -68,11 +69,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Errors of the lab are one line on standard error and an exit code (DESIGN section 10)."""
     stopped = StopSignals().heed()
     with guarded_streams():
-        sys.exit(stopped.exit_code(_run(argv)))
+        sys.exit(stopped.exit_code(run(argv)))
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    """The exit code. An exception that nobody foresaw is a mistake of the lab: 3, never 1."""
+def run(argv: Sequence[str] | None) -> int:
+    """Run one command in this process; its exit code.
+
+    An exception that nobody foresaw is a mistake of the lab: 3, never 1.
+    """
     try:
         code = cli.main(args=list(argv) if argv is not None else None, standalone_mode=False)
         sys.stdout.flush()

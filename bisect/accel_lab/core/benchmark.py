@@ -107,6 +107,7 @@ class Measurement(Record):
     graph_breaks: dict[str, int] | None = None
     kernels: int | None = None
     violations: dict[str, int] | None = None
+    violation_lines: tuple[str, ...] = ()
     fallbacks: dict[str, int] | None = None
     parts_ms: dict[str, float] | None = None
     distance: Distance | None = None
@@ -138,6 +139,54 @@ class Measurement(Record):
         return None if peak is None or before is None else max(peak - before, 0.0)
 
 
+class Change(str, Enum):
+    """What became of a row since the earlier benchmark."""
+
+    SLOWER = "slower"
+    BROKEN = "broken"
+    FASTER = "faster"
+    SAME = "same"
+    MACHINE = "machine"
+    TOO_FEW = "too_few"
+    NEW = "new"
+    GONE = "gone"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChange(Record):
+    """One row against the same row of the earlier benchmark. Medians are in milliseconds.
+
+    ``ratio`` is this median over the earlier one. ``chance`` is the probability of samples that lie so far
+    apart if there were no difference.
+    """
+
+    model: str
+    backend: str
+    change: Change
+    base_ms: float | None = None
+    now_ms: float | None = None
+    ratio: float | None = None
+    chance: float | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Record):
+    """A benchmark against an earlier one: its file, its release of torch, and a row for each pair."""
+
+    base: str
+    torch: str
+    rows: tuple[RowChange, ...] = ()
+
+    @property
+    def regressions(self) -> tuple[RowChange, ...]:
+        """The rows that became slower, or no longer give eager's results."""
+        return tuple(row for row in self.rows if row.change in (Change.SLOWER, Change.BROKEN))
+
+
 @dataclass(kw_only=True)
 class Benchmark(Record):
     """All rows of one run of ``accel-lab bench``, the settings and the environment that they hold for."""
@@ -150,6 +199,7 @@ class Benchmark(Record):
     artifacts: str = ""
     report: str | None = None
     seconds: float = field(default=0.0, metadata=as_json(digits=3))
+    compared: Compared | None = None
 
     @property
     @written()

@@ -7,6 +7,9 @@ from typing import Any
 
 from accel_lab.accelerators.discovery import registered
 
+#: So many violations of one row are told with their lines.
+MOST_LINES = 100
+
 
 class Unavailable(Exception):
     """The backend is not there; the message says so in one line."""
@@ -56,8 +59,8 @@ def statistics(teller: Any) -> Any:
     """What a backend tells of all its work in this process; what it does not tell is left out.
 
     It gives a mapping, or an object with ``to_json()``: ``kernels_generated``; ``fallbacks`` by operator and
-    ``violations``, as numbers by name, as entries with a ``count``, or as a list of entries with a name; and
-    ``seconds`` by part of the work.
+    ``violations``, as numbers by name, as entries with a ``count``, or as a list of entries with a name,
+    whose ``op``, ``message`` and ``source`` are told too; and ``seconds`` by part of the work.
     """
     told: Any = teller() if callable(teller) else None
     if hasattr(told, "to_json"):
@@ -70,6 +73,9 @@ def statistics(teller: Any) -> Any:
     for name in ("fallbacks", "violations"):
         if told.get(name) is not None:
             found[name] = _counts(told[name])
+    lines = _lines(told.get("violations"))
+    if lines:
+        found["violation_lines"] = lines
     if told.get("seconds") is not None:
         found["seconds"] = {str(part): float(value) for part, value in told["seconds"].items()}
     return found
@@ -86,3 +92,19 @@ def _counts(told: Any) -> Any:
         name = str(next((name for name in names if name), "unnamed"))
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+def _lines(told: Any) -> Any:
+    """Each violation that has a message once: constraint, operator, message, the user's line."""
+    if not isinstance(told, (list, tuple)):
+        return []
+    lines: Any = {}
+    for entry in told:
+        if not hasattr(entry, "get") or not entry.get("message"):
+            continue
+        words = [entry.get(key) for key in ("constraint", "op", "message")]
+        line = ": ".join(str(word) for word in words if word)
+        if entry.get("source"):
+            line += f" at {entry['source']}"
+        lines[line[:500]] = None
+    return list(lines)[:MOST_LINES]

@@ -9,6 +9,8 @@ import torch
 #: Batch, tokens, and what differs from the configuration's defaults, which are those of BERT-base.
 SIZES = {
     "base": (2, 128, {}),
+    # The vocabulary of bert-base-multilingual-cased: four times that of BERT-base, all else is the same.
+    "multilingual": (2, 128, {"vocab_size": 119_547}),
     "small": (
         2,
         16,

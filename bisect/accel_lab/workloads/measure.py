@@ -24,12 +24,16 @@ NAMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Record):
-    """What holds for all rows of a run. ``budget_s`` ends the timed calls of one row early, after a few."""
+    """What holds for all rows of a run. ``budget_s`` ends the timed calls of one row early, after a few.
+
+    ``warmup`` calls follow the first one before any is timed.
+    """
 
     size: str = "base"
     device: str = "cpu"
     dtype: str = "float32"
     runs: int = 10
+    warmup: int = 2
     train: bool = False
     seed: int = 0
     budget_s: float = 60.0
@@ -91,6 +95,7 @@ def job_of(model: Model, backend: Backend, settings: Settings) -> dict[str, Any]
             "statistics": backend.statistics,
         },
         **settings.to_json(),
+        "size": model.size(settings.size),
     }
 
 
@@ -115,6 +120,7 @@ def row_of(model: Model, backend: Backend, reply: Reply) -> Measurement:
         graph_breaks=facts.get("graph_breaks") if backend.target else None,
         kernels=facts.get("kernels"),
         violations=facts.get("violations"),
+        violation_lines=tuple(facts.get("violation_lines", ())),
         fallbacks=facts.get("fallbacks"),
         parts_ms=facts.get("parts_ms"),
         distance=distance,

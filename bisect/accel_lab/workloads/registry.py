@@ -15,12 +15,20 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One model. ``module`` makes it in the child; ``needs`` are the packages that it takes beside torch."""
+    """One model. ``module`` makes it in the child; ``needs`` are the packages that it takes beside torch.
+
+    ``base`` is what the module calls the model's size "base".
+    """
 
     name: str
     title: str
     module: str
     needs: tuple[str, ...] = ()
+    base: str = "base"
+
+    def size(self, chosen: str) -> str:
+        """What the module calls a size of :data:`SIZES`."""
+        return self.base if chosen == "base" else chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +57,25 @@ MODELS: dict[str, Model] = {
             needs=("transformers",),
         ),
         Model(
+            name="bert-multilingual",
+            title="BERT-base multilingual (transformers)",
+            module="accel_lab.workloads.bert",
+            needs=("transformers",),
+            base="multilingual",
+        ),
+        Model(
             name="resnet18",
             title="ResNet-18 (torchvision)",
             module="accel_lab.workloads.resnet",
             needs=("torchvision",),
         ),
         Model(name="ssm", title="Selective state-space model", module="accel_lab.workloads.ssm"),
+        Model(
+            name="decoder",
+            title="Decoder-only transformer, one token with a KV cache",
+            module="accel_lab.workloads.decoder",
+        ),
+        Model(name="unet", title="Small UNet of a diffusion model", module="accel_lab.workloads.unet"),
     )
 }
 

@@ -15,7 +15,6 @@ import time
 import traceback
 from typing import Any
 
-WARM_UP = 2
 LEAST_RUNS = 3
 #: torch imports these at the first compilation; done before, so that the first call is not charged for them.
 PARTS = ("torch._dynamo", "torch._functorch.aot_autograd")
@@ -111,7 +110,7 @@ def measure(job: Any, answer: Answer) -> None:
     facts.update(told)
     answer.enter("warm-up")
     memory.reset()
-    for _ in range(WARM_UP):
+    for _ in range(job["warmup"]):
         step()
     clock.wait()
     facts["memory"]["steady_mb"] = memory.peak_mb()

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from accel_lab.cli.bench_base import Base, read_base, show_list
 from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError
@@ -35,6 +36,7 @@ class Wanted:
     timeout: float
     memory: int
     out: Path | None
+    base: Base | None = None
 
 
 @click.command(name="bench")
@@ -72,6 +74,20 @@ class Wanted:
     help="Timed calls of each pair; slow ones get fewer, but no less than three.",
 )
 @click.option(
+    "--warmup",
+    type=click.IntRange(0, 1_000),
+    default=2,
+    show_default=True,
+    help="Calls after the first one that are not timed.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Compare with an earlier bench.json; exit code 1 if a row is slower than chance explains.",
+)
+@click.option("--list", "listed", is_flag=True, help="List models and backends, and measure nothing.")
+@click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="For weights and inputs."
 )
 @click.option("--python", metavar="PATH", help="The interpreter to measure with. [default: this one]")
@@ -101,6 +117,9 @@ def command(
     size: str,
     train: bool,
     runs: int,
+    warmup: int,
+    compare: str | None,
+    listed: bool,
     seed: int,
     python: str | None,
     timeout: float,
@@ -109,20 +128,28 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Measure BERT-base, ResNet-18 and a state-space model under the backends of torch.compile.
+    """Measure models (BERT, ResNet-18, a decoder, a UNet, ...) under the backends of torch.compile.
 
-    Exit codes: 0 all that was measured gives eager's results, 1 a backend failed or gives others, 2 wrong
-    usage, 3 nothing could be measured, 130 interrupted.
+    Exit codes: 0 all that was measured gives eager's results, 1 a backend failed or gives others, or is
+    slower than in the benchmark of --compare, 2 wrong usage, 3 nothing could be measured, 130 interrupted.
     """
+    if listed:
+        show_list(as_json=as_json)
+        return 0
     wanted = Wanted(
         models=registry.choose_models(models, everything),
         backends=backends,
-        settings=Settings(size=size, device=device, dtype=dtype, runs=runs, train=train, seed=seed),
+        settings=Settings(
+            size=size, device=device, dtype=dtype, runs=runs, warmup=warmup, train=train, seed=seed
+        ),
         python=find_python(python),
         timeout=timeout,
         memory=memory,
         out=Path(out).resolve() if out else None,
+        base=read_base(Path(compare)) if compare else None,
     )
+    if wanted.base is not None:
+        wanted.base.must_suit(wanted.settings)
     return work(wanted, as_json=as_json, quiet=quiet)
 
 
@@ -165,16 +192,19 @@ def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
     finally:
         worker.tidy()
         benchmark.seconds = time.monotonic() - began
+    if wanted.base is not None:
+        benchmark.compared = wanted.base.against(benchmark.rows)
     _write_files(benchmark, folder, [(backend.name, backend.title) for backend in backends])
     _show(benchmark, as_json)
     return exit_code(benchmark)
 
 
 def exit_code(benchmark: Benchmark) -> int:
-    """0 measured and right, 1 something failed or differs, 3 nothing was measured, 130 interrupted."""
+    """0 measured and right, 1 failed, differs or slower, 3 nothing was measured, 130 interrupted."""
     if not benchmark.complete:
         return 130
-    if benchmark.count(Standing.FAILED, Standing.DIFFERS):
+    slower = benchmark.compared is not None and benchmark.compared.regressions
+    if slower or benchmark.count(Standing.FAILED, Standing.DIFFERS):
         return 1
     return 0 if benchmark.count(Standing.OK) else 3
 

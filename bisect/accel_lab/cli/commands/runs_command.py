@@ -17,7 +17,7 @@ from accel_lab.reporting.runs.kept_run import kept_run
 from accel_lab.request import state_folder
 
 #: Below the user's data folder: what ``accel-lab bench`` leaves, and what all other commands do.
-KINDS = ("runs", "bench")
+KINDS = ("runs", "bench", "demo")
 _MOST_WORDS = 70
 
 
@@ -40,7 +40,7 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
         elif is_benchmark(folder):
             kind, verdict, stage = "bench", "unfinished", ""
         elif is_marked(folder):
-            kind, verdict, stage = made or "once", "unfinished", ""
+            kind, verdict, stage = made or "once", "-" if made == "demo" else "unfinished", ""
         else:
             continue
         rows.append(

@@ -31,6 +31,8 @@ def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple
         summary=_sentence(say(words.summary(benchmark))),
         facts=[(name, say(value, limit=400)) for name, value in _facts(benchmark)],
         cautions=[say(line) for line in words.cautions(benchmark)],
+        compared=say(words.compared_title(benchmark), limit=400) if benchmark.compared else "",
+        changes=[say(line, limit=400) for line in words.changes(benchmark)],
         models=[_model(benchmark, model, texts) for model in benchmark.models],
         plots=[
             {"title": plot.title, "words": say(plot.words, limit=2000), "source": _source(plot)}

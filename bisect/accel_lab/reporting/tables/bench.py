@@ -17,6 +17,9 @@ def text(benchmark: Benchmark, *, colour: bool = False, unicode: bool = True, wi
     summary = wrapped(f"{said}  {words.summary(benchmark)}", width, hang="  ")
     blocks = [paint(said, mark.name, colour) + summary.removeprefix(said)]
     blocks += [wrapped(f"note: {line}", width, hang="  ") for line in words.cautions(benchmark)]
+    if benchmark.compared is not None:
+        lines = [words.compared_title(benchmark), *words.changes(benchmark)]
+        blocks.append("\n".join(wrapped(line, width, hang="  ") for line in lines))
     for model in benchmark.models:
         blocks.append(_model(benchmark, model, colour, unicode, width))
     return "\n\n".join(blocks)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from accel_lab.core.benchmark import Benchmark, Measurement, Standing
+from accel_lab.core.benchmark import Benchmark, Change, Measurement, RowChange, Standing
 
 from .terms import Mark
 
@@ -132,7 +132,14 @@ def remarks(row: Measurement) -> list[str]:
         ("on the host", row.fallbacks),
     ):
         said += _counted(name, counts)
-    return said + _parts(row) + list(row.notes)
+    return said + _violated(row) + _parts(row) + list(row.notes)
+
+
+def _violated(row: Measurement) -> list[str]:
+    """The violations with their lines; the rest is counted."""
+    left = len(row.violation_lines) - TOLD
+    shown = list(row.violation_lines[:TOLD])
+    return [*shown, f"{left} more violations with their lines: see bench.json"] if left > 0 else shown
 
 
 def _parts(row: Measurement) -> list[str]:
@@ -178,10 +185,54 @@ def cautions(benchmark: Benchmark) -> list[str]:
     ]
 
 
+#: What became of a row, in words; the words of its figures follow.
+CHANGES: dict[Change, str] = {
+    Change.SLOWER: "slower",
+    Change.BROKEN: "no longer right",
+    Change.MACHINE: "slower, as are the eager calls beside it: the machine, not the backend",
+    Change.FASTER: "faster",
+    Change.SAME: "no difference beyond chance",
+    Change.TOO_FEW: "too few calls to tell; take more --runs",
+    Change.NEW: "not in the earlier benchmark",
+    Change.GONE: "only in the earlier benchmark",
+}
+
+
+def changes(benchmark: Benchmark) -> list[str]:
+    """Each row against the earlier benchmark, regressions first; empty where none was compared."""
+    if benchmark.compared is None:
+        return []
+    order = list(CHANGES)
+    rows = sorted(benchmark.compared.rows, key=lambda row: order.index(row.change))
+    return [change_line(row) for row in rows]
+
+
+def change_line(row: RowChange) -> str:
+    """One row against the earlier benchmark."""
+    said = f"{row.model} {row.backend}: {CHANGES[row.change]}"
+    if row.words:
+        said += f" ({row.words})"
+    if row.base_ms is not None and row.now_ms is not None and row.ratio is not None:
+        said += f": {figure(row.base_ms)} ms, now {figure(row.now_ms)} ms ({row.ratio:.2f} times"
+        said += f", p = {row.chance:.2g})" if row.chance is not None else ")"
+    return said
+
+
+def compared_title(benchmark: Benchmark) -> str:
+    """What it was compared with, and how many rows became worse."""
+    assert benchmark.compared is not None
+    count = len(benchmark.compared.regressions)
+    against = f"torch {benchmark.compared.torch}" if benchmark.compared.torch else "an unknown torch"
+    what = f"{count} regression{'s' * (count != 1)}" if count else "no regression"
+    return f"Compared with {benchmark.compared.base} ({against}): {what}"
+
+
 def verdict(benchmark: Benchmark) -> tuple[str, Mark]:
     """The whole run in two words and a mark."""
     if not benchmark.complete:
         return "INTERRUPTED", MARKS[Standing.SKIPPED]
+    if benchmark.compared is not None and benchmark.compared.regressions:
+        return "REGRESSION", MARKS[Standing.FAILED]
     if benchmark.count(Standing.DIFFERS):
         return "RESULTS DIFFER", MARKS[Standing.DIFFERS]
     if benchmark.count(Standing.FAILED):
