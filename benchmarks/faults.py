@@ -92,7 +92,8 @@ def bisect(script: Path, fault: Fault, python: str, *, quick: bool, timeout_s: f
             **fault.environment,
         }
         command = [sys.executable, "-m", "accel_lab", "bisect", "--json", "--quiet", "--no-bundle"]
-        command += ["--no-minimize", "--python", python, *(["--no-components"] if quick else [])]
+        command += ["--no-minimize", "--no-workarounds", "--python", python]
+        command += ["--no-components"] if quick else []
         command += ["--accelerator", "mock"] if fault.on_mock else []
         note = ""
         try:

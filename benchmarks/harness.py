@@ -154,7 +154,7 @@ def run_bisect(
 ) -> Bisection:
     """Run ``accel-lab bisect --json`` on one script, without reduction and bundle, from this checkout."""
     folder = tempfile.mkdtemp(prefix="accel-lab-bisect-")
-    quiet = ["--json", "--no-bundle", "--no-minimize", "-q"]
+    quiet = ["--json", "--no-bundle", "--no-minimize", "--no-workarounds", "-q"]
     options = [*quiet, "--python", python, "--out", out or f"{folder}/out", *args]
     path = os.pathsep.join(p for p in (str(ROOT / "bisect"), os.environ.get("PYTHONPATH", "")) if p)
     try:

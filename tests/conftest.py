@@ -26,12 +26,11 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 LONGEST = (
     "test_golden",
     "test_versions_line",
-    "test_docker_findings",
+    "test_versions_builds",
     "test_minimize_cli",
     "test_docker_daemon",
     "test_accelerator_cli",
     "test_loops",
-    "test_versions_builds",
     "test_cli",
 )
 #: Modules that start real compilers again and again: `make test` leaves them to `make test-all`.
@@ -116,6 +115,9 @@ def lab_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             folder = home / name.lower()
             folder.mkdir()
             patch.setenv(name, str(folder))
+        # Where triton is installed, each compiling process would start helpers that import torch and Triton,
+        # also on a CPU; torch's own switch for it.
+        patch.setenv("TORCH_WARM_POOL", "0")
         patch.setenv("ACCEL_LAB_VERIFY", "0")  # a cold run for each bundle; the tests of it ask for it
         yield home
 

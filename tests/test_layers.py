@@ -43,8 +43,10 @@ ARROWS: dict[str, frozenset[str]] = {
     "versions": frozenset({"core", "execution", "environments", "numerics", "search", "lab"}),
     "request": frozenset({"core", "execution", "numerics", "search", "lab", "versions"}),
     "completion": frozenset({"core", "minimize", "execution", "search", "versions"}),
+    "workarounds": frozenset({"core", "execution", "search", "versions"}),
     "session": frozenset(
         {
+            "workarounds",
             "request",
             "completion",
             "core",

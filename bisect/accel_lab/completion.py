@@ -7,7 +7,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from accel_lab.core.files import write_atomic
+from accel_lab import __version__
+from accel_lab.core.accelerator_record import KEY
+from accel_lab.core.files import remove, write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Program
 from accel_lab.core.text import command_line
@@ -22,6 +24,9 @@ from accel_lab.versions.line import ReleaseLine
 
 #: Where a run keeps the output of torch's ``collect_env``.
 COLLECTED = "collect_env.json"
+#: Where a run on an accelerator keeps the files that explain it, and so many of them at most.
+ACCELERATOR = "accelerator"
+_MOST_FILES, _MOST_BYTES = 1_000, 32 * 1024 * 1024
 
 
 def describe(
@@ -60,7 +65,22 @@ def describe(
         findings.warnings += not_covered(findings.program)
     notes = {note for run in runs for note in run.notes if not findings.outside or not about_entries(note)}
     findings.warnings += sorted(note for note in notes if note not in findings.warnings)
+    if target is not None and findings.ladder:
+        findings.warnings += _cost_of_cold_runs(findings, target)
     findings.artifacts = str(folder)
+
+
+def _cost_of_cold_runs(findings: Findings, target: DiagnosisTarget) -> list[str]:
+    """Why the warm server was not used, and what the fresh processes took."""
+    if target.prober.is_warm:
+        return []
+    seconds = [step.outcome.seconds for step in findings.ladder]
+    why = target.cold or "the warm server does not show the failure"
+    return [
+        f"every run was made in a fresh process ({why}): a rung of the ladder took "
+        f"{sum(seconds) / len(seconds):.0f} s, {sum(seconds):.0f} s for all {len(seconds)}; in the warm "
+        "server a run saves the import of torch and of the compiler"
+    ]
 
 
 def _collected(folder: Path) -> dict[str, str]:
@@ -115,3 +135,46 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
             shown = replace(exhibit, text=command_line("python", folder / "kernel.py") + "\n")
             exhibits = (*culprit.exhibits[:number], shown, *culprit.exhibits[number + 1 :])
             findings.culprits[place] = replace(culprit, exhibits=exhibits)
+
+
+def keep_accelerator_files(findings: Findings, folder: Path) -> None:
+    """Copy what a run on an accelerator left to explain it into the run's folder, with the versions.
+
+    Transfers, plans and specs are texts that an adapter wrote in the probed process: a file that is no small
+    regular file is left out.
+    """
+    record = findings.environment.get(KEY)
+    if not isinstance(record, dict) or "files" not in record:
+        return
+    place = folder / ACCELERATOR
+    remove(place)
+    place.mkdir()
+    left = Path(os.path.realpath(record.pop("files") or os.devnull), "artifacts", "accelerator")
+    if Path(os.path.realpath(folder)) in left.parents and left.is_dir():
+        _copy_texts(left, place)
+    kernel = folder / "kernel.py"
+    if kernel.is_file() and any(
+        one.kind == "kernel_script" for culprit in findings.culprits for one in culprit.exhibits
+    ):
+        write_atomic(place / kernel.name, kernel.read_bytes())
+    torch = next((step.outcome.torch for step in findings.baseline if step.outcome.torch), "")
+    versions = {"accel_lab": __version__, "torch": torch, KEY: record}
+    write_atomic(place / "versions.json", json.dumps(versions, indent=1) + "\n")
+
+
+def _copy_texts(left: Path, place: Path) -> None:
+    files, room = ChildFiles(left), _MOST_BYTES
+    for count, path in enumerate(sorted(left.rglob("*"))):
+        name = path.relative_to(left).as_posix()
+        if count >= _MOST_FILES or room <= 0:
+            return
+        try:
+            text = files.text(name, room) if path.is_file() and not path.is_symlink() else None
+        except Refused:
+            continue
+        if text is None:
+            continue
+        room -= len(text)
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(target, text)

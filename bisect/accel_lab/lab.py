@@ -21,6 +21,7 @@ from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
+from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.prober import Interrupted, Prober, aside_folder
 from accel_lab.execution.processes import process
@@ -59,6 +60,10 @@ class LocalLab:
     @property
     def is_warm(self) -> bool:
         return self._prober.is_warm
+
+    @property
+    def time_budget(self) -> TimeBudget:
+        return self._prober.time_budget
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         return self._prober.submit(probe)

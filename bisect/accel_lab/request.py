@@ -31,7 +31,10 @@ _current: list[Path] = []
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Record):
-    """All that one bisection is asked for."""
+    """All that one bisection is asked for.
+
+    ``minimize_s`` and ``workarounds_s`` are seconds, 0 for not at all; None: a share of the bisection's.
+    """
 
     program: Program
     python: str = sys.executable
@@ -44,6 +47,7 @@ class Request(Record):
     workers: int = 2
     keep: bool = False
     minimize_s: float = 0.0
+    workarounds_s: float | None = 0.0
     package: Path | None = None
     accelerator: str = ""
     versions: VersionsRequest | None = None

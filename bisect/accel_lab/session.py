@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from accel_lab import completion
+from accel_lab import completion, workarounds
 from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.stages import Stage
+from accel_lab.core.time_budget import PhaseListener, TimeBudget
+from accel_lab.core.time_budget import silent as no_phases
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.builds import inspect_build, public_version
 from accel_lab.execution.prober import Interrupted, Listener, Prober
@@ -31,6 +33,7 @@ from accel_lab.request import Request, opened
 from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.bisection import Bisection
 from accel_lab.search.diagnosis import Diagnosis
+from accel_lab.search.premise import Baseline
 from accel_lab.versions import diagnosis_target
 from accel_lab.versions.diagnosis_target import DiagnosisTarget, target_of
 from accel_lab.versions.line import ReleaseLine, VersionsRequest
@@ -67,13 +70,16 @@ class Session:
         release_listener: ReleaseListener = silent,
         replay: bool = False,
         collect: bool = False,
+        on_phase: PhaseListener = no_phases,
     ) -> None:
         """``reducing(note, candidates tried, source)`` is called for every smaller program.
 
         ``release_listener(event, release, words)`` is called for every step on a line of releases.
         ``replay``: the folder holds a finished run, whose answers are read again on the build that gave them.
         ``collect``: also records the environment as an issue form wants it, where the script fails.
+        ``on_phase(words, seconds)`` is called where a part of the search begins that takes so long at most.
         """
+        self.time_budget = TimeBudget(limit_s=None if replay else request.options.time_s, on_phase=on_phase)
         self._collect = collect
         self.request = request
         self.folder = folder
@@ -83,12 +89,14 @@ class Session:
         self.replay = replay
         self._cold = "you asked for cold runs" if request.cold else must_run_cold(request.program)
         self._target: DiagnosisTarget | None = None
+        self._bisected_s = 0.0
         self.line: ReleaseLine | None = None
         self.findings: Findings | None = None
 
     def run(self) -> Findings:
         """The findings; on an interruption those so far, with ``verdict`` left inconclusive."""
         with held(self.folder):
+            self.time_budget.start()
             if not self.replay:
                 write_atomic(self.folder / "request.json", json.dumps(self.request.to_json(), indent=1))
             versions = self.request.versions
@@ -183,7 +191,9 @@ class Session:
         diagnosis = search_for(self.request, target)
         self.findings, self._target = diagnosis.findings, target
         diagnosis_target.record(target, self.folder)
+        began = time.monotonic()
         diagnosis.run()
+        self._bisected_s = time.monotonic() - began
         return diagnosis
 
     def _minimizes(self, findings: Findings) -> bool:
@@ -192,9 +202,14 @@ class Session:
     def _finish(
         self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None = None
     ) -> None:
-        """Shrink the script and record the environment, as far as the request says so."""
+        """Find ways around the failure, shrink the script, record the environment: what the request says."""
         findings = diagnosis.findings
         completion.keep_kernel_script(findings, self.folder)
+        completion.keep_accelerator_files(findings, self.folder)
+        given = self.request.workarounds_s
+        share = max(workarounds.LEAST_S, workarounds.SHARE * self._bisected_s)
+        budget_s = 0.0 if self.request.accelerator else share if given is None else given
+        workarounds.add_workarounds(findings, diagnosis, target, budget_s=budget_s)
         if self._minimizes(findings):
             self._minimize(target, diagnosis, elsewhere)
         collected = self.folder / completion.COLLECTED
@@ -230,6 +245,7 @@ class Session:
             workers=request.workers,
             keep=request.keep,
             replay=self.replay,
+            time_budget=self.time_budget,
         ) as prober:
             yield DiagnosisTarget(
                 prober=prober,
@@ -263,13 +279,17 @@ class Session:
         """Shrink the script and the graph; a run that is stopped keeps the smallest program so far."""
         findings, base = diagnosis.findings, diagnosis.baseline
         assert base is not None
+        seconds = self._time_to_minimize(base)
+        if seconds <= 0:
+            self.time_budget.leave("a smaller script")
+            return
         minimizer = Minimizer(
             lab=target.lab,
             probe=target.probe,
             base=base,
             findings=findings,
             folder=self.folder,
-            seconds=self.request.minimize_s,
+            seconds=seconds,
             build=target.build.torch,
             elsewhere=elsewhere,
             pair=diagnosis.pair,
@@ -280,10 +300,21 @@ class Session:
             stdin=self.request.stdin.name if self.request.stdin is not None else "",
         )
         try:
-            findings.repro = minimizer.run()
+            with self.time_budget.waived():  # it has its own clock, and its result is proven
+                findings.repro = minimizer.run()
         except Interrupted:
             findings.repro = interrupted(self.folder)
             raise
+
+    def _time_to_minimize(self, base: Baseline) -> float:
+        """The seconds for the smallest script. Before an end for the whole, three runs are left to prove it.
+
+        They may go on after the end: a script that was not proven is no result.
+        """
+        wanted, left = self.request.minimize_s, self.time_budget.remaining_s
+        if left is None:
+            return wanted
+        return min(wanted, left - 3 * max((step.outcome.seconds for step in base.steps), default=0.0))
 
     # -- the findings --------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from accel_lab.accelerators.constraints.catalogue import (  # noqa: E402
 )
 from accel_lab.accelerators.constraints.liveness import peak_memory  # noqa: E402
 from accel_lab.accelerators.constraints.operators import canonical, entry_of, named  # noqa: E402
+from accel_lab.accelerators.constraints.reduced_graph import reduced  # noqa: E402
 from accel_lab.accelerators.constraints.selection import _MAKERS, NAMES  # noqa: E402
 from accel_lab.accelerators.constraints.watch import Watch  # noqa: E402
 from accel_lab.accelerators.settings import SettingError  # noqa: E402
@@ -425,6 +426,53 @@ def test_strict_mode_lists_all_and_its_repro_violates_the_same(tmp_path: Path) -
     )
     assert done.returncode == 1, done.stderr
     assert "violates unsupported: linalg_lu_factor" in done.stdout
+
+
+def test_a_repro_is_reduced_to_the_operator_that_violates(tmp_path: Path) -> None:
+    def region(x: Any, w: Any) -> Any:
+        left, right = torch.relu(x @ w).chunk(2, 1)
+        return (torch.exp(right) + left.sin()).cos() * 3
+
+    seen: dict[str, str] = {}
+    names = ["unsupported", "dtype"]
+    adapter = MockAdapter({"constraints": names, "dtypes": ["float32"], "denied": ["sin", "cos"]})
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        watch = Watch(adapter.constraints(), graph, inputs, "graph0", target=adapter.repro_target())
+        watch.dynamo()
+        for violation in watch.violations.values():
+            said = watch.reduced_repro(violation, str(tmp_path))
+            assert said is not None and said[1] < said[2]
+            seen[violation.op] = Path(said[0].removeprefix("repro: ")).read_text()
+        return graph
+
+    torch._dynamo.reset()
+    torch.compile(region, backend=backend)(torch.ones(4, 6), torch.ones(6, 8))
+    assert set(seen) == {"sin", "cos"}
+    assert "tensor((4, 4), (8, 1), torch.float32)" in seen["sin"]  # what chunk made of (4, 8), as it lay
+    assert ".sin()" in seen["sin"] and ".cos()" not in seen["sin"] and "matmul" not in seen["sin"]
+    assert "Reduced to 1 of the graph's" in seen["sin"]
+
+
+def test_an_operator_of_atens_graph_is_found_by_its_stack_trace() -> None:
+    graph = dynamo_graph(lambda x: (x.double() + 1).float() * 2, torch.ones(3, 4))
+    nodes = {node.name: node for node in graph.graph.nodes}
+    for number, node in enumerate(nodes.values()):
+        node.meta["stack_trace"] = f'File "/x.py", line {number}, in f'
+    breach = violation_of(level="aten", node="add_1")
+    part = reduced(graph, breach, nodes["add"].meta["stack_trace"])
+    assert part is not None and (part.operators, part.of) == (1, 4)
+    assert [value.dtype for value in part.inputs] == [torch.float64]
+    (result,) = part.graph_module(torch.ones(2, dtype=torch.float64))
+    assert result.tolist() == [2.0, 2.0]
+    assert reduced(graph, breach, "") is None  # nothing says which operator it is
+    first = reduced(graph, violation_of(level="dynamo", node="x"))  # an input is what reads it
+    assert first is not None and "double" in first.graph_module.code
+
+
+def violation_of(**changes: Any) -> Violation:
+    words = dict.fromkeys(("severity", "direction", "graph", "target", "message", "change"), "")
+    return Violation(**{**words, "constraint": "dtype", "op": "add", **changes})
 
 
 def test_a_constraint_of_the_users_own_is_kept_and_has_no_repro() -> None:

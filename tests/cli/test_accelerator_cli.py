@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accel_lab.completion import keep_kernel_script
+from accel_lab.completion import keep_accelerator_files, keep_kernel_script
 from accel_lab.core.findings import Culprit, Exhibit, Findings
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
@@ -66,6 +67,14 @@ def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
     kernel = Path(found["artifacts"], "kernel.py")
     assert run(tmp_path, str(kernel), fault="exp_tail_wrong").returncode == 1
     assert run(tmp_path, str(kernel), fault="tail_stick_dropped").returncode == 0
+    # The checklist of an accelerator's debugging guide lies in the bundle as files.
+    with zipfile.ZipFile(found["bundle"]) as bundle:
+        kept = {name for name in bundle.namelist() if name.startswith("accelerator/")}
+        assert bundle.read("accelerator/kernel.py") == kernel.read_bytes()
+    texts = ("graph", "loop_ir", "fused", "tiled", "memory_plan")
+    expected = {f"graph0_inference/{name}.txt" for name in texts} | {"transfers.jsonl", "versions.json"}
+    assert {f"accelerator/{name}" for name in expected} <= kept
+    assert any(name.startswith("accelerator/graph0_inference/specs/") for name in kept)
     # The smallest script asks for the accelerator by itself, and so does what the bundle runs again.
     repro = Path(found["repro"]["script"])
     assert repro.read_text().count("mock_backend") >= 1
@@ -115,8 +124,11 @@ def test_the_examples_chip_down_to_its_end(tmp_path: Path, tinychip: Path, bug: 
     assert (found["culprit"]["stage"], found["culprit"]["confidence"]) == (stage, "proven")
     assert found["culprit"]["side"] == stage.partition(".")[2]
     words = ("-m", "accel_lab", "verify", "--yes", "--provider", "local", found["bundle"])
-    ended = run(tmp_path, *words)
-    assert ended.returncode == 3 and "no accelerator tinychip" in ended.stderr, ended.stdout + ended.stderr
+    if bug == "back":  # where the package is missing; which end is at fault does not matter
+        ended = run(tmp_path, *words)
+        assert ended.returncode == 3 and "no accelerator tinychip" in ended.stderr, (
+            ended.stdout + ended.stderr
+        )
     ended = run(tmp_path, *words, PYTHONPATH=variables["PYTHONPATH"])
     assert ended.returncode == 0 and "MATCH" in ended.stdout, ended.stdout + ended.stderr
     if bug == "front":
@@ -163,3 +175,33 @@ def test_the_kernel_script_is_kept_beside_the_report(tmp_path: Path) -> None:
     keep_kernel_script(found, tmp_path)
     assert (tmp_path / "kernel.py").read_text() == left.read_text()
     assert str(tmp_path / "kernel.py") in found.culprits[0].exhibits[0].text
+
+
+def test_what_explains_the_run_is_copied_with_the_versions(tmp_path: Path) -> None:
+    run, probe = tmp_path / "run", tmp_path / "run" / "probes" / "ab"
+    left = probe / "artifacts" / "accelerator"
+    (left / "graph0" / "specs").mkdir(parents=True)
+    (left / "transfers.jsonl").write_text('{"transfer": "to_device"}\n')
+    (left / "graph0" / "specs" / "000_k.json").write_text("{}\n")
+    (tmp_path / "secret.txt").write_text("not of this run")
+    (left / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (left / "folder").symlink_to(tmp_path)
+    found = Findings(program=Program(path="/x.py"))
+    found.environment["accelerator"] = {"name": "mock", "version": "0.1", "files": str(probe)}
+    keep_accelerator_files(found, run)
+    files = [path for path in (run / "accelerator").rglob("*") if path.is_file()]
+    kept = {path.relative_to(run / "accelerator").as_posix() for path in files}
+    assert kept == {"transfers.jsonl", "graph0/specs/000_k.json", "versions.json"}
+    versions = json.loads((run / "accelerator" / "versions.json").read_text())
+    assert versions["accelerator"] == {"name": "mock", "version": "0.1"}
+
+
+def test_files_outside_of_the_run_are_never_copied(tmp_path: Path) -> None:
+    outside = tmp_path / "outside" / "artifacts" / "accelerator"
+    outside.mkdir(parents=True)
+    (outside / "secret.txt").write_text("not of this run")
+    (tmp_path / "run").mkdir()
+    found = Findings(program=Program(path="/x.py"))
+    found.environment["accelerator"] = {"name": "chip", "files": str(tmp_path / "outside")}
+    keep_accelerator_files(found, tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run" / "accelerator").iterdir()] == ["versions.json"]

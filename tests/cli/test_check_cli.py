@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from accel_lab.cli.commands import check_command
 from accel_lab.cli.main import cli
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.outcome import Outcome, Status
+from accel_lab.execution.run_folder.workspace import Workspace
 
 SCRIPT = """\
 import torch
@@ -130,13 +133,26 @@ def test_a_repro_is_believed_only_if_it_names_the_constraint(tmp_path: Path, tor
     assert torch_free(f"repro: {outside}").path is None
 
 
+def test_the_reduced_script_is_given_if_it_shows_the_same(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "run", tmp_path)
+    shows = "print('violates dtype: to: no'); raise SystemExit(1)"
+    paths = {name: tmp_path / "run" / f"{name}.py" for name in ("small", "gone", "whole")}
+    for name, path in paths.items():
+        path.write_text("print('no violation')" if name == "gone" else shows)
+    for name, size in (("small", (1, 9)), ("gone", (0, 0))):
+        part = {"said": f"repro: {paths[name]}", "operators": 1, "of": 9}
+        found = {"repros": {"dtype": f"repro: {paths['whole']}"}, "reduced": {"dtype": part}}
+        repro = check_command._confirmed("dtype", found, sys.executable, workspace)
+        assert (repro.operators, repro.of) == size and repro.violates
+        kept = tmp_path / "run" / "repros" / ("small.py" if name == "small" else "whole.py")
+        assert repro.path == str(kept) and kept.read_text() == shows
+    small = replace(repro, operators=1, of=9, path="/r/violates_dtype.py")
+    assert "with 1 of 9 operators  /r/violates_dtype.py" in check_command.describe(answer(row()), [small])
+
+
 @pytest.fixture
 def torch_free(tmp_path: Path) -> Any:
     """Run a repro by this interpreter in an empty workspace."""
-    import sys
-
-    from accel_lab.execution.run_folder.workspace import Workspace
-
     workspace = Workspace(tmp_path / "run", tmp_path)
     assert (workspace.library.parent / "accel_lab" / "accelerators" / "constraints" / "repro.py").exists()
     return lambda said: check_command._again("dtype", said, sys.executable, workspace)
@@ -162,6 +178,9 @@ def test_violations_are_exit_code_1_with_the_users_line_and_a_repro(
     assert {os.path.basename(entry["source"]) for entry in told["violations"]} == {"script.py:5"}
     assert told["script_failed"] is None
     assert [repro["verdict"] for repro in told["repros"]] == ["run again, it violates the same constraint"]
+    (repro,) = told["repros"]
+    assert 0 < repro["operators"] < repro["of"]
+    assert Path(repro["path"]).parent == Path(told["folder"]) / "repros"
 
 
 @pytest.mark.torch

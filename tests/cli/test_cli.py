@@ -196,6 +196,7 @@ def test_a_killed_run_goes_on_where_it_was(torch_python: str, tmp_path: Path) ->
             "bisect",
             "--out",
             str(out),
+            *("--no-components", "--no-minimize"),
             "--python",
             torch_python,
             str(script),
@@ -216,7 +217,7 @@ def test_a_killed_run_goes_on_where_it_was(torch_python: str, tmp_path: Path) ->
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = [json.loads(line) for line in journal.read_text().splitlines() if '"ended"' in line]
-    done = lab("bisect", "--json", "--resume", str(journal.parent), timeout=900)
+    done = lab("bisect", "--json", "--no-bundle", "--resume", str(journal.parent), timeout=900)
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["culprit"]["stage"] == "decomposition"
     rows = [json.loads(line) for line in journal.read_text().splitlines()]

@@ -8,12 +8,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Agreement, Findings
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.time_budget import TimeBudget
 from accel_lab.numerics.records import Difference, same_difference
 from accel_lab.numerics.values import Comparison
 from accel_lab.search.diagnosis import Diagnosis, Options
@@ -74,12 +76,15 @@ class FakeLab:
     warm: bool = False
     checked: bool = False
     compiler: tuple[bool, str] = (True, "g++")
+    time_budget: TimeBudget = field(default_factory=TimeBudget)
+    now: float = 0.0
     facts: dict[str, Any] = field(
         default_factory=lambda: {"regions": [{"id": 0, "name": "f", "backend": "inductor"}], "applied": {}}
     )
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self.time_budget.clock = lambda: self.now
 
     @property
     def is_warm(self) -> bool:
@@ -95,9 +100,15 @@ class FakeLab:
         self.checked = on
 
     def submit(self, probe: Probe) -> Future[Outcome]:
-        self.asked.append(probe)
         future: Future[Outcome] = Future()
-        future.set_result(self._outcome(probe))
+        end = self.time_budget.end
+        if end is not None and self.now >= end:
+            future.set_exception(OutOfTime("the time was up"))
+            return future
+        self.asked.append(probe)
+        outcome = self._outcome(probe)
+        self.now += outcome.seconds
+        future.set_result(outcome)
         return future
 
     def _outcome(self, probe: Probe) -> Outcome:

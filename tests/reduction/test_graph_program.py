@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from accel_lab.reduction.graph import edits
+from accel_lab.reduction.graph import edits, input_edits
 from accel_lab.reduction.graph.arguments import Name, Ref
 from accel_lab.reduction.graph.emit import Check, emit
 from accel_lab.reduction.graph.inputs import constructor
@@ -209,7 +209,7 @@ def test_a_program_that_uses_what_nothing_defines_is_refused(tmp_path: Path) -> 
 
 def test_a_size_changes_everywhere_at_once(tmp_path: Path) -> None:
     nodes = [node("y", "expand", ref("l_x0_"), 3, 4, op="call_method"), output("y")]
-    small = edits.resized(one(tmp_path, nodes), {4: 2})
+    small = input_edits.resized(one(tmp_path, nodes), {4: 2})
     assert small is not None
     text = source(small)
     assert "x0.expand(3, 2)" in text
@@ -298,7 +298,7 @@ def test_inputs_that_share_a_storage_still_share_it(tmp_path: Path) -> None:
     assert 'base = load("graph0_call0.safetensors", "s0", torch.float32)' in text
     assert "x0 = base.as_strided((2, 2), (1, 2))" in text
     assert "x1 = base.as_strided((2,), (1,), 2)" in text
-    own = edits.made_contiguous(program.calls[0], 0)
+    own = input_edits.made_contiguous(program.calls[0], 0)
     assert own is not None
     changed = own.inputs[0]
     assert isinstance(changed, TensorInput)
@@ -345,7 +345,7 @@ def test_only_what_is_used_is_packed(tmp_path: Path) -> None:
 
 def test_types_change_in_inputs_and_arguments(tmp_path: Path) -> None:
     nodes = [node("y", "torch.sum", ref("l_x0_"), dtype={"name": "torch.float32"}), output("y")]
-    changed = edits.retyped(one(tmp_path, nodes), "float32", "float64")
+    changed = input_edits.retyped(one(tmp_path, nodes), "float32", "float64")
     assert changed.functions[0].body[0].kwargs == (("dtype", Name("torch.float64")),)
     assert ".to(torch.float64)" in source(changed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,3 +105,15 @@ def test_the_mocks_variables_are_known_by_their_name(tmp_path: Path) -> None:
     binding = binding_of("mock", facts, run.findings)
     assert binding is not None and "mock_backend" in binding.code and binding.variables
     assert binding_of("", facts, run.findings) is None
+
+
+def test_the_bundle_has_what_explains_the_run(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "mock", {})
+    place = run.run_dir / "accelerator"
+    write(place, {"graph0/tiled.txt": "rows of alice\n", "transfers.jsonl": "{}\n", "kernel.py": "x = 1\n"})
+    (place / "link.txt").symlink_to("/etc/hostname")
+    with zipfile.ZipFile(run.bundle().path) as bundle:
+        kept = {name for name in bundle.namelist() if name.startswith("accelerator/")}
+        assert bundle.read("accelerator/kernel.py") == b"x = 1\n"
+        assert b"`accelerator/`" in bundle.read("README.md")
+    assert kept == {"accelerator/" + name for name in ("graph0/tiled.txt", "transfers.jsonl", "kernel.py")}

@@ -802,6 +802,7 @@ def bisected(root: Path, python: str, *words: str) -> dict[str, Any]:
         "-q",
         "--json",
         "--no-minimize",
+        "--no-workarounds",
         "--no-components",
     ]
     done = subprocess.run(

@@ -206,16 +206,6 @@ def test_a_damaged_axis_is_refused(damaged: dict[str, Any], said: str) -> None:
         versions(**damaged)
 
 
-def test_another_release_is_recommended_where_one_passes() -> None:
-    fixed = {"kind": "fixed", "after": "2.8.0", "at": "2.9.0"}
-    assert since.advice(versions()) == ["Until it is fixed: torch 2.4.1 does not have it"]
-    assert since.advice(versions(flips=[*raw()["flips"], fixed])) == [
-        "Use torch 2.9.0 or newer: the failure is gone there"
-    ]
-    assert since.advice(versions(flips=[])) == since.advice(None) == []
-    assert since.advice(versions(metric={"name": "latency"})) == []
-
-
 CHANGE = {
     "found": True,
     "file": "torch/_refs/nn/functional/__init__.py",

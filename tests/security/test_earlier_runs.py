@@ -78,7 +78,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(session, "inspect_build", facts)
         patch.setattr(session, "Prober", functools.partial(prober.Prober, runner=answer))
         patch.setattr(surroundings.Surroundings, "_can_mount", lambda self, folders: False)
-        options = ["--no-minimize", "--cold", "--quiet", "--check", "exit 1", "--out", str(base / "runs")]
+        options = [
+            "--no-minimize",
+            "--no-workarounds",
+            "--cold",
+            "--quiet",
+            "--check",
+            "exit 1",
+            "--out",
+            str(base / "runs"),
+        ]
         with pytest.raises(SystemExit) as ended:
             main.main(["bisect", *options, str(script), os.fsdecode(b"a\xff"), "two words"])
     assert ended.value.code in (1, 125)

@@ -155,7 +155,7 @@ def test_a_run_that_is_ended_at_every_moment_leaves_nothing_and_is_finished(lab:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_daemon_that_cleared_its_environment_is_ended_too(lab: Lab, number: int) -> None:
-    words = [*lab.words, "--no-minimize", str(lab.script)]
+    words = [*lab.words, "--no-minimize", "--no-workarounds", str(lab.script)]
     assert lab.kill(number, "cold kernel", *words, how="cleared") == expected(number)
 
 
@@ -169,7 +169,7 @@ def test_a_single_run_leaves_nothing(lab: Lab, number: int) -> None:
 def test_the_users_own_check_is_ended_too(lab: Lab, number: int) -> None:
     check = f"{lab.python} check.py; exit 1"
     (lab.script.parent / "check.py").touch()
-    words = [*lab.words, "--no-minimize", "--check", check, str(lab.script)]
+    words = [*lab.words, "--no-minimize", "--no-workarounds", "--check", check, str(lab.script)]
     lab.env["FAKE_CHECK"] = "check.py"
     assert lab.kill(number, "check", *words) == expected(number), lab.said()
 
@@ -183,7 +183,16 @@ def test_a_real_warm_server_and_its_forks_are_ended(lab: Lab, torch_python: str)
         "    os.system('sleep 300')\n"
         "torch.compile(lambda x: 1 / 0)(torch.ones(2))\n"
     )
-    words = ["bisect", "-q", "--no-bundle", "--no-minimize", "--python", torch_python, str(lab.script)]
+    words = [
+        "bisect",
+        "-q",
+        "--no-bundle",
+        "--no-minimize",
+        "--no-workarounds",
+        "--python",
+        torch_python,
+        str(lab.script),
+    ]
     assert lab.kill(signal.SIGKILL, "anywhere", *words) == -signal.SIGKILL
 
 
@@ -212,7 +221,7 @@ def test_a_probe_with_the_sanitizer_in_it_is_ended(lab: Lab, number: int) -> Non
     lab.script.write_text(
         SCRIPT.replace('raise RuntimeError("the kernel is wrong")', "os.kill(os.getpid(), 11)")
     )
-    words = [*lab.words, "--no-minimize", str(lab.script)]
+    words = [*lab.words, "--no-minimize", "--no-workarounds", str(lab.script)]
     assert lab.kill(number, "sanitized", *words) == expected(number), lab.said()
 
 

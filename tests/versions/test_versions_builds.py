@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import docker
+import docker.errors
 import jsonschema
 import pytest
 
@@ -17,6 +20,7 @@ from accel_lab.reporting.schema import load_schema
 from kept_builds import NEW, OLD, two_builds
 
 ROOT = Path(__file__).resolve().parents[2]
+CASE = ROOT / "repros" / "148475-shape-error-handler" / "repro.py"
 
 #: What 189518 shows without its own check: the numbers are right and their dtype is wrong.
 SILENT = """
@@ -39,12 +43,12 @@ def pair(torch_pythons: tuple[str, ...]) -> tuple[str, str]:
     return two_builds(torch_pythons)
 
 
-def lab(*words: str) -> subprocess.CompletedProcess[str]:
+def lab(*words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "accel_lab", *words],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=timeout,
         env={**os.environ, "PYTHONPATH": str(ROOT / "bisect")},
     )
 
@@ -52,7 +56,15 @@ def lab(*words: str) -> subprocess.CompletedProcess[str]:
 def bisected(tmp_path: Path, pair: tuple[str, str], script: Path, *words: str) -> dict[str, Any]:
     done = lab(
         *("bisect", "--versions", "all", "--pythons", os.pathsep.join(pair), "--json", "--quiet"),
-        *("--out", str(tmp_path / "o"), "--no-minimize", "--no-components", *words, str(script)),
+        *(
+            "--out",
+            str(tmp_path / "o"),
+            "--no-minimize",
+            "--no-workarounds",
+            "--no-components",
+            *words,
+            str(script),
+        ),
     )
     assert done.returncode == 1, done.stderr[-2000:]
     data: dict[str, Any] = json.loads(done.stdout)
@@ -60,10 +72,28 @@ def bisected(tmp_path: Path, pair: tuple[str, str], script: Path, *words: str) -
     return data
 
 
-def test_a_case_that_was_fixed_between_the_two(tmp_path: Path, pair: tuple[str, str]) -> None:
-    script = ROOT / "repros" / "148475-shape-error-handler" / "repro.py"
-    data = bisected(tmp_path, pair, script, "--python", pair[0])
-    versions = data["versions"]
+@pytest.fixture(scope="module")
+def fixed(pair: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is found of a case that was fixed between the two, on this machine."""
+    return followed(tmp_path_factory.mktemp("here"), "--pythons", os.pathsep.join(pair))
+
+
+def followed(out: Path, *provider: str) -> dict[str, Any]:
+    """What the command finds of ``CASE`` with builds of that provider."""
+    done = lab(
+        *("bisect", "--json", "--quiet", "--out", str(out), "--versions", f"{OLD},{NEW}", *provider),
+        *("--no-minimize", "--no-components", "--no-companions", "--no-bundle", "--timeout", "600"),
+        str(CASE),
+        timeout=1500,
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    data: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(data, load_schema())
+    return data
+
+
+def test_a_case_that_was_fixed_between_the_two(fixed: dict[str, Any]) -> None:
+    versions = fixed["versions"]
     assert [(f["kind"], f["after"], f["at"]) for f in versions["flips"]] == [("fixed", OLD, NEW)]
     assert versions["fixed_in"] == NEW
     details = versions["flips"][0]["details"]
@@ -74,6 +104,55 @@ def test_a_case_that_was_fixed_between_the_two(tmp_path: Path, pair: tuple[str, 
         row["near"] and row["path"].startswith("torch/_dynamo/") for row in details["files"]["changed"]
     )
     assert "hide" not in versions["axes"]["sentence"]
+
+
+def comparable(data: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on where it was run: all but times, places and versions of Python."""
+    versions, culprit = data["versions"], data["culprit"]
+    signature = data["baseline"]["signature"]
+    return {
+        "verdict": data["verdict"],
+        "signature": {key: signature[key] for key in ("kind", "type", "message")},
+        "ladder": {row["rung"]: (row["verdict"], row["status"]) for row in data["ladder"]},
+        "culprit": {key: culprit[key] for key in ("stage", "side", "level", "confidence", "component")},
+        "tested": [
+            (row["torch"], row["verdict"], row["status"], row["stage"], row["component"])
+            for row in versions["tested"]
+        ],
+        "flips": [
+            {
+                "flip": (flip["kind"], flip["after"], flip["at"]),
+                "notes": flip["notes"],
+                "good": [(row["rung"], row["verdict"]) for row in flip["details"]["good"]["ladder"]],
+                "bad": [(row["rung"], row["verdict"]) for row in flip["details"]["bad"]["ladder"]],
+                "files": flip["details"]["files"]["changed"],
+                "code": [(row["kind"], row["same"]) for row in flip["details"]["code"]],
+            }
+            for flip in versions["flips"]
+        ],
+        "axes": versions["axes"],
+    }
+
+
+@pytest.fixture
+def images() -> None:
+    """There are images of the two releases as well."""
+    with contextlib.closing(docker.from_env(timeout=60)) as client:
+        for version in (OLD, NEW):
+            try:
+                client.images.get(f"accel-lab-torch:{version}")
+            except docker.errors.ImageNotFound:
+                pytest.skip(f"no image accel-lab-torch:{version}: make docker-build TORCH={version}")
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("images")
+def test_containers_and_this_machine_find_the_same(tmp_path: Path, fixed: dict[str, Any]) -> None:
+    here = comparable(fixed)
+    inside = comparable(followed(tmp_path / "inside", "--provider", "docker"))
+    assert here["culprit"]["stage"] == "dynamo"
+    assert [flip["flip"] for flip in here["flips"]] == [("fixed", OLD, NEW)]
+    assert inside == here
 
 
 def test_silent_numbers_from_the_end_of_the_line_that_fails(tmp_path: Path, pair: tuple[str, str]) -> None:

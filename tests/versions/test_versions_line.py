@@ -21,6 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LINE = ("2.5.1", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.13.0")
 #: All the cases fail there; where it is in the store already, it is the user's own build.
 OWN = "2.6.0"
+#: This one's environments come from the uv provider. Where the store has the whole line, the others are given
+#: its interpreters: with the user's own build on the line, that release is not asked twice.
+BY_UV = "157959-division-by-constant"
 
 #: Case: what brought it and what mended it (the kind, the last release before, the release), and the stage.
 FLIPS = {
@@ -38,9 +41,13 @@ FLIPS = {
 
 def bisected(case: str, folder: Path) -> dict[str, Any]:
     python = interpreter(OWN)
-    line = ("--versions", ",".join(LINE), "--provider", "uv", "--store", KEPT or str(folder / "store"))
+    kept = [found for release in LINE if (found := interpreter(release))]
+    provider = ("--provider", "uv", "--store", KEPT or str(folder / "store"))
+    if case != BY_UV and len(kept) == len(LINE):
+        provider = ("--pythons", os.pathsep.join(kept))
+    line = ("--versions", ",".join(LINE), *provider)
     # Swapping packages takes as long as all the rest, and environments of its own.
-    quick = ("--json", "--quiet", "--no-minimize", "--no-components", "--no-companions")
+    quick = ("--json", "--quiet", "--no-minimize", "--no-workarounds", "--no-components", "--no-companions")
     own = ("--python", python) if python else ()
     script = ROOT / "repros" / case / "repro.py"
     done = subprocess.run(

@@ -138,6 +138,14 @@ class AcceleratorAdapter(ABC):
         """What options of :meth:`configured` asked to be recorded of this run."""
         return {}
 
+    def keep_files(self, folder: str) -> None:
+        """Write what explains a run below ``folder`` from now on: transfers, plans, kernels, as text files.
+
+        Called once, before the first region is compiled, in the run whose files a bundle has under
+        ``accelerator/``.
+        """
+        return
+
     def statistics(self) -> Any:
         """What all graphs of this process cost and broke: a mapping, or an object with ``to_json``."""
         return self._statistics

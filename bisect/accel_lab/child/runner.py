@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import faulthandler
 import functools
-import gc
 import importlib.util
-import io
 import json
 import os
 import random
 import signal
 import sys
-import threading
-import types
 from typing import Any, Callable, Dict, List, Optional
 
 from . import accelerator_library
 from .artifacts import Artifacts
 from .exceptions import NotApplicable, describe
 from .opened_files import Opened
+from .program import exit_code, free_program, join_threads, run_program
 from .protocol import facts as protocol_facts
 from .protocol import job as protocol_job
 from .rungs.unreached_compilers import Entries
@@ -53,17 +50,17 @@ def execute(job: protocol_job.Job) -> Any:
     try:
         session.prepare()
     except SystemExit as stop:  # the rung cannot be prepared: said in the result, the program does not run
-        code = _exit_code(stop)
+        code = exit_code(stop)
         session.finish(code, describe(stop))
         return code
     session.own = Own(job["program"])
     session.hear()
-    code, raised, error = _run_program(job["program"])
-    _join_threads()
+    code, raised, error = run_program(job["program"])
+    join_threads()
     session.finish(code, raised, error)
     if os.environ.get("MALLOC_CHECK_"):
         del error
-        _free_program()
+        free_program()
     return code
 
 
@@ -71,17 +68,6 @@ def leave_modules_alone(nn: Any) -> None:
     """Let ``Module.compile()`` do nothing: it would put what torch.compile returns into the module."""
     if hasattr(nn.Module, "compile"):  # 2.0 has no such method
         nn.Module.compile = lambda self, *args, **kwargs: None
-
-
-def _free_program() -> None:
-    """Free what the program holds: the allocator looks behind a block when it is freed, and not before.
-
-    A forked child ends without doing so. What it did is written down by now, so an abort loses nothing.
-    """
-    main = sys.modules.get("__main__")
-    if main is not None:
-        main.__dict__.clear()
-    gc.collect()
 
 
 class _Session:
@@ -322,70 +308,6 @@ def _catch_faults(folder: str) -> None:
 
 def _seed(seed: int) -> None:
     random.seed(seed)
-
-
-def _join_threads() -> None:
-    """Wait for the program's threads as the interpreter does at its end.
-
-    Pools of ``concurrent.futures`` are told to stop by hooks that only ``threading._shutdown`` runs;
-    joining their threads one by one would wait for ever.
-    """
-    shutdown = getattr(threading, "_shutdown", None)
-    if shutdown is not None:
-        shutdown()
-
-
-def _run_program(program: Any) -> Any:
-    """``(exit code, described exception or None, that exception)``; prints the traceback as Python does."""
-    sys.argv = [program["path"] or program["module"], *program["args"]]
-    try:
-        if program["path"] is not None:
-            _run_script(program["path"])
-        else:
-            sys.path[0] = os.getcwd()
-            import runpy
-
-            runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
-    except SystemExit as error:
-        code = _exit_code(error)
-        return code, describe(error) if code else None, error
-    except BaseException as error:
-        described = describe(error)
-        _report(error)
-        return (130 if isinstance(error, KeyboardInterrupt) else 1), described, error
-    return 0, None, None
-
-
-def _run_script(path: str) -> None:
-    main = types.ModuleType("__main__")
-    main.__file__ = path
-    main.__dict__["__builtins__"] = __builtins__
-    sys.modules["__main__"] = main
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
-    with io.open_code(path) as stream:
-        code = compile(stream.read(), path, "exec", dont_inherit=True)
-    exec(code, main.__dict__)
-
-
-def _exit_code(error: Any) -> Any:
-    if error.code is None:
-        return 0
-    if isinstance(error.code, int):
-        return error.code & 0xFF
-    sys.stderr.write(str(error.code) + "\n")
-    return 1
-
-
-def _report(error: Any) -> None:
-    """Print the traceback through the user's ``sys.excepthook``, without our own frames."""
-    traceback = error.__traceback__
-    while traceback is not None and "accel_lab_child" in traceback.tb_frame.f_code.co_filename:
-        traceback = traceback.tb_next
-    try:
-        sys.excepthook(type(error), error, traceback)
-        sys.stderr.flush()
-    except Exception:
-        return
 
 
 class _AfterImport:

@@ -3,7 +3,8 @@
 ``python view.py PLAN COMMAND...`` enters the views and becomes the command; without a command it only tries.
 The plan: ``folders`` are shown as views, ``hidden`` ones (if any) as empty folders, ``real`` stays as it is
 wherever it lies, ``upper`` is where what is written goes (an empty folder; in memory if ``memory``, of
-``most_mb`` then), ``cwd`` is entered at the end.
+``most_mb`` then), ``edited`` (if any) is a file in the views and the one whose text it has there, ``cwd`` is
+entered at the end.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def enter(plan: Any) -> None:
         _view(libc, folder, os.path.join(upper, str(number)), plan["real"], confined)
     for folder in plan.get("hidden", ()):
         _hide(libc, folder, plan["real"])
+    if plan.get("edited"):
+        _edit(*plan["edited"])
     os.chdir(plan["cwd"])
     if confined and os.geteuid() != 0:
         _drop_capabilities(libc)
@@ -90,6 +93,22 @@ def _hide(libc: Any, folder: Any, real: Any) -> None:
         os.makedirs(path)
         _mount(libc, "/proc/self/fd/%d" % descriptor, path, "", _BIND | _REC)
         os.close(descriptor)
+
+
+def _edit(path: Any, text: Any) -> None:
+    """Give a file another text, in the view only: raises OSError where the file lies in none."""
+    with open("/proc/self/mountinfo", "rb") as stream:
+        mounts = [line.split(b" - ", 1) for line in stream]
+    places = [(os.fsdecode(head.split(b" ")[4]), rest.split(b" ")[0]) for head, rest in mounts]
+    over = max(
+        (len(place), kind) for place, kind in places if (path + "/").startswith(place.rstrip("/") + "/")
+    )
+    if over[1] != b"overlay":
+        raise OSError(errno.EROFS, "%s is in no view" % path)
+    with open(text, "rb") as stream:
+        data = stream.read()
+    with open(path, "wb") as stream:
+        stream.write(data)
 
 
 def _topmost(paths: Any) -> List[str]:

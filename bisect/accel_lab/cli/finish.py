@@ -96,6 +96,7 @@ def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
     blocks = [terminal.paragraph(findings, colour=colour, width=width)]
+    blocks.append(terminal.workarounds_block(findings, colour=colour, width=width))
     blocks += [terminal.repro_block(findings, colour=colour, width=width)] if findings.repro else []
     if findings.versions and tables:
         blocks.append(terminal.versions_block(findings, colour=colour, unicode=unicode, width=width))

@@ -240,6 +240,7 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         progress.smaller,
         progress.release,
         collect=given.bundle,
+        on_phase=progress.phase,
     )
     try:
         findings = session.run()
@@ -253,9 +254,12 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
             if found.repro is not None and found.repro.script:
                 sys.stderr.write(f"the smallest program so far: {found.repro.script}\n")
         return 130
-    if given.bundle and given.verify and findings.verdict != "passes":
+    verify = given.verify and session.time_budget.remaining_s != 0.0
+    if given.bundle and given.verify and not verify and findings.verdict != "passes":
+        session.time_budget.leave("the run that verifies the bundle")
+    if given.bundle and verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     progress.done()
-    write_files(findings, folder, bundle=given.bundle, verify=given.verify, fresh=True)
+    write_files(findings, folder, bundle=given.bundle, verify=verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)
     return exit_code(findings)

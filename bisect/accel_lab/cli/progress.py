@@ -34,6 +34,8 @@ class Progress:
         self._lock = threading.Lock()
         self._count = 0
         self._asks_anew = False
+        self._phase = ""
+        self._until: float | None = None
 
     def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
         if self._quiet:
@@ -65,6 +67,13 @@ class Progress:
             self._print(f"▼ {lines:4d} lines after {tried} candidates  {_short(note, 60)}")
             self._show_running()
 
+    def phase(self, words: str, seconds: float | None) -> None:
+        """A part of the search begins, which takes so many seconds at most (None: as long as it takes)."""
+        with self._lock:
+            self._phase = words.partition(":")[0]
+            self._until = None if seconds is None else time.monotonic() + seconds
+        self.say(f"… {words}" + ("" if seconds is None else f" (at most {_minutes(seconds)} more)"))
+
     def release(self, event: str, version: str, words: str) -> None:
         """An event on the line of releases: an environment is built, a release judged, a flip examined."""
         if self._quiet or event not in _RELEASE:
@@ -93,8 +102,15 @@ class Progress:
     def _show_running(self) -> None:
         if self._live and self._running:
             names = ", ".join(_short(label, 30) for label, _ in self._running.values())
-            sys.stderr.write(_START + f"… {names}"[: _width() - 2])
+            sys.stderr.write(_START + f"… {self._remains()}{names}"[: _width() - 2])
             sys.stderr.flush()
+
+    def _remains(self) -> str:
+        """The part of the search, and how long it takes at most."""
+        if not self._phase:
+            return ""
+        left = "" if self._until is None else f", at most {_minutes(self._until - time.monotonic())} more"
+        return f"{self._phase}{left}: "
 
     def _clear(self) -> None:
         if self._live:
@@ -133,6 +149,12 @@ def _result(outcome: Outcome) -> tuple[str, str]:
     if signature is None:
         return "completes", "32"
     return _short("fails: " + signature.line, 60), "31"
+
+
+def _minutes(seconds: float) -> str:
+    """``2 min 05 s``, ``40 s``."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
 def _short(text: str, width: int) -> str:

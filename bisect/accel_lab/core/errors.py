@@ -17,6 +17,10 @@ class Unanswered(LabError):
     """An earlier run does not hold an answer that is needed, and nothing may be run to find it."""
 
 
+class OutOfTime(LabError):
+    """The time that the bisection was given is up: a probe was not started (``core.time_budget``)."""
+
+
 class UsageError(LabError):
     """The caller asked for something that makes no sense: a missing file, a wrong option (exit code 2)."""
 

@@ -12,6 +12,7 @@ from .signature import Signature
 from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
 from .verdict import Verdict
 from .versions import Versions
+from .workarounds import KnownFailure, Workaround
 
 SCHEMA = "accel-lab/findings/1"
 
@@ -268,7 +269,8 @@ class Findings:
 
     ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
     not fail), ``by_design`` (compiled and uncompiled code differ as they are meant to) and ``inconclusive``.
-    ``outside`` says where it fails, if no rung of the ladder reaches that.
+    ``outside`` says where it fails, if no rung of the ladder reaches that. ``unasked`` are the questions that
+    the time did not reach; ``budget_s`` is the time for the whole, in seconds, if the user set one.
     """
 
     program: Program
@@ -287,9 +289,13 @@ class Findings:
     summary: str = ""
     next_steps: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
+    budget_s: float | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     versions: Versions | None = None
     repro: Repro | None = None
+    workarounds: list[Workaround] = field(default_factory=list)
+    known: list[KnownFailure] = field(default_factory=list)
     artifacts: str = ""
     bundle: str | None = None
     bundle_check: dict[str, Any] | None = None
@@ -330,9 +336,13 @@ class Findings:
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),
             "warnings": list(self.warnings),
+            "unasked": list(self.unasked),
+            "budget_s": self.budget_s,
             "environment": self.environment,
             "versions": self.versions.to_json() if self.versions else None,
             "repro": self.repro.to_json() if self.repro else None,
+            "workarounds": [one.to_json() for one in self.workarounds],
+            "known": [one.to_json() for one in self.known],
             "artifacts": self.artifacts,
             "report": self.report,
             "bundle": self.bundle,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from accel_lab.protocol.job import PROTOCOL, Job
@@ -59,7 +60,8 @@ class Probe:
     ``switches`` are the single settings changed on top of the rung, of ``protocol.switches``;
     ``bare`` runs the program with no instrumentation at all, as the user would;
     ``attempt`` tells repeats of the same question apart; ``cwd`` is where it starts, if not where
-    the user did.
+    the user did; ``edited`` is a file of the program and the one that is shown in its place, whose name is
+    the digest of its text.
     """
 
     program: Program
@@ -71,6 +73,7 @@ class Probe:
     cold: bool = False
     attempt: int = 0
     cwd: str = ""
+    edited: tuple[str, str] | None = None
 
     @property
     def key(self) -> str:
@@ -86,6 +89,7 @@ class Probe:
                 "cold": self.cold,
                 "attempt": self.attempt,
                 **({"cwd": self.cwd} if self.cwd else {}),
+                **({"edited": [self.edited[0], Path(self.edited[1]).name]} if self.edited else {}),
             },
             sort_keys=True,
             default=str,
@@ -95,6 +99,8 @@ class Probe:
     @property
     def label(self) -> str:
         """How a person would call this probe in a progress line."""
+        if self.edited:
+            return "the changed script" + ("" if self.bare else ", recorded")
         if self.bare:
             return "plain run"
         name = self.rung.value

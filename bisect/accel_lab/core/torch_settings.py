@@ -114,3 +114,48 @@ EMULATE_CASTS = Setting(module=INDUCTOR, key="emulate_precision_casts", value=Tr
 #: The caches that may answer in a compiler's place, as torch calls what turns each on.
 GRAPH_CACHE = f"{INDUCTOR}.fx_graph_cache"
 AUTOGRAD_CACHE = f"{FUNCTORCH}.enable_autograd_cache"
+
+#: Groups of Inductor's passes by the graph that they work on, and the setting that leaves each out.
+PASS_GROUPS = {
+    "pre-grad": Setting(module=INDUCTOR, key="use_pre_grad_passes", value=False),
+    "joint": Setting(module=INDUCTOR, key="use_joint_graph_passes", value=False),
+    "post-grad": Setting(module=INDUCTOR, key="use_post_grad_passes", value=False),
+}
+NO_PATTERNS = Setting(module=INDUCTOR, key="pattern_matcher", value=False)
+#: Settings of Dynamo that make it specialise more: what to try where a guard is missing.
+MORE_GUARDS = (
+    Setting(module=DYNAMO, key="guard_nn_modules", value=True),
+    Setting(module=DYNAMO, key="automatic_dynamic_shapes", value=False),
+)
+_LOWERING = "torch._inductor.lowering"
+_DECOMPOSITION = "torch._inductor.decomposition"
+_DRIVERS = {"pre_grad", "joint_graph", "post_grad", "reinplace"}
+
+
+def inductor_lines(values: dict[str, Any]) -> list[str]:
+    """The lines that make settings of Inductor so in a script."""
+    return [Setting(module=INDUCTOR, key=key, value=value).code for key, value in values.items()]
+
+
+def fallback_lines(operator: str, *, decomposed: bool = False) -> list[str]:
+    """Lines with which Inductor calls the eager kernel of one operator (``aten.min.dim``).
+
+    ``decomposed``: its decomposition is left out as well.
+    """
+    name = f"torch.ops.{operator}"
+    lines = [f"import {_LOWERING}"]
+    if decomposed:
+        lines += [
+            f"import {_DECOMPOSITION}",
+            f"{_DECOMPOSITION}.decompositions.pop({name}, None)",
+        ]
+    return [*lines, f"{_LOWERING}.make_fallback({name}, warn=False, override_decomp=True)"]
+
+
+def pass_lines(name: str, file: str) -> list[str]:
+    """Lines that leave out one FX pass, a function in a file of torch; empty where that has no name there."""
+    stem = file.rpartition("/")[2].removesuffix(".py")
+    if stem not in _DRIVERS or not name.isidentifier():
+        return []
+    module = f"torch._inductor.fx_passes.{stem}"
+    return [f"import {module}", f"{module}.{name} = lambda graph, *args, **kwargs: graph"]

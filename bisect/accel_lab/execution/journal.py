@@ -42,6 +42,8 @@ _ROW = {
 class Journal:
     """One JSON line an event, flushed to disk at once; a torn last line (kill -9) is dropped on reading.
 
+    ``unasked`` are the probes that were not started because the time was up.
+
     The number of the protocol between lab and child goes before the answers that were given under it. Answers
     of another number are not used, unless the run is only read (``replay``): ``outdated`` is that number.
     """
@@ -50,7 +52,7 @@ class Journal:
         self._path = path
         self._lock = threading.Lock()
         data = ChildFiles(path.parent).data(path.name, MOST_BYTES) or b""
-        protocol, self._answers = _finished(data)
+        protocol, self._answers, self.unasked = _finished(data)
         self._stream = path.open("a", encoding="utf-8")
         if data and not data.endswith(b"\n"):
             self._stream.write("\n")
@@ -77,6 +79,11 @@ class Journal:
         self._answers[key] = outcome
         self._write({"event": "ended", "key": key, "outcome": outcome.to_json()})
 
+    def left_out(self, key: str, label: str) -> None:
+        """A probe was not started, because the time was up."""
+        self.unasked.add(key)
+        self._write({"event": "unasked", "key": key, "label": label})
+
     def close(self) -> None:
         with suppress(OSError):  # a full disk has been told of when it was written to
             self._stream.close()
@@ -88,9 +95,12 @@ class Journal:
             os.fsync(self._stream.fileno())
 
 
-def _finished(data: bytes) -> tuple[int, dict[str, Outcome]]:
-    """The last protocol number (0: none was written) and its answers; a row that is none is passed over."""
-    protocol, found = 0, dict[str, Outcome]()
+def _finished(data: bytes) -> tuple[int, dict[str, Outcome], set[str]]:
+    """The last protocol number (0: none was written), its answers, and the probes that were left unasked.
+
+    A row that is none of these is passed over.
+    """
+    protocol, found, unasked = 0, dict[str, Outcome](), set[str]()
     for line in data.decode("utf-8", "replace").split("\n"):
         if not line.strip():
             continue
@@ -98,9 +108,11 @@ def _finished(data: bytes) -> tuple[int, dict[str, Outcome]]:
             row = parsed(line, "journal.jsonl", _ROW)
             if row["event"] == "protocol" and row["protocol"] != protocol:
                 protocol, found = row["protocol"], {}
+            if row["event"] == "unasked":
+                unasked.add(row["key"])
             if row["event"] == "ended":
                 with believed("journal.jsonl"):
                     found[row["key"]] = Outcome.from_json(row["outcome"])
         except (Refused, KeyError):
             continue
-    return protocol, found
+    return protocol, found, unasked

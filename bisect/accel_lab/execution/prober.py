@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import threading
 import time
 import uuid
@@ -19,35 +18,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.errors import LabError, Unanswered
+from accel_lab.core.errors import LabError, OutOfTime, Unanswered
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import PROTOCOL, Job, Limits, Probe
+from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles
 
 from . import sanitizer
+from .asides import Asides
+from .asides import Interrupted as Interrupted
+from .asides import Runner as Runner
+from .asides import aside_folder as aside_folder
 from .collect import CRASHED, collected
 from .journal import Journal, write_atomic
 from .processes import process
 from .run_folder.surroundings import enter_command
-from .run_folder.workspace import Place, Workspace, write_job
+from .run_folder.workspace import Place, Workspace, shows_edited, write_job
 from .warm import WarmServer
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 LOG = logging.getLogger("accel_lab.prober")
-TAIL_BYTES = 64 * 1024
-Runner = Callable[..., process.Ended]  # with the arguments of process.run
-
-
-#: In the folder of what was run beside the probes.
-_ENDED = "ended.json"
 #: The child's command that tells the environment.
 COLLECT = "collect_env"
-
-
-class Interrupted(LabError):
-    """The user asked to stop (exit code 130); what was found so far is in the journal."""
-
-    exit_code = 130
 
 
 class Prober:
@@ -69,12 +61,15 @@ class Prober:
         keep: bool = False,
         runner: Runner = process.run,
         replay: bool = False,
+        time_budget: TimeBudget | None = None,
     ) -> None:
         """``runner`` runs a command: on this machine, or in a container that sees the same folders.
 
         With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
+        A probe that is submitted and would start after the end of ``time_budget`` raises :class:`OutOfTime`.
         """
         self.replay = replay
+        self.time_budget = time_budget or TimeBudget()
         self.python = python
         self.workspace = workspace
         self.journal = Journal(workspace.root / "journal.jsonl", replay=replay)
@@ -95,19 +90,35 @@ class Prober:
         self._heap: dict[str, str] = {}
         self._keep = keep
         self._runner = runner
+        self._asides = Asides(
+            python=python,
+            workspace=workspace,
+            environment=self.environment,
+            runner=runner,
+            stop=self._stop,
+            replay=replay,
+        )
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
 
     # -- asking --------------------------------------------------------------------------------
 
-    def ask(self, probe: Probe) -> Outcome:
-        """The outcome of a probe: from the journal, or by running it."""
+    def ask(self, probe: Probe, end: float | None = None) -> Outcome:
+        """The outcome of a probe: from the journal, or by running it.
+
+        Raises :class:`OutOfTime` where it would start after ``end``, on the clock of the time budget.
+        """
         known = self.journal.answer(probe.key)
         if known is not None:
             LOG.debug("in the journal: %s", probe.label)
             known = self._at_home(known) if self.replay else known
             self._listener("cached", probe, known)
             return known
+        if end is not None and self.time_budget.clock() >= end:
+            self.journal.left_out(probe.key, probe.label)
+            raise OutOfTime(f"not started, because the time was up: {probe.label}")
         if self.replay:
+            if probe.key in self.journal.unasked:
+                raise OutOfTime(f"not started in that run: {probe.label}")
             raise Unanswered(f"the run's journal has no answer to: {probe.label}")
         if self._stop.is_set():
             raise Interrupted("interrupted")
@@ -141,7 +152,7 @@ class Prober:
 
     def submit(self, probe: Probe) -> Future[Outcome]:
         """Ask in the background; several probes run side by side as far as workers allow."""
-        return self._executor.submit(self.ask, probe)
+        return self._executor.submit(self.ask, probe, self.time_budget.end)
 
     def warm_up(self) -> None:
         """Let probes be answered by the warm server from now on.
@@ -218,40 +229,13 @@ class Prober:
 
         Raises :class:`LabError` if it fails.
         """
-        ended, folder = self.run_aside(
-            name, [self.python, str(self.workspace.library), *words], timeout_s=timeout_s
-        )
-        if ended.exit_code != 0:
-            said = (ChildFiles(folder).tail("err.txt", TAIL_BYTES) or "").strip().splitlines()
-            raise LabError(f"{name} failed in {self.python}: {(said or [str(ended.limit)])[-1][:200]}")
-        return ChildFiles(folder).text("out.txt") or ""
+        return self._asides.ask(name, words, timeout_s=timeout_s)
 
     def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
         """Run any command where the probes run; how it ended, and the folder with its ``out.txt`` and
         ``err.txt``, which :func:`aside_folder` gives too and which is all that it may write to.
         """
-        folder = aside_folder(self.workspace.root, name)
-        if self.replay:
-            return _kept_end(folder, name), folder
-        cwd = folder / "cwd"
-        cwd.mkdir(exist_ok=True)
-        try:
-            ended = self._runner(
-                list(command),
-                cwd=cwd,
-                env={**self.environment, "PYTHONDONTWRITEBYTECODE": "1", "PWD": str(cwd)},
-                stdout=folder / "out.txt",
-                stderr=folder / "err.txt",
-                limits=Limits(timeout_s=timeout_s),
-                marker=f"{name}-{uuid.uuid4().hex}",
-                stop=self._stop,
-            )
-        finally:
-            shutil.rmtree(cwd, ignore_errors=True)
-        if ended.limit == "interrupted":
-            raise Interrupted("interrupted")
-        write_atomic(folder / _ENDED, json.dumps(ended.to_json()))
-        return ended, folder
+        return self._asides.run(name, command, timeout_s=timeout_s)
 
     def collect_environment(self) -> dict[str, Any]:
         """What torch's ``collect_env`` tells of the probed build, and its C++ compiler; empty if it fails.
@@ -292,7 +276,11 @@ class Prober:
             note = "the address sanitizer is not available: the C++ compiler does not bring its library"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
-        warm, crash = self.is_warm and not (probe.cold or probe.bare or sanitized), ""
+        warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
+        if probe.edited is not None and not shows_edited(place, probe.edited):
+            self.workspace.tidy(place)
+            note = "the script's folder is not shown as a view here, so no changed script can stand in it"
+            return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         try:
             ended, warm = self._heard(probe, place, warm)
             outcome = collected(self.workspace, place, ended, probe, warm=warm)
@@ -415,21 +403,6 @@ class Prober:
             "file_bytes": probe.limits.file_mb << 20,
             "opened": probe.cold and "measure" not in dict(probe.switches),
         }
-
-
-def aside_folder(root: Path, name: str) -> Path:
-    """The folder of what is run beside the probes of the run in ``root``, under a name of its own."""
-    folder = root / "asides" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _kept_end(folder: Path, name: str) -> process.Ended:
-    """How what was run beside the probes ended in an earlier run."""
-    try:
-        return process.Ended.from_json(json.loads((folder / _ENDED).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        raise Unanswered(f"the run's folder does not say how {name} ended") from None
 
 
 def _pretty(outcome: Outcome) -> str:

@@ -98,9 +98,17 @@ def is_inside(path: Path, root: Path) -> bool:
 def artifacts_of(step: Step, run_dir: Path) -> list[Artifact]:
     """The text files below the step's ``artifacts`` folder, in the order of their names."""
     folder = folder_of(step, run_dir)
-    if folder is None or not (folder / "artifacts").is_dir():
+    return [] if folder is None else _below(folder / "artifacts")
+
+
+def accelerator_files(run_dir: Path) -> list[Artifact]:
+    """The files that explain a run on an accelerator, in the order of their names."""
+    return _below(run_dir / "accelerator")
+
+
+def _below(root: Path) -> list[Artifact]:
+    if root.is_symlink() or not root.is_dir():
         return []
-    root = folder / "artifacts"
     found = []
     for path in root.rglob("*"):
         if path.is_file() and not path.is_symlink() and not _below_link(path, root):

@@ -16,13 +16,18 @@ from .premise import Baseline
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Record):
-    """What may be asked and how sure the answer has to be."""
+    """What may be asked and how sure the answer has to be.
+
+    ``time_s``: the seconds for the whole bisection. None: none for the stage, and for what follows it an
+    allowance of so many plain runs (``localize.allowance``).
+    """
 
     budget: float = 0.01
     ablation: str = "short"
     components: bool = True
     witness: bool = True
     most_faults: int = 3
+    time_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +51,9 @@ class Bisection:
         self.baseline: Baseline | None = None
         self.counts: dict[str, int] = {}
         self.pair: Pair | None = None
+        self._time = lab.time_budget
+        self.findings.unasked = self._time.unasked
+        self.findings.budget_s = self._options.time_s
 
     def run(self) -> Findings:
         """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step, Witness
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import BLAMES, BY_BACKEND, LADDER, Confidence, Rung, Stage
+from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 
 from . import cross_check, environment_hints
@@ -21,11 +23,12 @@ from .alternatives.case import Case, Moment
 from .baseline import BaselineSearch
 from .bisection import Bisection
 from .bisection import Options as Options
-from .ladder import Reading, index, read, row
+from .ladder import Reading, index, read, read_steps, row
 from .ladder_runner import LadderRunner, Switches
+from .localize.allowance import AFTER_STAGE_PLAIN_RUNS, allowance_of
 from .localize.opening import Opened, open_stage
 from .premise import Baseline, values_signature
-from .proof import Proof, qualify
+from .proof import Proof, qualify, unasked
 from .stage_proof import prove_stage
 
 
@@ -46,10 +49,24 @@ class Answer:
 class Diagnosis(Bisection):
     """Runs the search on a :class:`Lab`."""
 
+    _after_stage: Allowance | None = None
+
     def run(self) -> Findings:
         """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         findings = self.findings
         search = BaselineSearch(self._lab, self._probe)
+        try:
+            return self._search(search)
+        except OutOfTime:
+            self._time.leave("the rest of the search" if self.baseline else "whether it fails, and how often")
+            if self.baseline is None:
+                self.baseline = search.baseline
+                self._take_baseline(search.baseline, len(search.baseline.steps))
+            findings.verdict = "fails" if findings.culprits else "inconclusive"
+            return findings
+
+    def _search(self, search: BaselineSearch) -> Findings:
+        findings = self.findings
         base = self.baseline = search.run()
         self._take_baseline(base, len(base.steps))
         if base.target is None:
@@ -75,13 +92,15 @@ class Diagnosis(Bisection):
         if base.ends_here:
             findings.verdict = "inconclusive"
             return findings
+        if self._options.time_s is None:
+            self._after_stage = allowance_of(base, AFTER_STAGE_PLAIN_RUNS)
         answer = self._answer(base, ())
         self._take(answer)
         if answer.by_design is not None:
             findings.verdict = "by_design"
             return findings
         if answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER):
-            self._other_faults(base, answer)
+            self._ask_other_faults(base, answer)
         findings.verdict = "fails" if findings.culprits else "inconclusive"
         return findings
 
@@ -106,10 +125,18 @@ class Diagnosis(Bisection):
         if early is not None:
             return Answer(culprit=early.culprit, ladder=early.ladder, proof=early.proof)
         rungs = rungs_below(top.outcome)
-        below = runner.ask((rung, ()) for rung in rungs)
-        ladder = [*self._with_patience(runner, base, below), top]
+        self._time.phase(f"stage: {len(rungs)} rungs, a run takes {top.outcome.seconds:.0f} s")
+        below, missing = runner.ask_in_time(rungs)
+        try:
+            below = self._with_patience(runner, base, below)
+        except OutOfTime:
+            missing = missing or rungs
         base.uncompiled = base.uncompiled or (below[0].outcome if below else None)
-        answer = Answer(culprit=None, ladder=ladder)
+        answer = Answer(culprit=None, ladder=[*below, top])
+        if missing:
+            self._time.leave(f"the rungs {', '.join(rung.value for rung in missing)}")
+            answer.warnings.append(_between(answer.ladder, missing))
+            return answer
         self._conclude(base, runner, answer)
         return answer
 
@@ -165,6 +192,7 @@ class Diagnosis(Bisection):
                 case,
                 components=self._options.components,
                 full_ablation=self._options.ablation == "full",
+                allowance=self._after_stage,
             )
             answer.ladder = case.ladder
             answer.ablation = opened.ablation
@@ -172,14 +200,28 @@ class Diagnosis(Bisection):
             self._prove(runner, answer, opened, [*considered, *opened.alternatives])
         self._add_values(base, answer)
         if self._options.witness and answer.culprit is not None:
-            answer.witness = cross_check.ask(runner, answer.culprit, answer.ladder)
+            self._cross_check(runner, answer, answer.culprit)
+
+    def _cross_check(self, runner: LadderRunner, answer: Answer, culprit: Culprit) -> None:
+        """The second opinion, as far as the time reaches."""
+        try:
+            with self._time.allow(self._after_stage):
+                answer.witness = cross_check.ask(runner, culprit, answer.ladder)
+        except OutOfTime:
+            self._time.leave("the cross-check with torch's own CompilerBisector")
 
     @staticmethod
     def _prove(
         runner: LadderRunner, answer: Answer, opened: Opened, considered: Sequence[Considered]
     ) -> None:
         """Ask the neighbours of what was found again."""
-        proved = prove_stage(runner, answer.ladder, opened.culprit, considered)
+        try:
+            proved = prove_stage(runner, answer.ladder, opened.culprit, considered)
+        except OutOfTime:
+            left = "the repeats that would prove the stage"
+            runner.lab.time_budget.leave(left)
+            answer.culprit = qualify(opened.culprit, [*considered, unasked(left)])
+            return
         answer.culprit, answer.ladder, answer.proof = proved.culprit, proved.ladder, proved.proof
         answer.reading = proved.reading or answer.reading
         answer.warnings += proved.warnings
@@ -222,6 +264,14 @@ class Diagnosis(Bisection):
         return index(start) > index(Rung.AOT) and any(r.get("backend") not in _KNOWN for r in regions)
 
     # -- more than one fault -------------------------------------------------------------------
+
+    def _ask_other_faults(self, base: Baseline, first: Answer) -> None:
+        """Search for further faults, as far as the time reaches."""
+        try:
+            with self._time.allow(self._after_stage):
+                self._other_faults(base, first)
+        except OutOfTime:
+            self._time.leave("whether another fault lies behind the first one")
 
     def _other_faults(self, base: Baseline, first: Answer) -> None:
         """With the regions of the first culprit kept below it, does the script still fail?"""
@@ -297,6 +347,17 @@ def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) 
     same = [r for r in regions if r["name"] == region["name"]]
     turn = [r["id"] for r in same].index(region["id"])
     return f"{region['name']}#{turn}"
+
+
+def _between(ladder: Sequence[Step], missing: Sequence[Rung]) -> str:
+    """What a ladder with rungs missing says, in words: no stage is named from it."""
+    reading = read_steps([step for step in ladder if step.rung not in missing])
+    passes = f"passes at {reading.last_good} and fails" if reading.last_good is not None else "fails"
+    return (
+        f"the time was up before the ladder was complete: the script {passes} at "
+        f"{reading.start or Rung.KERNEL}, and {', '.join(rung.value for rung in missing)} "
+        f"{'was' if len(missing) == 1 else 'were'} not run, so no stage is named"
+    )
 
 
 def _eager_component(outcome: Outcome) -> Component | None:

@@ -10,6 +10,7 @@ from accel_lab.core.findings import Agreement
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
+from accel_lab.core.time_budget import TimeBudget
 
 
 class Compared(Protocol):
@@ -49,6 +50,10 @@ class Lab(Protocol):
 
     @property
     def is_warm(self) -> bool: ...
+
+    @property
+    def time_budget(self) -> TimeBudget:
+        """The time that is left; a probe that would start after its end raises ``OutOfTime``."""
 
     def submit(self, probe: Probe) -> Future[Outcome]: ...
 

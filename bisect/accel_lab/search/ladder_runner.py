@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome
@@ -46,18 +47,34 @@ class LadderRunner:
         return self.baseline.tally.plus(Tally(runs=self._failed, failures=self._failed))
 
     def ask(self, questions: Iterable[tuple[Rung, Switches]], kind: str = "ladder") -> list[Step]:
-        """One Step for each question, asked side by side and repeated as the failure's rate demands."""
+        """One Step for each question, asked side by side and repeated as the failure's rate demands.
+
+        Raises :class:`OutOfTime` where one of them could not be asked in the time that is left.
+        """
         wanted = [(rung, tuple(dict(self.held + switches).items())) for rung, switches in questions]
         first = [(rung, switches, self._submit(rung, switches, 0, kind)) for rung, switches in wanted]
         steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
-        if not self.baseline.flaky:
-            return steps
-        return [
-            self.repeat(step, self._repeats(), kind, until_bad=True)
-            if step.verdict in (Verdict.GOOD, Verdict.DIFFERENT)
-            else step
-            for step in steps
-        ]
+        return [self._repeated(step, kind) for step in steps]
+
+    def ask_in_time(self, rungs: Iterable[Rung], kind: str = "ladder") -> tuple[list[Step], list[Rung]]:
+        """The steps of those rungs for which there was time, and the others.
+
+        A rung whose passes could not be repeated as the failure's rate demands is one of the others.
+        """
+        wanted = tuple(dict(self.held).items())
+        steps, unasked = [], []
+        for rung, job in [(rung, self._submit(rung, wanted, 0, kind)) for rung in rungs]:
+            try:
+                steps.append(self._repeated(self._step(rung, wanted, job.result()), kind))
+            except OutOfTime:
+                unasked.append(rung)
+        return steps, unasked
+
+    def _repeated(self, step: Step, kind: str) -> Step:
+        """The step with the repeats without which it may not be called good."""
+        if not self.baseline.flaky or step.verdict not in (Verdict.GOOD, Verdict.DIFFERENT):
+            return step
+        return self.repeat(step, self._repeats(), kind, until_bad=True)
 
     def one(self, rung: Rung, switches: Switches = (), kind: str = "ladder") -> Step:
         """A single question."""
@@ -65,7 +82,9 @@ class LadderRunner:
 
     def look(self, rung: Rung, switches: Switches, kind: str) -> Outcome:
         """One run that is asked for its facts: how it ends is no answer, so it is never repeated."""
-        return self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
+        outcome = self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
+        self.lab.time_budget.spend(outcome.seconds)
+        return outcome
 
     def repeat(self, step: Step, runs: int, kind: str, until_bad: bool = False) -> Step:
         """Ask the same question ``runs`` more times; the step keeps its first failing outcome."""
@@ -86,11 +105,13 @@ class LadderRunner:
         return runs_to_see(cautious_rate(self.baseline.tally, 0.2), self.budget / 8) - 1
 
     def _submit(self, rung: Rung, switches: Switches, attempt: int, kind: str) -> Future[Outcome]:
+        self.lab.time_budget.check()
         self.counts[kind] = self.counts.get(kind, 0) + 1
         probe = replace(self.probe, rung=rung, switches=switches, attempt=attempt)
         return self.lab.submit(probe if self.patient else hurried(probe, self.baseline.target))
 
     def _step(self, rung: Rung, switches: Switches, outcome: Outcome) -> Step:
+        self.lab.time_budget.spend(outcome.seconds)
         signature = self.lab.signature(outcome)
         verdict = self.verdict(outcome)
         self._failed += verdict is Verdict.BAD

@@ -113,6 +113,12 @@ def capped(confidence: Confidence, alternatives: Iterable[Considered]) -> Confid
     return min([confidence, *limits], key=ORDER.index)
 
 
+def unasked(what: str) -> Considered:
+    """What the time did not reach, as an alternative: while it is open, nothing is proven."""
+    words = f"the time was up before it was asked: {what}"
+    return Considered(name="out_of_time", open=True, words=words, component=True)
+
+
 def prove_again(
     runner: LadderRunner,
     bad: Step,
@@ -199,4 +205,5 @@ __all__ = [
     "prove_verdicts",
     "qualify",
     "surest",
+    "unasked",
 ]

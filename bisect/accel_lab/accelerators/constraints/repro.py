@@ -1,7 +1,8 @@
 """Writes a violation as a script of its own: the graph that Dynamo captured, on inputs like the real ones.
 
-The script needs torch and accel-lab; it exits with 1 while the constraint is violated, with 0 when it is not.
-Nothing is started here: whoever can runs the script again and says whether it violates the same.
+With :mod:`.reduced_graph` it is the violating part of that graph. The script needs torch and accel-lab; it
+exits with 1 while the constraint is violated, with 0 when it is not. Nothing is started here: whoever can
+runs the script again and says whether it violates the same.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from accel_lab.accelerators.constraints.catalogue import ConstraintError
 
 def tensor(size, stride, dtype, requires_grad=False):
     """A tensor of this layout; a constraint looks at no values."""
-    made = torch.empty_strided(size, stride, dtype=dtype).zero_()
+    extent = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if 0 not in size else 0
+    made = torch.zeros(extent, dtype=dtype).as_strided(size, stride)
     return made.requires_grad_(requires_grad)
 
 
@@ -123,12 +125,14 @@ def write_repro(
     inputs: Sequence[Any],
     violation: Violation,
     target: ReproTarget | None,
+    *,
+    about: str = "",
 ) -> str:
-    """Write the script and say where it is, or why there is none."""
+    """Write the script and say where it is, or why there is none. ``about`` stands in the script's head."""
     if target is not None and not target.wanted:
         return ""
     try:
-        text = repro_script(graph_module, inputs, violation, target)
+        text = repro_script(graph_module, inputs, violation, target, about)
         place = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="accel-lab-repro-"))
         place.mkdir(parents=True, exist_ok=True)
         path = free_name(place, f"violates_{violation.constraint}")
@@ -150,6 +154,7 @@ def repro_script(
     inputs: Sequence[Any],
     violation: Violation,
     target: ReproTarget | None,
+    about: str = "",
 ) -> str:
     """The script's text. Raises CannotWrite."""
     if target is None:
@@ -159,6 +164,7 @@ def repro_script(
     lines = [f"    {writer.value(value)}," for value in inputs]
     where = f" at {violation.source}" if violation.source else ""
     head = f"Violates the constraint {violation.constraint} of {target.accelerator}: {violation.op}{where}."
+    head += f"\n\n{about}" if about else ""
     return _SCRIPT.format(
         head=head.replace("\\", "/").replace('"""', "'''"),
         environment=_indented(pprint.pformat(target.variables(violation.constraint))),

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .catalogue import Constraint, ConstraintError, GraphView, Violation, check_graph
 from .node_checks import LoweringRefuses, OperatorConstraint
+from .reduced_graph import reduced, trace_of
 from .repro import ReproTarget, write_repro
 
 _log = logging.getLogger("accel_lab.accelerators")
@@ -45,6 +46,7 @@ class Watch:
         self.inputs = inputs
         self.name = name
         self.violations: dict[Any, Violation] = {}
+        self._traces: dict[Any, str] = {}
         self._on_violation = on_violation
         self._strict = strict
         self._switch = switch
@@ -76,27 +78,43 @@ class Watch:
             for violation in self.violations.values()
             if violation.constraint in (refused.name, "dtype")
         }
-        for violation in check_graph(self._view(graph_module, direction), [refused]):
+        view = self._view(graph_module, direction)
+        for violation in check_graph(view, [refused]):
             if (violation.op, violation.source) not in known:
-                self.violations[violation.key] = violation
-                self._on_violation(violation)
+                self._note(violation, view)
 
     def repro(self, violation: Violation, folder: str | None) -> str:
         """Write a script that violates the same constraint; where it is, or why there is none."""
         return write_repro(folder, self.graph_module, self.inputs, violation, self._target)
+
+    def reduced_repro(self, violation: Violation, folder: str) -> tuple[str, int, int] | None:
+        """Write a script of the violating operators alone: where it is, how many they are, and of how many.
+
+        None where they cannot be cut out. Whether it violates the same is for a run to say.
+        """
+        part = reduced(self.graph_module, violation, self._traces.get(violation.key, ""))
+        if part is None:
+            return None
+        about = f"Reduced to {part.operators} of the graph's {part.of} operators."
+        said = write_repro(folder, part.graph_module, part.inputs, violation, self._target, about=about)
+        return said, part.operators, part.of
 
     def _view(self, graph_module: torch.fx.GraphModule, direction: str) -> GraphView:
         return GraphView(
             graph_module=graph_module, level="aten", direction=direction, name=f"{self.name}_{direction}"
         )
 
+    def _note(self, violation: Violation, view: GraphView) -> None:
+        self.violations[violation.key] = violation
+        self._traces[violation.key] = trace_of(view.graph_module, violation)
+        self._on_violation(violation)
+
     def _check(self, view: GraphView) -> None:
         with _disable_current_modes():
             found = check_graph(view, self.constraints)
         for violation in found:
             if violation.key not in self.violations:
-                self.violations[violation.key] = violation
-                self._on_violation(violation)
+                self._note(violation, view)
         errors = [violation for violation in found if violation.severity == "error"]
         if self._strict and errors:
             repro = self.repro(errors[0], self._repro_folder)

@@ -1,9 +1,7 @@
 """Recorder: what the compiled regions took, changed and returned, written down as it happens.
 
 Each event is one line of ``records.jsonl``; the values of tensors lie in ``tensors.bin`` as contiguous
-logical values (so that strides are compared apart from values) and the event says where. Both files are
-opened by path for each event: a script that closes every descriptor, crashes or is killed loses nothing
-that was written before.
+logical values (so that strides are compared apart from values) and the event says where (``event_file``).
 
 The recorder must never disturb the run: it works with autograd, dispatch modes and function modes
 switched off, draws no random number, touches no gradient and no version counter, and an exception of its
@@ -14,23 +12,19 @@ end are watched modules and leaf inputs, within a budget of memory; beyond that 
 from __future__ import annotations
 
 import contextlib
-import enum
 import functools
-import hashlib
 import itertools
-import json
 import os
 import threading
-import warnings
 import weakref
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from .event_file import EventFile
 from .reachable import reached
 from .values import (
-    Empty,
     flat_values,
     has_memory,
     is_plain,
@@ -38,8 +32,6 @@ from .values import (
     name_of,
     random_state,
     raw_bytes,
-    scalar,
-    statistics,
     text_of,
     type_name,
     undisturbed,
@@ -50,28 +42,10 @@ if TYPE_CHECKING:
 
 #: Inputs up to this much per call are checksummed, so that a change is seen without a version counter.
 SNAPSHOT_BYTES = 16 << 20
-#: Beyond the cap this many evenly spaced elements of a tensor are still kept.
-SAMPLE_ELEMENTS = 4096
 #: Leaf inputs kept alive for their gradients, in bytes; the rest are held weakly.
 LEAF_BYTES = 64 << 20
 #: Inputs made by earlier operators whose gradients are recorded.
 MOST_HOOKS = 2000
-
-# The script may replace these; the recorder's own copies stay.
-_open, _write, _close, _getpid = os.open, os.write, os.close, os.getpid
-
-
-def _append(path: str, data: Any) -> int:
-    """Append to a file, opened anew, and return the offset at which the data begins."""
-    descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
-    try:
-        offset = os.lseek(descriptor, 0, os.SEEK_END)
-        view = memoryview(data)
-        while len(view):
-            view = view[_write(descriptor, view) :]
-        return offset
-    finally:
-        _close(descriptor)
 
 
 class _Input:
@@ -114,16 +88,11 @@ class Recorder:
 
     def __init__(self, folder: str, cap_bytes: int, shadow: Optional[ShadowMode] = None) -> None:
         self.folder = os.path.abspath(folder)
-        os.makedirs(self.folder, exist_ok=True)
-        self._events = os.path.join(self.folder, "records.jsonl")
-        self._tensors = os.path.join(self.folder, "tensors.bin")
-        self._left = cap_bytes
-        self._sample_left = max(1 << 20, cap_bytes // 4)
+        self._file = EventFile(self.folder, cap_bytes, shadow)
         self._module_left = cap_bytes
         self._leaf_left = LEAF_BYTES
         self._hooks_left = MOST_HOOKS
         self._shadow = shadow
-        self._pid = _getpid()
         self._lock = threading.RLock()
         self._calls: Dict[int, int] = {}
         self._modules: List[Tuple[int, Callable[[], Any], Optional[List[Optional[int]]]]] = []
@@ -143,7 +112,7 @@ class Recorder:
             index = self._calls.get(region, 0)
             self._calls[region] = index + 1
         call = Call(region, name, index)
-        if _getpid() != self._pid:
+        if not self._file.ours:
             return call
         budget = SNAPSHOT_BYTES
         seen = set()
@@ -173,7 +142,7 @@ class Recorder:
                 if address is not None:
                     event["shares"] = memory.get(address, "")
                     memory.setdefault(address, path)
-                self._leaf(event, value)
+                self._file.leaf(event, value)
             self._changed_inputs(call)
 
     def raised(self, call: Call, error: BaseException) -> None:
@@ -182,7 +151,7 @@ class Recorder:
             event = self._head(call, "raised", "raised")
             bases = [name_of(c) for c in type(error).__mro__[1:] if c not in (BaseException, object)]
             event.update(kind="value", type=type_name(error), value=text_of(error), bases=bases)
-            self._emit(event)
+            self._file.emit(event)
             self._changed_inputs(call)
 
     def watch_module(self, region: int, module: torch.nn.Module, *, untrained: bool = False) -> None:
@@ -203,11 +172,11 @@ class Recorder:
 
     def finish(self) -> None:
         """Record the end state: watched modules, gradients of leaf inputs, the random state."""
-        if _getpid() != self._pid:
+        if not self._file.ours:
             return
         with self._guard(), undisturbed(), self._lock:
             if self._shadow is not None and self._shadow.half:
-                self._emit({"event": "half"})
+                self._file.emit({"event": "half"})
             for index, (region, get, versions) in enumerate(self._modules):
                 module = get()
                 if module is not None and (versions is None or versions == _versions(module)):
@@ -217,8 +186,8 @@ class Recorder:
                 if tensor is None or (version is not None and version != _version(tensor)):
                     continue
                 event = {"event": "end", "phase": "leaf_grad", "region": region, "name": name, "call": call}
-                self._leaf({**event, "path": path}, tensor.grad)
-            self._emit({"event": "rng", **random_state()})
+                self._file.leaf({**event, "path": path}, tensor.grad)
+            self._file.emit({"event": "rng", **random_state()})
 
     # ---- inside ------------------------------------------------------------------------------------
 
@@ -229,7 +198,7 @@ class Recorder:
             yield
         except Exception as error:
             with contextlib.suppress(Exception):
-                self._emit({"event": "note", "note": f"{type(error).__name__}: {text_of(error)}"})
+                self._file.emit({"event": "note", "note": f"{type(error).__name__}: {text_of(error)}"})
 
     @staticmethod
     def _head(call: Call, phase: str, path: str) -> Dict[str, Any]:
@@ -272,7 +241,7 @@ class Recorder:
             with self._guard(), undisturbed(), self._lock:
                 again = next(passes)
                 suffix = f" pass {again}" if again else ""
-                self._leaf({**event, "path": path + suffix}, gradients[turn])
+                self._file.leaf({**event, "path": path + suffix}, gradients[turn])
 
         node.register_prehook(arrived)
 
@@ -294,116 +263,17 @@ class Recorder:
                 if worth:
                     event = self._head(call, "mutated_input", entry.path)
                     event["changed"] = different
-                    self._leaf(event, entry.tensor)
+                    self._file.leaf(event, entry.tensor)
         call.inputs = []
 
     def _module(self, region: int, index: int, module: torch.nn.Module) -> None:
         event = {"event": "end", "region": region, "module": index, "name": type_name(module)}
         for name, parameter in module.named_parameters():
-            self._leaf({**event, "phase": "parameter", "path": name}, parameter)
+            self._file.leaf({**event, "phase": "parameter", "path": name}, parameter)
             if parameter.requires_grad:
-                self._leaf({**event, "phase": "grad", "path": name}, parameter.grad)
+                self._file.leaf({**event, "phase": "grad", "path": name}, parameter.grad)
         for name, buffer in module.named_buffers():
-            self._leaf({**event, "phase": "buffer", "path": name}, buffer)
-
-    def _leaf(self, event: Dict[str, Any], value: Any) -> None:
-        """Write one leaf; what cannot be read as values is written by its type."""
-        try:
-            event.update(self._describe(value))
-        except Exception as error:
-            note = f"{type(error).__name__}: {text_of(error)}"
-            event.update(kind="object", type=type_name(value), note=note)
-        self._emit(event)
-
-    def _describe(self, value: Any) -> Dict[str, Any]:
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
-        if isinstance(value, Empty):
-            return {"kind": "object", "type": value.name, "note": "empty"}
-        if isinstance(value, enum.Enum):
-            return {"kind": "value", "type": type_name(value), "value": value.name}
-        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
-            return {"kind": "value", "type": type_name(value), "value": str(value)}
-        if type(value).__module__ == "numpy":
-            return self._numpy(value)
-        if value is None or isinstance(value, (bool, int, float, complex, str)):
-            return {"kind": "value", "type": type_name(value), **scalar(value), **self._number(value)}
-        return {"kind": "object", "type": type_name(value)}
-
-    def _number(self, value: Any) -> Dict[str, Any]:
-        """The float64 value of a Python number that was taken out of a tensor."""
-        if self._shadow is None or not isinstance(value, (float, complex)):
-            return {}
-        found = self._shadow.number(value)
-        if found is None:
-            return {}
-        spread = None if found.spread is None else scalar(float(found.spread))["value"]
-        return {"exact": {**scalar(found.value), "spread": spread}}
-
-    def _numpy(self, value: Any) -> Dict[str, Any]:
-        """An array or scalar that numpy made, read through torch: this module does without numpy."""
-        if type(value).__name__ == "ndarray":
-            with warnings.catch_warnings():  # torch warns of arrays that cannot be written
-                warnings.simplefilter("ignore")
-                return {**self._tensor(torch.as_tensor(value)), "type": "numpy.ndarray"}
-        return {"kind": "value", "type": type_name(value), **scalar(value.item())}
-
-    def _tensor(self, tensor: torch.Tensor) -> Dict[str, Any]:
-        if not is_plain(tensor) or not has_memory(tensor):
-            return {"kind": "object", "type": type_name(tensor), "dtype": str(tensor.dtype)[6:]}
-        flat = flat_values(tensor)
-        memory = raw_bytes(flat)
-        size = len(memory)
-        event: Dict[str, Any] = {
-            "kind": "tensor",
-            "dtype": str(tensor.dtype)[6:],
-            "shape": list(tensor.shape),
-            "stride": list(tensor.stride()),
-            "device": tensor.device.type,
-            "requires_grad": tensor.requires_grad,
-            "nbytes": size,
-            "sha256": hashlib.sha256(memory).hexdigest(),
-            "stats": statistics(flat),
-        }
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            event["type"] = type_name(tensor)
-        extras = {}
-        if self._shadow is not None:
-            found = {"ref": self._shadow.lookup(tensor), "spread": self._shadow.spread(tensor)}
-            extras = {name: flat_values(value) for name, value in found.items() if value is not None}
-        self._store(event, flat, memory, extras)
-        return event
-
-    def _store(
-        self, event: Dict[str, Any], flat: torch.Tensor, memory: Any, extras: Dict[str, torch.Tensor]
-    ) -> None:
-        """Keep the values whole within the cap, a sample of them beyond it."""
-        size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
-        if size <= self._left:
-            self._left -= size
-            event["offset"] = _append(self._tensors, memory)
-        else:
-            step = max(1, -(-flat.numel() // SAMPLE_ELEMENTS))
-            flat = flat[::step].contiguous()
-            memory = raw_bytes(flat)
-            extras = {name: extra[::step].contiguous() for name, extra in extras.items()}
-            size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
-            if size > self._sample_left:
-                event["note"] = "beyond the cap: hash and statistics only"
-                return
-            self._sample_left -= size
-            event["note"] = f"beyond the cap: one element in {step} is kept"
-            event["sample"] = {"step": step, "offset": _append(self._tensors, memory), "nbytes": len(memory)}
-        for name, extra in extras.items():
-            event[name] = {
-                "offset": _append(self._tensors, raw_bytes(extra)),
-                "length": len(raw_bytes(extra)),
-                "dtype": str(extra.dtype)[6:],
-            }
-
-    def _emit(self, event: Dict[str, Any]) -> None:
-        if _getpid() == self._pid:
-            _append(self._events, (json.dumps(event, allow_nan=False) + "\n").encode("utf-8", "replace"))
+            self._file.leaf({**event, "phase": "buffer", "path": name}, buffer)
 
 
 def _hold(value: Any, keep: bool) -> Callable[[], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict
 
 from ..accelerator_library import library, show_library
@@ -19,7 +20,8 @@ class AdapterRung:
 
     ``given``: ``name`` of the adapter; ``way``: the name of one of its rungs, "graphs" for its graphs run by
     torch on the host, or nothing for the way that it usually takes; ``part``: the name of a part that is
-    replaced; ``options`` for ``AcceleratorAdapter.configured``.
+    replaced; ``options`` for ``AcceleratorAdapter.configured``; ``files``: what explains the run is written
+    below the probe's artifacts (``AcceleratorAdapter.keep_files``).
     """
 
     def __init__(self, given: Any, folder: str) -> None:
@@ -27,6 +29,7 @@ class AdapterRung:
         self._way = given.get("way") or ""
         self._part = given.get("part") or ""
         self._options = dict(given.get("options") or {})
+        self._files = os.path.join(folder, "artifacts", "accelerator") if given.get("files") else ""
         self._backend: Any = None
         self._adapter: Any = None
         self._entry: Any = None
@@ -74,6 +77,8 @@ class AdapterRung:
                 options = dict(self._part_options(adapter), **self._options)
                 if options:
                     adapter = adapter.configured(options)
+                if self._files:
+                    adapter.keep_files(self._files)
         except (ImportError, SyntaxError) as error:
             raise NotApplicable("the accelerator %s does not run here: %s" % (self._name, error)) from error
         except (discovery.AdapterError, SettingError) as error:

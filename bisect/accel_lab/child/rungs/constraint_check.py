@@ -22,6 +22,7 @@ class Checker:
         self._folder = folder
         self._repros = bool(given.get("repros"))
         self._scripts: Dict[str, str] = {}
+        self._reduced: Dict[str, Any] = {}
         self._violations: List[Any] = []
         self._graphs = 0
         self._not_lowered: List[str] = []
@@ -88,6 +89,11 @@ class Checker:
             if violation.constraint not in self._scripts:
                 folder = os.path.join(self._folder, "repros")
                 self._scripts[violation.constraint] = watch.repro(violation, folder)
+                part = watch.reduced_repro(violation, os.path.join(folder, "reduced"))
+                if part is not None:
+                    said, operators, of = part
+                    row = {"said": said, "operators": operators, "of": of}
+                    self._reduced[violation.constraint] = row
         self._write()
 
     def _write(self) -> None:
@@ -100,6 +106,7 @@ class Checker:
                     "not_lowered": self._not_lowered,
                     "violations": [violation.to_json() for violation in self._violations],
                     "repros": self._scripts,
+                    "reduced": self._reduced,
                 },
                 stream,
                 default=str,

@@ -19,11 +19,12 @@ FACTS = ("faults", "statistics", "kernels", "steps", "environment")
 
 
 class MockRung(AdapterRung):
-    """The mock in one run. ``given``: options of ``MockAdapter.configured``."""
+    """The mock in one run. ``given``: options of ``MockAdapter.configured``, and ``files``."""
 
     def __init__(self, given: Any, folder: str) -> None:
         options = dict(given, folder=os.path.join(folder, "mock"))
-        super().__init__({"name": "mock", "options": options}, folder)
+        files = options.pop("files", False)
+        super().__init__({"name": "mock", "options": options, "files": files}, folder)
         _register()
 
     def facts(self) -> Dict[str, Any]:

@@ -44,6 +44,13 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
 )
 @click.option("--no-minimize", is_flag=True, help="Do not shrink anything.")
 @click.option(
+    "--workarounds-for",
+    type=Duration(),
+    help="Time to spend on ways around the failure, each run in your script. "
+    "[default: under half of what the bisection took]",
+)
+@click.option("--no-workarounds", is_flag=True, help="Do not look for a way around the failure.")
+@click.option(
     "--versions",
     metavar="SPEC",
     help="Also find the releases of torch that brought the failure and that mended it: 2.4..2.15, 2.6.0, "
@@ -80,6 +87,13 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     help="With --metric: how much worse than at the oldest release counts, such as 1.3x or 30%.",
 )
 @click.option(
+    "--budget",
+    "budget_s",
+    type=Duration(),
+    help="Time for the whole bisection on one build; what is known at its end is the answer. "
+    "[default: no limit for the stage, 12 plain runs for what follows it]",
+)
+@click.option(
     "--exit-code",
     "exit_style",
     type=click.Choice(["lab", "git"]),
@@ -92,12 +106,15 @@ def command(
     accelerator: str | None,
     minimize_for: float,
     no_minimize: bool,
+    workarounds_for: float | None,
+    no_workarounds: bool,
     versions: str | None,
     companions: bool,
     change: bool,
     change_for: float,
     metric: str | None,
     worse_by: str,
+    budget_s: float | None,
     exit_style: str,
     **words: Any,
 ) -> int:
@@ -114,13 +131,19 @@ def command(
                 raise UsageError("--metric compares releases: name them with --versions")
             if versions is None and change:
                 raise UsageError("--change compares two releases: name them with --versions")
+            if versions is not None and budget_s is not None:
+                raise UsageError(
+                    "--budget is for the bisection on one build: give it without --versions, or name "
+                    "fewer releases"
+                )
             if versions is not None and accelerator:
                 raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
             request = replace(
                 given.request(),
-                options=Options(ablation=ablation, components=components),
+                options=Options(ablation=ablation, components=components, time_s=budget_s),
                 accelerator=accelerator or "",
                 minimize_s=0.0 if no_minimize else minimize_for,
+                workarounds_s=0.0 if no_workarounds else workarounds_for,
             )
             if versions is not None:
                 asked = read_line(versions, words, given, request)
@@ -128,6 +151,8 @@ def command(
                 asked = replace(asked, companions=companions, metric=wanted)
                 request = replace(request, versions=replace(asked, change_s=change_for if change else 0.0))
             run = opened(request)
+        elif budget_s is not None:
+            run = replace(run[0], options=replace(run[0].options, time_s=budget_s)), run[1]
         return work(given, *run)
     except Exception as error:
         if exit_style != "git" or isinstance(error, (click.ClickException, click.Abort, ReaderGone)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.reporting.schema import json_text
 
 SCHEMA = "accel-lab/check/1"
+#: The folder of the run in which the scripts lie.
+REPROS = "repros"
 #: Errors of the child that say that the user asked for something that there is not.
 _USAGE = ("SettingError", "AdapterError")
 _CODE = 40
@@ -47,17 +49,24 @@ _FOUND = {
         }
     ],
     "repros": Table(_TEXT),
+    "reduced": Table({"said": str, "operators": Range(0), "of": Range(0)}),
 }
 _MARKS = {"error": "✗", "warning": "!"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repro:
-    """The script for one constraint: where it is, and what it did when it was run once more."""
+    """The script for one constraint: where it is, and what it did when it was run once more.
+
+    ``operators`` of the graph's ``of`` are in it; both are 0 where it is the whole graph.
+    """
 
     constraint: str
     path: str | None
     verdict: str
+    violates: bool = False
+    operators: int = 0
+    of: int = 0
 
 
 @click.command(name="check", cls=ProgramCommand)
@@ -124,14 +133,14 @@ def command(
     build, workspace, outcome = ran.build, ran.workspace, ran.outcome
     found = _found(outcome)
     with held(workspace.root):
-        repros = [_again(name, said, build.python, workspace) for name, said in found["repros"].items()]
+        repros = [_confirmed(name, found, build.python, workspace) for name in found["repros"]]
     ended = signature_of(outcome)
     answer = {
         "schema": SCHEMA,
         "program": ran.program.name,
         "torch": build.torch,
         "accelerator": adapter or "mock",
-        **found,
+        **{name: value for name, value in found.items() if name != "reduced"},
         "violations": _merged(found["violations"]),
         "repros": [repro.__dict__ for repro in repros],
         "script_failed": ended.line if ended else None,
@@ -204,9 +213,9 @@ def describe(answer: dict[str, Any], repros: Sequence[Repro]) -> str:
     )
     lines += ["", table]
     for repro in repros:
-        lines.append(
-            f"repro of {repro.constraint}: {repro.verdict}" + (f"  {repro.path}" if repro.path else "")
-        )
+        size = f", with {repro.operators} of {repro.of} operators" if repro.of else ""
+        place = f"  {repro.path}" if repro.path else ""
+        lines.append(f"repro of {repro.constraint}: {repro.verdict}{size}{place}")
     lines += answer.get("not_lowered", ())
     if answer["script_failed"]:
         lines.append(f"the script failed: {answer['script_failed']}; what it compiled until then was checked")
@@ -222,19 +231,36 @@ def _where(row: dict[str, Any]) -> str:
     return f"{os.path.basename(file)}:{line}\n{code}".strip()
 
 
+def _confirmed(constraint: str, found: dict[str, Any], python: str, workspace: Workspace) -> Repro:
+    """The script of the violating operators if it violates the same, else that of the whole graph."""
+    part = found["reduced"].get(constraint)
+    if part is not None:
+        small = _again(constraint, part["said"], python, workspace)
+        if small.violates:
+            return replace(small, operators=part["operators"], of=part["of"])
+    return _again(constraint, str(found["repros"][constraint] or ""), python, workspace)
+
+
 def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Repro:
     """Run a repro in a process of its own: does it violate the same constraint?"""
-    path = said.removeprefix("repro: ")
+    left = Path(said.removeprefix("repro: "))
     # What the child says may be run as long as it is the child's own file.
-    if path == said or not Path(path).resolve().is_relative_to(workspace.root.resolve()):
+    if not said.startswith("repro: ") or not left.resolve().is_relative_to(workspace.root.resolve()):
         return Repro(constraint=constraint, path=None, verdict=said or "none was made")
-    place = Path(path).with_suffix("")
+    text = ChildFiles(left.parent).text(left.name)
+    if text is None:
+        return Repro(constraint=constraint, path=None, verdict="none was made")
+    folder = workspace.root / REPROS
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{left.stem}.py"
+    write_atomic(path, text)
+    place = left.with_suffix("")
     for sub in ("cwd", "cache"):
         (place / sub).mkdir(parents=True, exist_ok=True)
     library = str(workspace.library.parent)
     paths = [library, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     ended = process.run(
-        [python, path],
+        [python, str(path)],
         cwd=place / "cwd",
         env={
             **os.environ,
@@ -248,7 +274,8 @@ def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Rep
         marker=f"repro-{uuid.uuid4().hex}",
     )
     printed = (ChildFiles(place).text("stdout.txt") or "").splitlines()
+    made = Repro(constraint=constraint, path=str(path), verdict="")
     if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
-        return Repro(constraint=constraint, path=path, verdict="run again, it violates the same constraint")
+        return replace(made, verdict="run again, it violates the same constraint", violates=True)
     how = ended.limit or f"exit code {ended.exit_code}"
-    return Repro(constraint=constraint, path=path, verdict=f"run again, it does not show it ({how})")
+    return replace(made, verdict=f"run again, it does not show it ({how})")

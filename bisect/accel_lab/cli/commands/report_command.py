@@ -20,6 +20,7 @@ from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.text import command_line
 from accel_lab.core.versions import Versions
+from accel_lab.core.workarounds import KnownFailure, Workaround
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.marker import is_marked, made_by
@@ -58,7 +59,9 @@ def again(folder: Path) -> Findings:
     if saved.bisected:
         # The journal holds all that the search asked, but a reduction that ran out of time would go on, and
         # a line of releases would be opened again.
-        session = Session(replace(request, minimize_s=0.0, versions=None), folder, replay=True)
+        session = Session(
+            replace(request, minimize_s=0.0, workarounds_s=0.0, versions=None), folder, replay=True
+        )
         try:
             findings = session.run()
         except Unanswered as error:
@@ -71,6 +74,8 @@ def again(folder: Path) -> Findings:
     # What the run took and made, not what it took to read it again.
     findings.seconds_total, findings.seconds_probes = saved.seconds
     findings.repro = saved.repro
+    findings.unasked, findings.budget_s = saved.unasked, request.options.time_s
+    findings.workarounds, findings.known = saved.workarounds, saved.known
     return findings
 
 
@@ -85,6 +90,9 @@ class SavedReport:
     probes: dict[str, int]
     seconds: tuple[float, float]
     repro: Repro | None
+    unasked: list[str]
+    workarounds: list[Workaround]
+    known: list[KnownFailure]
 
 
 def _saved_report(folder: Path) -> SavedReport:
@@ -99,6 +107,9 @@ def _saved_report(folder: Path) -> SavedReport:
             probes={str(kind): int(count) for kind, count in data["probes_by_kind"].items()},
             seconds=(float(data["seconds"]["total"]), float(data["seconds"]["probes"])),
             repro=Repro.from_json(data["repro"]) if data["repro"] else None,
+            unasked=[str(line) for line in data.get("unasked", [])],
+            workarounds=[Workaround.from_json(row) for row in data.get("workarounds", [])],
+            known=[KnownFailure.from_json(row) for row in data.get("known", [])],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder / 'report.json'} is damaged: it is not a report of the lab") from None

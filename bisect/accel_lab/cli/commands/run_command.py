@@ -31,7 +31,10 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
 
     Exit codes: 0 it ended well, 1 it failed, 2 wrong usage, 3 the lab could not do it.
     """
-    ran = run_once(command="run", **words, out=out, rung=Rung(rung), keep=True)
+    asked = Rung(rung)
+    # On the mock a look by hand is a look at its layers: they are written to the run's artifacts.
+    switches = (("mock", {"files": True}),) if asked is Rung.MOCK else ()
+    ran = run_once(command="run", **words, out=out, rung=asked, switches=switches, keep=True)
     outcome = ran.outcome
     signature = signature_of(outcome)
     summary = {

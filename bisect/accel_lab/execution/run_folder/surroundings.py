@@ -103,6 +103,8 @@ class Surroundings:
             cwd = Path(probe.cwd) if probe.cwd else self.user_cwd
             cwd = cwd if cwd.is_dir() else _empty(folder)
             plan = self._plan((*folders, *self._own(probe)), upper, folder, cwd)
+            if probe.edited is not None:
+                plan["edited"] = list(probe.edited)
             return View(cwd=cwd, plan={**plan, "most_mb": probe.limits.disk_mb})
         if probe.cwd and Path(probe.cwd).is_dir():
             shown = self._copied(folders, folder).copies if kind == COPY and folders else ()

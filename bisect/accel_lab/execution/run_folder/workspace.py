@@ -6,6 +6,7 @@ How a view is made is for :mod:`.surroundings` to know; what a probe writes in i
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import accel_lab
 from accel_lab.core.errors import DiskFull
+from accel_lab.core.files import write_atomic
 from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted.child_files import Refused
 from accel_lab.execution.processes.guardian import GUARDIAN
@@ -116,6 +118,15 @@ class Workspace:
             made=identity(folder),
         )
 
+    def keep_text(self, text: str) -> Path:
+        """A file of the run with the text, named by its digest."""
+        folder = self.root / "edited"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.py"
+        if not path.exists():
+            write_atomic(path, text)
+        return path
+
     def admit(self, place: Place) -> None:
         """Make what the run left safe to read; raises :class:`Refused` for what no child of ours leaves."""
         try:
@@ -169,3 +180,16 @@ def write_job(place: Place, job: Mapping[str, Any], name: str = "job.json") -> P
     path = place.folder / name
     path.write_text(json.dumps(job), encoding="utf-8")
     return path
+
+
+def shows_edited(place: Place, edited: tuple[str, str]) -> bool:
+    """Whether the run sees the changed file: an overlay shows it, and into a private copy it is put here."""
+    path, text = edited
+    if place.view.plan is not None:
+        return True
+    inside = place.view.inside(path)
+    if inside == path or not Path(inside).is_file():
+        return False
+    Path(inside).unlink()  # a link in the copy leads to the user's own file
+    shutil.copyfile(text, inside)
+    return True

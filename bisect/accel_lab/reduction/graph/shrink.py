@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from .arguments import Arg, Meta, Ref, ScalarMeta, TensorMeta, elements, refs
-from .edits import each_input, made_contiguous, reshaped, resized, retyped, with_input, with_result
+from .edits import with_result
+from .input_edits import each_input, made_contiguous, reshaped, resized, retyped, with_input
 from .passes import without_grad
 from .program import (
     Call,

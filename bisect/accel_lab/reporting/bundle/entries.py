@@ -101,6 +101,16 @@ class Entries:
             rank=_FAILING,
         )
 
+    def _accelerator(self) -> None:
+        """What explains a run on an accelerator, as files: transfers, plans, kernels, versions."""
+        for artifact in run_files.accelerator_files(self.run_dir):
+            name = "accelerator/" + "/".join(_file_name(part) for part in artifact.name.split("/"))
+            text = run_files.read_text(artifact.path, ARTIFACT_LIMIT)
+            if text.cut:
+                self._was_cut(name, text.size)
+            # Kernels are data: a tokeniser would spend minutes on the bytes in them.
+            self._add(name, self.redactor.text(text.text, name), rank=_CULPRIT)
+
     def _add_data(self, file: Data) -> None:
         """A file that is run or read: a text redacted as any other, anything else as it is."""
         name = self.redactor.text(file.name, "MANIFEST.json")

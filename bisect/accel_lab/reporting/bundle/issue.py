@@ -19,6 +19,7 @@ from accel_lab.reporting.run_files import cut
 from accel_lab.reporting.schema import plain
 from accel_lab.reporting.words import terms as words
 from accel_lab.reporting.words import versions as since
+from accel_lab.reporting.words import workarounds as around
 
 #: GitHub takes this many characters; it counts some of them twice, and so does ``length``.
 LIMIT = 65_536
@@ -79,6 +80,7 @@ class _Parts:
             blocks.append(
                 self._switch_table() if switches else "Single switches: see report.html in the bundle."
             )
+        blocks += self._around()
         blocks += ["#### Minimal repro", self._repro(script_room)]
         blocks += [
             "### Error logs",
@@ -119,6 +121,17 @@ class _Parts:
         lines = [f"Over releases of torch: {headline_text}"] if headline_text else []
         lines += [f"Tested: {table}"] if table else []
         return lines + since.notes_of(versions)
+
+    def _around(self) -> list[str]:
+        """Workarounds that were run, and known failures; nothing where there is neither."""
+        findings = self.findings
+        blocks = [f"- Known: {self._say(around.known_line(one))}" for one in findings.known]
+        for one in findings.workarounds:
+            language = "sh" if one.where == "shell" else "python"
+            notes = "; ".join(around.notes_of(one))
+            blocks.append(f"- {self._say(around.head_of(one))}. {self._say(notes)}.")
+            blocks.append(fenced(self._plain(one.code), language))
+        return [f"#### {around.TITLE}", *blocks] if blocks else []
 
     def _ladder_table(self) -> str:
         rows = ["| backend | result | how it failed |", "| --- | --- | --- |"]

@@ -78,6 +78,12 @@ def _contents(contents: Contents) -> list[str]:
     if not contents.project.watched:
         told = f"the program as it was, {opened} files by what its sources import"
     rows.append(f"`{ORIGINAL}`: {told}" + (f", {beside} more of its folder" if beside else ""))
+    if contents.expected.get("accelerator"):
+        rows.append(
+            "`accelerator/`: what the accelerator wrote of the failing run (the mock: transfers, loop IR "
+            "before and after fusion, tiles, memory plan, the spec of each kernel), `kernel.py` (the first "
+            "wrong kernel alone) and versions"
+        )
     rows += [
         "`ISSUE.md`: the fields of PyTorch's issue form, filled in",
         "`report.html`, `report.json`: what was found; `artifacts/`: graphs, code and logs of each step",

@@ -265,6 +265,7 @@ class _Maker(Entries):
         html = render_html(found, self.run_dir, redact=self._redact_html, names=sources.names)
         self._add("report.html", html, rank=REPORT)
         self._changes()
+        self._accelerator()
         self._steps()
 
     def _changes(self) -> None:

@@ -12,9 +12,11 @@ from accel_lab.core.findings import Findings, Step
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
+from accel_lab.core.workarounds import Workaround
 from accel_lab.reporting import repro_reader, run_files
 from accel_lab.reporting.run_files import Artifact
-from accel_lab.reporting.words import terms, versions
+from accel_lab.reporting.words import summary, terms, versions
+from accel_lab.reporting.words import workarounds as around
 
 from .exhibits import views
 from .files import style, style_digest, template
@@ -76,8 +78,12 @@ class _View:
             "wide": WIDE,
             "next_steps": [self.say(line) for line in findings.next_steps],
             "warnings": [self.say(line) for line in findings.warnings],
+            "unasked": [self.say(line) for line in findings.unasked],
+            "unasked_because": summary.left_unasked(findings),
             # First, so that it gets what it needs of the page's budget.
             "repro": section(findings, self.run_dir, self.texts, self.names),
+            "around": [self._workaround(one) for one in findings.workarounds],
+            "known": [self.say(around.known_line(one)) for one in findings.known],
             "picture": draw(findings),
             "ladder": [self._row(step) for step in by_height(findings)],
             "ablation": [self._row(step) for step in findings.ablation],
@@ -121,6 +127,14 @@ class _View:
         ]
         facts.append(("Probes", f"{sum(findings.probes.values())} in {findings.seconds_total:.1f} s"))
         return [(name, self.say(text, limit=400)) for name, text in facts]
+
+    def _workaround(self, one: Workaround) -> dict[str, Any]:
+        return {
+            "head": self.say(around.head_of(one), limit=400),
+            "kind": one.kind,
+            "code": self.say(one.code, limit=8_000),
+            "notes": [self.say(line, limit=400) for line in around.notes_of(one)],
+        }
 
     def _confidence(self, word: str) -> str:
         number = self.findings.confidence

@@ -11,7 +11,8 @@ from accel_lab.core.findings import Culprit, Exhibit, Findings, Step
 from accel_lab.core.text import control, printable, shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import repro_reader
-from accel_lab.reporting.words import terms, versions
+from accel_lab.reporting.words import summary, terms, versions
+from accel_lab.reporting.words import workarounds as around
 
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
 
@@ -98,6 +99,9 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
         blocks.append("\n".join(_exhibit_lines(exhibits, width)))
     if findings.warnings:
         blocks.append("\n".join(wrapped(f"note: {line}", width, hang="  ") for line in findings.warnings))
+    if findings.unasked:
+        left = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.unasked)
+        blocks.append(wrapped(summary.left_unasked(findings), width) + "\n" + left)
     if findings.next_steps:
         steps = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in findings.next_steps)
         blocks.append(paint("What to do next", "bold", colour) + "\n" + steps)
@@ -134,6 +138,23 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
         lines.append(printable(name + (f"  ({other.sizes})" if other.sizes else "")))
     lines += [*_exhibit_lines(repro_reader.exhibits_of(findings), width), *notes]
     return "\n".join(lines).rstrip("\n")
+
+
+def workarounds_block(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
+    """What a user can do today: known failures, then each workaround with its code, its run and its cost."""
+    blocks = []
+    for known in findings.known:
+        head = f"{around.KNOWN_TITLE}  {around.known_line(known)}"
+        text = wrapped(head, width, hang="  ")
+        blocks.append(paint(around.KNOWN_TITLE, "bold", colour) + text.removeprefix(around.KNOWN_TITLE))
+    if findings.workarounds:
+        lines = [paint(around.TITLE, "bold", colour)]
+        for number, one in enumerate(findings.workarounds, 1):
+            lines += [*([""] if number > 1 else []), wrapped(f"{number}. {around.head_of(one)}", width)]
+            lines += ["", *(f"     {line}" for line in printable(one.code).splitlines()), ""]
+            lines += [wrapped(f"   {note}", width, hang="     ") for note in around.notes_of(one)]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 def versions_block(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
-from accel_lab.core.text import sentence
-from accel_lab.core.verdict import Verdict
+from accel_lab.core.text import command_line, sentence
 from accel_lab.reporting import repro_reader
 
-from . import clues, recompiles, terms
+from . import clues, recompiles, terms, workarounds
 from . import versions as since
 
 #: What is at fault; the component is put in front of "is" or "are".
@@ -240,13 +239,33 @@ def _count(number: int, what: str) -> str:
 
 
 def _why_not(findings: Findings) -> str:
+    if findings.unasked:
+        incomplete = (line for line in findings.warnings if line.startswith("the time was up"))
+        return next(incomplete, f"the time was up before it was asked: {'; '.join(findings.unasked)}")
     if findings.warnings:
         return findings.warnings[-1]
     return "no rung of the ladder separates a passing run from a failing one"
 
 
+def left_unasked(findings: Findings) -> str:
+    """The heading of the questions that the time did not reach; empty where it reached all."""
+    if not findings.unasked:
+        return ""
+    if findings.budget_s is None:
+        return "Left unasked: the time for what follows the stage (12 plain runs) was up"
+    return f"Left unasked: the time budget ({findings.budget_s:g} s) was up"
+
+
 def next_steps(findings: Findings) -> list[str]:
     """What the reader can do now, one line each."""
+    if findings.unasked and findings.artifacts:
+        more = "TIME" if findings.budget_s is None else f"{2 * findings.budget_s:g}s"
+        again = command_line("accel-lab", "bisect", "--resume", findings.artifacts, "--budget", more)
+        return [f"Go on where it stopped, with nothing asked twice: {again}", *_steps(findings)]
+    return _steps(findings)
+
+
+def _steps(findings: Findings) -> list[str]:
     if findings.versions and findings.versions.metric:
         if findings.verdict == "fails":
             return ["Look at both sides of the release in report.html: what was counted, the generated code"]
@@ -264,7 +283,7 @@ def next_steps(findings: Findings) -> list[str]:
     culprit = findings.culprit
     if findings.outside:
         return [
-            *since.advice(findings.versions),
+            *workarounds.plain_lines(findings),
             "Report it with the traceback: the part of torch that raised is named above",
             "To bisect the same code, compile it with torch.compile(..., fullgraph=True): if that fails as "
             "well, the lab can find the stage",
@@ -277,11 +296,9 @@ def next_steps(findings: Findings) -> list[str]:
         ]
     if culprit.stage is Stage.ENVIRONMENT:
         return ["Fix the environment as the evidence says, then run the script again"]
-    steps = since.advice(findings.versions)
+    steps = workarounds.plain_lines(findings)
     if culprit.stage is Stage.EAGER:
         steps.append("Look at the script itself, or report the operator: it fails without torch.compile")
-    else:
-        steps += _workarounds(findings)
     steps += _run_repro(findings)
     if culprit.stage in _ACCELERATORS:
         steps += [
@@ -298,45 +315,3 @@ def _run_repro(findings: Findings) -> list[str]:
     if repro is None or not repro.verified or not repro.exits:
         return []
     return [f"{repro.command(repro.path)} {repro.exits}"]
-
-
-def _workarounds(findings: Findings) -> list[str]:
-    """Changes with which a run passed, the narrowest first; only what was run is advised."""
-    part = findings.culprit.component if findings.culprit is not None else None
-    if part is not None and part.kind == "cache":
-        return [f"Until it is fixed: {part.name} = False passes"]
-    if part is not None and part.cure:
-        return [f"Until it is fixed: {part.cure} passes"]
-    narrow = _left_out(findings.culprit) if findings.culprit is not None else []
-    for step in findings.ablation:
-        settings = dict(step.settings).get("inductor")
-        if step.verdict is Verdict.GOOD and step.switch != "fallback" and isinstance(settings, dict):
-            listed = ", ".join(f'"{key}": {value!r}' for key, value in settings.items())
-            return [
-                *narrow,
-                f"Until it is fixed: torch.compile(..., options={{{listed}}}) passes ({step.label})",
-            ]
-    backend = terms.passing_backend(findings)
-    more = " (wider)" if narrow else ""
-    wide = [f'Until it is fixed: torch.compile(..., backend="{backend}") passes{more}'] if backend else []
-    return [*narrow, *wide]
-
-
-#: How a component of each kind is left out.
-_LEFT_OUT = {
-    "pattern": "the pattern {} is not applied",
-    "pass": "the FX pass {} is not run",
-    "decomposition": "{} is not decomposed",
-    "op": "{} runs as the eager operator",
-}
-_OF_OPERATORS = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
-
-
-def _left_out(culprit: Culprit) -> list[str]:
-    """The workaround of leaving out the component alone, where that is proven to fix the failure."""
-    part = culprit.component
-    if part is None or part.kind not in _LEFT_OUT or part.confidence is not Confidence.PROVEN:
-        return []
-    if part.kind == "op" and culprit.stage not in _OF_OPERATORS:
-        return []
-    return [f"It passes with nothing else changed if {_LEFT_OUT[part.kind].format(part.name)}"]

@@ -226,6 +226,7 @@ ALTERNATIVES = {
     "illegal_fusion": "an illegal fusion",
     "no_pair_of_its_own": "what the two rungs do not separate",
     "chosen_afterwards": "a flaky failure",
+    "out_of_time": "left unasked",
     "premise": "the premise",
     "instrumentation": "what instrumentation hides",
     "lab_failure": "a failure that the lab makes",

@@ -91,20 +91,6 @@ def notes_of(versions: Versions) -> list[str]:
     return [line for line in dict.fromkeys(lines) if line and line != headline_text]
 
 
-def advice(versions: Versions | None) -> list[str]:
-    """What the reader can do about it by taking another release."""
-    if versions is None or versions.metric:
-        return []
-    own, flips = versions.own, versions.flips
-    if own.get("relation") == "fixed_by":
-        return [f"Use torch {own.get('torch')}, your own build, or newer: the failure is gone there"]
-    if not flips:
-        return [f"Until it is fixed: torch {own['torch']} does not have it"] if own.get("torch") else []
-    if flips[-1].kind == "fixed":
-        return [f"Use torch {flips[-1].at} or newer: the failure is gone there"]
-    return [f"Until it is fixed: torch {flips[-1].after} does not have it"]
-
-
 def rows_of(versions: Versions) -> list[Row]:
     """Every release of the line, oldest first; those that were not asked too."""
     tested = {row.torch: row for row in versions.tested}
@@ -160,4 +146,4 @@ def _list(value: object) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-__all__ = ["UNASKED", "Row", "advice", "environment_line", "flip_line", "headline", "notes_of", "rows_of"]
+__all__ = ["UNASKED", "Row", "environment_line", "flip_line", "headline", "notes_of", "rows_of"]

@@ -35,12 +35,21 @@ class Accelerator:
         return self.rung is Rung.MOCK
 
     def switches(
-        self, way: str = "", *, part: str = "", options: Mapping[str, Any] | None = None
+        self,
+        way: str = "",
+        *,
+        part: str = "",
+        options: Mapping[str, Any] | None = None,
+        files: bool = False,
     ) -> Switches:
-        """The probe's switches: one way down, with one part replaced, with options of the adapter."""
+        """The probe's switches: one way down, with one part replaced, with options of the adapter.
+
+        ``files``: the run leaves the files that explain it.
+        """
+        kept = {"files": True} if files else {}
         if self.is_mock:
-            return (("mock", {"front_end": "main", "back_end": "main", **(options or {})}),)
-        given: dict[str, Any] = {"name": self.name, "way": way}
+            return (("mock", {"front_end": "main", "back_end": "main", **(options or {}), **kept}),)
+        given: dict[str, Any] = {"name": self.name, "way": way, **kept}
         given.update({"part": part} if part else {})
         given.update({"options": dict(options)} if options else {})
         return (("adapter", given),)

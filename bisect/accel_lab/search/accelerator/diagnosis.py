@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from accel_lab.core.accelerator_record import KEY, AcceleratorRecord
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.probe import Probe
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.bisection import Bisection, Options
 from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline
+from accel_lab.search.proof import qualify, unasked
 
 from .accelerator import MOCK, accelerator_called
 from .case import Case
@@ -34,6 +36,16 @@ class AcceleratorDiagnosis(Bisection):
 
     def run(self) -> Findings:
         """The culprit, if the script fails on the accelerator; ``findings`` is filled as it goes."""
+        try:
+            return self._search()
+        except OutOfTime:
+            left, found = "the rest of the search below the accelerator", self.findings
+            self._time.leave(left)
+            found.culprits = [qualify(culprit, [unasked(left)]) for culprit in found.culprits]
+            found.verdict = "fails" if found.culprits else "inconclusive"
+            return found
+
+    def _search(self) -> Findings:
         found, accelerator = self.findings, self._accelerator
         on_it = replace(self._probe, rung=accelerator.rung, switches=accelerator.switches())
         base = self.baseline = Premise(self._lab, on_it).run()
@@ -58,7 +70,16 @@ class AcceleratorDiagnosis(Bisection):
             search_ways(case)
         self.pair = case.pair
         found.verdict = "fails" if found.culprits else "inconclusive"
+        self._keep_files(case)
         return found
+
+    def _keep_files(self, case: Case) -> None:
+        """One more run, of the failing way, that leaves the files that explain it."""
+        if KEY not in self.findings.environment or not self._options.components:
+            return
+        switches = self._accelerator.switches(files=True)
+        left = case.runner.look(self._accelerator.rung, switches, "files")
+        self.findings.environment[KEY]["files"] = left.folder
 
     def _seeded(self, base: Baseline) -> None:
         """Say which faults are on: nothing that they cause is the program's or the accelerator's doing."""

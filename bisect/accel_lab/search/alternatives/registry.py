@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import tally_of
-from accel_lab.search.proof import Proof, prove_again
+from accel_lab.search.proof import Proof, prove_again, unasked
 
 from . import (
     autograd_refusal,
@@ -56,7 +57,7 @@ class Rulings:
 def ask(case: Case, moment: Moment) -> Rulings:
     """Ask every alternative to the case's stage, until one of them turns out to be the fault.
 
-    Rows that belong on the ladder are put there.
+    Rows that belong on the ladder are put there. What the time does not reach stays open.
     """
     rulings = Rulings()
     for alternative in ALTERNATIVES:
@@ -64,7 +65,13 @@ def ask(case: Case, moment: Moment) -> Rulings:
             continue
         if not alternative.applies(case):
             continue
-        ruling = alternative.ask(case)
+        try:
+            ruling = alternative.ask(case)
+        except OutOfTime:
+            words = f"another explanation: {alternative.name.replace('_', ' ')}"
+            case.runner.lab.time_budget.leave(words)
+            rulings.considered.append(unasked(words))
+            continue
         if ruling.row is not None:
             place = next(n for n, step in enumerate(case.ladder) if step.rung is Rung.AOT)
             case.ladder.insert(place + 1, ruling.row)
@@ -79,9 +86,15 @@ def ask(case: Case, moment: Moment) -> Rulings:
             if ruling.passing_run is not None:
                 rows = [step for step in case.ladder if step.verdict is Verdict.BAD]
                 bad = case.at if case.at.verdict is Verdict.BAD else rows[0]
-                passing_run, rulings.proof = prove_again(
-                    case.runner, bad, ruling.passing_run, tally_of(rows), comparisons=ruling.comparisons
-                )
+                try:
+                    passing_run, rulings.proof = prove_again(
+                        case.runner, bad, ruling.passing_run, tally_of(rows), comparisons=ruling.comparisons
+                    )
+                except OutOfTime:
+                    words = "the proof's repeats"
+                    case.runner.lab.time_budget.leave(words)
+                    rulings.considered.append(unasked(words))
+                    break
                 part = ruling.culprit.component
                 if part is not None and ruling.isolates:
                     part = replace(part, confidence=rulings.proof.confidence)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Step
 from accel_lab.core.stages import Rung
+from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner
-
-from .allowance import Allowance
 
 #: One application: the subsystem, and its name with its turn among those of that name.
 Item = tuple[str, str]
@@ -51,7 +51,12 @@ class Ablation:
         if new and self.allowance is not None and not self.allowance.has_left():
             new = []
         self.count += len(new)
-        steps = self.runner.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        try:
+            steps = self.runner.ask([(self.rung, (("off", as_switch(items)),)) for items in new], "component")
+        except OutOfTime:
+            if self.allowance is None:
+                raise
+            self.allowance.refused, steps, new = True, [], []
         for step in steps:
             if self.allowance is not None:
                 self.allowance.spend(step.outcome.seconds)

@@ -6,46 +6,35 @@ the script itself is slow, the same number would take far longer than the verdic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
+from accel_lab.core.time_budget import Allowance
 from accel_lab.search.premise import Baseline
 
 #: So many plain runs may be spent, and a plain run counts for so many seconds at least: a script of a few
 #: seconds is bounded by the number of its questions alone.
 PLAIN_RUNS = 8
 LEAST_PLAIN_S = 30.0
+#: For all that follows the stage: the component and its proof, the cross-check, what is shown, other faults.
+AFTER_STAGE_PLAIN_RUNS = 12
 
 
-@dataclass(kw_only=True)
-class Allowance:
-    """Seconds of running that are left to spend; those of a run are its own, whoever ran it and when.
-
-    ``refused`` says that a question was not asked for it.
-    """
-
-    seconds: float
-    used: float = 0.0
-    refused: bool = False
-
-    def spend(self, seconds: float) -> None:
-        self.used += seconds
-
-    def has_left(self) -> bool:
-        """Whether one more question may be asked; that it may not is remembered."""
-        self.refused |= self.used >= self.seconds
-        return not self.refused
-
-    def note(self) -> str:
-        """A note where the time ran out; empty where it did not."""
-        if not self.refused:
-            return ""
-        return (
-            f"the search for the part at fault ended after {self.used:.0f} s of runs, more than it may take "
-            f"({PLAIN_RUNS} plain runs): what was not asked is not ruled out"
-        )
-
-
-def allowance_of(base: Baseline) -> Allowance:
-    """What a search may spend on the script of this baseline."""
+def allowance_of(base: Baseline, plain_runs: int = PLAIN_RUNS) -> Allowance:
+    """What a search may spend on the script of this baseline: so many plain runs."""
     plain = max((step.outcome.seconds for step in base.steps[:2]), default=0.0)
-    return Allowance(seconds=PLAIN_RUNS * max(plain, LEAST_PLAIN_S))
+    return Allowance(seconds=plain_runs * max(plain, LEAST_PLAIN_S))
+
+
+def refusal(allowance: Allowance) -> str:
+    """What is said where the search for the component ran out of time."""
+    if math.isinf(allowance.seconds):
+        return (
+            "the search for the part at fault ended with the time budget: what was not asked is not ruled out"
+        )
+    return (
+        f"the search for the part at fault ended after {allowance.used:.0f} s of runs, more than it may take "
+        f"({PLAIN_RUNS} plain runs): what was not asked is not ruled out"
+    )
+
+
+__all__ = ["AFTER_STAGE_PLAIN_RUNS", "LEAST_PLAIN_S", "PLAIN_RUNS", "allowance_of", "refusal"]

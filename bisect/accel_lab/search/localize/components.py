@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Frame, Outcome
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.proof import prove_component
+from accel_lab.search.proof import prove_component, unasked
 from accel_lab.search.sanitizer import show_fault
 
 from .front_end import STAGES as FRONT
@@ -44,18 +45,28 @@ def localize_component(
     table of switches.
     """
     before = runner.counts.get("component", 0)
-    result = _localize(runner, stage, at, ladder, all_off, ablation)
+    try:
+        result = _localize(runner, stage, at, ladder, all_off, ablation)
+    except OutOfTime:
+        left = f"the component of {stage.value}"
+        runner.lab.time_budget.leave(left)
+        return Localization(component=_from_frames(at.outcome, stage), evidence=[unasked(left).words])
     if result.component is None:
         return result
     questions = runner.counts.get("component", 0) - before
-    component, remark = prove_component(
-        runner,
-        result.component,
-        result.passing_run,
-        at,
-        comparisons=questions,
-        alternatives=result.alternatives,
-    )
+    try:
+        component, remark = prove_component(
+            runner,
+            result.component,
+            result.passing_run,
+            at,
+            comparisons=questions,
+            alternatives=result.alternatives,
+        )
+    except OutOfTime:
+        left = "the repeats that would prove the component"
+        runner.lab.time_budget.leave(left)
+        return replace(result, passing_run=None, evidence=[*result.evidence, unasked(left).words])
     return replace(result, component=component, evidence=[*result.evidence, *([remark] if remark else [])])
 
 

@@ -9,17 +9,19 @@ kernel, or one buffer in another's memory, the scheduler's choices are searched 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
+from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner
 
 from .ablation import Ablation, Item, minimal_fix_set
-from .allowance import Allowance, allowance_of
+from .allowance import allowance_of, refusal
 from .kernel_exhibit import show_kernel
 from .localization import Localization
 
@@ -90,7 +92,9 @@ def localize_kernel(
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     result = Localization()
     items_at_fault: list[Item] = []
-    allowance = allowance_of(runner.baseline)
+    # With an end for the whole bisection the search may take all of it.
+    bounded = runner.lab.time_budget.limit_s is not None
+    allowance = Allowance(seconds=math.inf) if bounded else allowance_of(runner.baseline)
     if stage is not Stage.SCHEDULER:
         questions = Ablation(runner=runner, rung=rung, most=MOST, allowance=allowance)
         items = [(LOWERINGS, key) for key in applied.get(LOWERINGS) or ()]
@@ -102,7 +106,8 @@ def localize_kernel(
     if rung is Rung.KERNEL:
         _add_choice(runner, result, applied, gone, allowance)
     if allowance.refused:
-        result.evidence.append(allowance.note())
+        result.evidence.append(refusal(allowance))
+        runner.lab.time_budget.leave("more operators, fusions or buffers that may be at fault")
     if result.component is not None:
         result.component = replace(result.component, detail=_detail(result.component, gone))
     show_kernel(runner, result, items_at_fault, at)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
 from accel_lab.search.alternatives import registry
 from accel_lab.search.alternatives.case import Case, Moment
 from accel_lab.search.ladder import row
+from accel_lab.search.proof import unasked
 
 from . import kernel_stage
 from .components import localize_component
@@ -28,26 +31,34 @@ class Opened:
     warnings: list[str] = field(default_factory=list)
 
 
-def open_stage(case: Case, *, components: bool, full_ablation: bool) -> Opened:
+def open_stage(
+    case: Case, *, components: bool, full_ablation: bool, allowance: Allowance | None = None
+) -> Opened:
     """The culprit within the case's stage, likely at most: ``stage_proof`` makes it surer.
 
     The case gets the stage and the component that were found, and the longer ladder. ``components`` says
     whether a component is looked for, ``full_ablation`` whether every switch of the kernel rung is asked.
+    The component is paid from the ``allowance``.
     """
+    time_budget = case.runner.lab.time_budget
     if case.stage is Stage.KERNEL:
-        split = kernel_stage.split(case.runner, case.ladder, full=full_ablation)
+        split = _split(case, full_ablation)
         case.ladder = split.ladder
         evidence, ablation, alternatives = split.evidence, split.ablation, split.alternatives
         case.stage, case.localization = split.stage, Localization()
         if components:
-            case.localization = _within_kernel(case, split)
+            with time_budget.allow(allowance):
+                time_budget.phase("component")
+                case.localization = _within_kernel(case, split)
         case.localization.component = _narrowed(case.localization.component, split.component)
     else:
         case.stage, evidence = _by_frames(case)
         ablation, alternatives = [], []
         case.localization = Localization()
         if components:
-            case.localization = localize_component(case.runner, case.stage, case.at, ladder=case.ladder)
+            with time_budget.allow(allowance):
+                time_budget.phase("component")
+                case.localization = localize_component(case.runner, case.stage, case.at, ladder=case.ladder)
             case.stage = case.localization.stage or case.stage
     rulings = registry.ask(case, Moment.COMPONENT)
     localization = case.localization
@@ -66,6 +77,19 @@ def open_stage(case: Case, *, components: bool, full_ablation: bool) -> Opened:
     )
 
 
+def _split(case: Case, full: bool) -> kernel_stage.Split:
+    """The parts of the kernel stage; the stage as a whole where there was no time to split it."""
+    try:
+        return kernel_stage.split(case.runner, case.ladder, full=full)
+    except OutOfTime:
+        left = "the split of the kernel stage into lowering, scheduler and code generation"
+        case.runner.lab.time_budget.leave(left)
+        evidence = [f"passes at {case.reading.last_good} and fails at {case.start}"]
+        return kernel_stage.Split(
+            stage=Stage.KERNEL, ladder=case.ladder, evidence=evidence, alternatives=[unasked(left)]
+        )
+
+
 def _narrowed(localization: Component | None, of_split: Component | None) -> Component | None:
     """Of several operators without which the failure is gone, the one whose own loop is at fault."""
     if localization is None or of_split is None:
@@ -82,7 +106,11 @@ def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
     all_off = fallback if searched is not Stage.LOWERING else None
     top = row(ladder, Rung.KERNEL)
     localization = localize_component(runner, searched, top, all_off=all_off, ablation=split.ablation)
-    diverged = first_divergence(runner, split.stage, ladder, ablation=split.ablation)
+    try:
+        diverged = first_divergence(runner, split.stage, ladder, ablation=split.ablation)
+    except OutOfTime:
+        runner.lab.time_budget.leave("the first value that goes wrong between the kernels")
+        diverged = None
     if diverged is not None:
         localization.exhibits.append(diverged.exhibit)
         localization.component = localization.component or split.component or diverged.component

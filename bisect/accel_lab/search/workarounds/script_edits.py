@@ -1,0 +1,204 @@
+"""Edits of a script that a user would make by hand: lines below ``import torch``, a keyword, a decorator.
+
+All work on the text, so that what is not changed stays as the user wrote it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Arguments that belong to Inductor: another backend does not take them.
+_INDUCTORS = ("mode", "options")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """The changed script, and the lines that are new in it."""
+
+    text: str
+    lines: tuple[str, ...]
+
+
+def parsed(source: str) -> ast.Module | None:
+    """The syntax tree; None for what is not Python."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _rows(source: str) -> list[str]:
+    """The lines as the parser counts them: a form feed ends none."""
+    return re.findall(r"[^\n]*\n|[^\n]+\Z", source)
+
+
+def paste(source: str, lines: Sequence[str]) -> Edited | None:
+    """The script with lines below its first import of torch, else below its docstring."""
+    tree = parsed(source)
+    if tree is None:
+        return None
+    place = next((node for node in tree.body if _imports_torch(node)), None)
+    if place is None:
+        place = next((node for node in reversed(tree.body[:2]) if _leads(node)), None)
+    after = (place.end_lineno or 0) if place is not None else 0
+    known = place is not None and _binds_torch(place)
+    new = [*([] if known else ["import torch"]), *lines]
+    rows = _rows(source)
+    if rows and after and not rows[after - 1].endswith("\n"):
+        rows[after - 1] += "\n"
+    text = "".join([*rows[:after], *(line + "\n" for line in new), *rows[after:]])
+    return Edited(text=text, lines=tuple(new)) if parsed(text) is not None else None
+
+
+def _leads(node: ast.stmt) -> bool:
+    """Whether a statement has to stay first: the docstring, imports from the future."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "__future__"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _imports_torch(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.split(".")[0] == "torch" for alias in node.names)
+    return isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch"
+
+
+def _binds_torch(node: ast.stmt) -> bool:
+    """Whether ``torch`` is a name after the statement."""
+    if not isinstance(node, ast.Import):
+        return False
+    return any(
+        alias.name.split(".")[0] == "torch" and alias.asname in (None, "torch") for alias in node.names
+    )
+
+
+# -- torch.compile -----------------------------------------------------------------------------------
+
+
+def with_argument(source: str, name: str, value: str) -> Edited | None:
+    """The script with ``name=value`` in every ``torch.compile``; None where it has none.
+
+    ``value`` is Python. With another backend the arguments that only Inductor takes are left out.
+    """
+    tree = parsed(source)
+    if tree is None:
+        return None
+    names = _compile_names(tree)
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_compile(n.func, names)]
+    bare = [
+        decorator
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        for decorator in node.decorator_list
+        if _is_compile(decorator, names)
+    ]
+    given = ast.keyword(arg=name, value=ast.parse(value, mode="eval").body)
+    dropped = {name, *(_INDUCTORS if name == "backend" else ())}
+    changes: list[tuple[ast.expr, str]] = []
+    for call in calls:
+        kept = [word for word in call.keywords if word.arg not in dropped]
+        new = ast.Call(func=call.func, args=call.args, keywords=[*kept, given])
+        changes.append((call, ast.unparse(ast.fix_missing_locations(new))))
+    for decorator in bare:
+        new = ast.Call(func=decorator, args=[], keywords=[given])
+        changes.append((decorator, ast.unparse(ast.fix_missing_locations(new))))
+    return _replaced(source, changes)
+
+
+def _compile_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the module torch, and of its function ``compile``, in the script."""
+    modules, functions = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {
+                alias.asname or "torch"
+                for alias in node.names
+                if alias.name == "torch" or (alias.name.startswith("torch.") and not alias.asname)
+            }
+        elif isinstance(node, ast.ImportFrom) and node.module == "torch":
+            functions |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
+    return frozenset(modules), frozenset(functions)
+
+
+def _is_compile(node: ast.expr, names: tuple[frozenset[str], frozenset[str]]) -> bool:
+    modules, functions = names
+    if isinstance(node, ast.Attribute) and node.attr == "compile":
+        return isinstance(node.value, ast.Name) and node.value.id in modules
+    return isinstance(node, ast.Name) and node.id in functions
+
+
+def _replaced(source: str, changes: Sequence[tuple[ast.expr, str]]) -> Edited | None:
+    """The text with expressions replaced; of two of which one holds the other, the outer one only."""
+    rows = [line.encode() for line in _rows(source)]
+    starts = [0]
+    for row in rows:
+        starts.append(starts[-1] + len(row))
+    data = b"".join(rows)
+    spans = sorted(
+        (
+            starts[node.lineno - 1] + node.col_offset,
+            starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0),
+            text,
+        )
+        for node, text in changes
+    )
+    kept: list[tuple[int, int, str]] = []
+    for span in spans:
+        if not kept or span[0] >= kept[-1][1]:
+            kept.append(span)
+    for start, end, text in reversed(kept):
+        data = data[:start] + text.encode() + data[end:]
+    result = data.decode()
+    if not kept or parsed(result) is None:
+        return None
+    return Edited(text=result, lines=tuple(dict.fromkeys(text for _, _, text in kept)))
+
+
+# -- functions ---------------------------------------------------------------------------------------
+
+
+def disabled(source: str, function: str) -> Edited | None:
+    """The script with ``@torch.compiler.disable`` on the one function of that name; None for several."""
+    tree = parsed(source)
+    if tree is None:
+        return None
+    names = _compile_names(tree)
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == function
+    ]
+    if len(found) != 1 or not names[0]:
+        return None
+    node = found[0]
+    module = "torch" if "torch" in names[0] else min(names[0])
+    compiled = any(
+        _is_compile(one.func if isinstance(one, ast.Call) else one, names) for one in node.decorator_list
+    )
+    # Outside of what compiles the function itself, else inside of all that wraps it.
+    line = min(one.lineno for one in node.decorator_list) if compiled else node.lineno
+    rows = _rows(source)
+    indent = rows[line - 1][: len(rows[line - 1]) - len(rows[line - 1].lstrip())]
+    decorator = f"@{module}.compiler.disable"
+    text = "".join([*rows[: line - 1], f"{indent}{decorator}\n", *rows[line - 1 :]])
+    head = rows[node.lineno - 1].strip()
+    lines = (decorator, *(("...",) if compiled else ()), head)
+    return Edited(text=text, lines=lines) if parsed(text) is not None else None
+
+
+def compiled_functions(source: str) -> list[str]:
+    """The functions of the script that ``torch.compile`` is called on by name or decorates, in order."""
+    tree = parsed(source)
+    if tree is None:
+        return []
+    names, found = _compile_names(tree), []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            words = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+            found += [node.name] if any(_is_compile(word, names) for word in words) else []
+        elif isinstance(node, ast.Call) and _is_compile(node.func, names) and node.args:
+            found += [node.args[0].id] if isinstance(node.args[0], ast.Name) else []
+    return list(dict.fromkeys(found))

@@ -1,0 +1,179 @@
+"""Runs candidates in the user's own script, by plain Python; keeps those that pass, the cheapest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Probe
+from accel_lab.core.stages import Rung
+from accel_lab.core.verdict import Verdict
+from accel_lab.core.workarounds import Checked, Cost, Workaround
+from accel_lab.search.lab import Lab
+from accel_lab.search.premise import Baseline, values_verdict
+from accel_lab.search.repeats import cautious_rate, runs_to_see
+
+from .candidates import Candidate
+
+#: So many that pass are enough, and the widest changes are tried only where none did.
+_ENOUGH = 3
+_LAST_RESORT = 6
+#: A failure that comes and goes is not waited for longer than this many runs of each candidate.
+_MOST_REPEATS = 6
+_DOUBT = 0.05
+#: A script that hangs is given so long with each change, in seconds.
+_HANG_S = 90.0
+#: Costs that differ by less are equal, and the narrower change comes first.
+_NOISE = 1.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionSeconds:
+    """Medians of one call of all compiled regions, and of the same calls uncompiled."""
+
+    compiled: float
+    plain: float
+    runs: int
+
+
+@dataclass(kw_only=True)
+class Trials:
+    """The runs. ``probe`` is the program as it fails, ``path`` the file of it that is changed.
+
+    ``keep`` puts a text into a file of the run and gives its path. ``clock`` turns the text of a script into
+    one that times its regions, ``seconds_of`` reads what that printed. ``budget_s`` is for all runs.
+    """
+
+    lab: Lab
+    probe: Probe
+    baseline: Baseline
+    path: str
+    source: str
+    keep: Callable[[str], str]
+    clock: Callable[[str], str | None]
+    seconds_of: Callable[[Outcome], RegionSeconds | None]
+    budget_s: float
+    listener: Callable[[str], None] = lambda words: None
+    counts: dict[str, int] = field(default_factory=dict)
+    spent_s: float = 0.0
+    _longest_s: float = 0.0
+
+    @property
+    def spent(self) -> bool:
+        """Whether another run would probably go beyond the budget."""
+        return self.spent_s + self._longest_s > self.budget_s
+
+    def run(self, candidates: Sequence[Candidate]) -> list[Workaround]:
+        """Those that pass. Nothing is asked where the failure is too rare to be missed."""
+        repeats = 1
+        if self.baseline.flaky:
+            repeats = runs_to_see(cautious_rate(self.baseline.tally, 0.2), _DOUBT)
+        if repeats > _MOST_REPEATS:
+            return []
+        passed: list[tuple[Candidate, Workaround]] = []
+        for candidate in candidates:
+            if self.spent or len(passed) >= _ENOUGH or (passed and candidate.width >= _LAST_RESORT):
+                break
+            self.listener(f"{candidate.words}: {candidate.code.splitlines()[0]}")
+            found = self._tried(candidate, repeats)
+            if found is not None:
+                passed.append((candidate, found))
+        failing = self._failing() if passed and not self.spent else None
+        measured = [(one.width, self._measured(one, found, failing)) for one, found in passed]
+        return [found for _, found in sorted(measured, key=_price)]
+
+    def _tried(self, candidate: Candidate, repeats: int) -> Workaround | None:
+        """The candidate as a workaround, if all of its runs passed."""
+        assert self.baseline.target is not None
+        silent = self.baseline.target.kind == "values"
+        changed = replace(self.probe, edited=(self.path, self.keep(candidate.edited.text)))
+        seconds = []
+        for attempt in range(repeats):
+            plain = self._ask(replace(changed, bare=True, attempt=attempt))
+            seconds.append(plain.seconds)
+            if self._plain_verdict(plain, silent) is not Verdict.GOOD:
+                return None
+            if silent and not self._agrees(replace(changed, attempt=attempt)):
+                return None
+        run_s = sorted(seconds)[len(seconds) // 2]
+        return Workaround(
+            kind=candidate.kind,
+            code=candidate.code,
+            where=candidate.where,
+            words=candidate.words,
+            verified=Checked.VALUES if silent else Checked.PLAIN,
+            cost=Cost(of="run", seconds=run_s, failing=self._plain_seconds(), runs=repeats),
+        )
+
+    def _plain_verdict(self, outcome: Outcome, silent: bool) -> Verdict:
+        """The verdict of a plain run; of a silent failure it says only that the script still ends well."""
+        if self.lab.cannot_tell(outcome):
+            return Verdict.SKIP
+        signature = self.lab.signature(outcome)
+        if silent:
+            return Verdict.GOOD if signature is None and not outcome.notes else Verdict.DIFFERENT
+        assert self.baseline.target is not None
+        return judge(outcome, self.baseline.target, signature)
+
+    def _agrees(self, probe: Probe) -> bool:
+        """Whether the recorded values of the changed script agree with the uncompiled run's."""
+        outcome = self._ask(probe)
+        # With nothing compiled there is nothing to compare: that shows nothing.
+        return bool(outcome.facts.get("regions")) and (
+            values_verdict(self.lab, self.baseline, outcome) is Verdict.GOOD
+        )
+
+    def _plain_seconds(self) -> float | None:
+        """The unchanged script's own plain run, if it went through to its end."""
+        plain = [step.outcome for step in self.baseline.steps if not step.outcome.facts]
+        return plain[0].seconds if plain and not plain[0].failed else None
+
+    # -- costs ---------------------------------------------------------------------------------
+
+    def _failing(self) -> RegionSeconds | None:
+        """The failing compile, where it runs at all."""
+        return self._timed(self.source) if self._plain_seconds() is not None else None
+
+    def _measured(self, candidate: Candidate, found: Workaround, failing: RegionSeconds | None) -> Workaround:
+        timed = self._timed(candidate.edited.text) if not self.spent else None
+        if timed is None:
+            return found
+        cost = Cost(
+            of="region",
+            seconds=timed.compiled,
+            eager=timed.plain,
+            # Both were measured against eager, each in a process of its own: eager's share joins them.
+            failing=failing.compiled * timed.plain / failing.plain if failing and failing.plain else None,
+            runs=timed.runs,
+        )
+        return replace(found, cost=cost)
+
+    def _timed(self, text: str) -> RegionSeconds | None:
+        clocked = self.clock(text)
+        if clocked is None:
+            return None
+        edited = (self.path, self.keep(clocked))
+        return self.seconds_of(self._ask(replace(self.probe, edited=edited, bare=True)))
+
+    def _ask(self, probe: Probe) -> Outcome:
+        self.counts["workarounds"] = self.counts.get("workarounds", 0) + 1
+        probe = replace(probe, rung=Rung.KERNEL, cold=True)
+        if self.baseline.target is not None and self.baseline.target.kind == "timeout":
+            limit = min(probe.limits.timeout_s, _HANG_S)
+            probe = replace(probe, limits=replace(probe.limits, timeout_s=limit))
+        outcome = self.lab.submit(probe).result()
+        self.spent_s += outcome.seconds
+        self._longest_s = max(self._longest_s, outcome.seconds)
+        return outcome
+
+
+def _price(row: tuple[int, Workaround]) -> tuple[int, int]:
+    """Against eager in steps of the noise; what was not measured so comes last, by how wide it is."""
+    width, found = row
+    cost = found.cost
+    if cost is None or cost.of != "region" or not cost.eager or cost.seconds <= 0:
+        return 1_000, width
+    return round(math.log(cost.seconds / cost.eager, _NOISE)), width
