@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -13,15 +14,19 @@ import pytest
 from click.testing import CliRunner
 
 import accel_lab.reporting
+from accel_lab.cli.commands.diff_command import _Comparison
 from accel_lab.cli.main import cli, main
+from accel_lab.core.outcome import Outcome, Status
 from accel_lab.numerics.depth import Depth, Operator
 from accel_lab.numerics.pairs import pairs
 from accel_lab.numerics.recording import Entry, Recording
+from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.numerics.values import Record
 from accel_lab.reporting.page import depth_plot, diff_plots
 from accel_lab.reporting.page import diff as diff_page
 from accel_lab.reporting.schema import json_text
 from accel_lab.reporting.words import diff as diff_words
+from accel_lab.search.localize.divergence import AS_IS
 
 SCHEMA = Path(str(accel_lab.reporting.__file__)).with_name("diff.schema.json")
 
@@ -80,14 +85,18 @@ def test_the_two_sides_must_be_two() -> None:
 # -- the page, the pictures and the words, on made-up values ----------------------------------------
 
 
-def diff_of(got: Any, want: Any, name: str = "out") -> tuple[dict[str, Any], list[Any]]:
-    sides = []
+def sides(got: Any, want: Any, name: str = "out") -> tuple[Recording, Recording]:
+    made = []
     for values in (got, want):
         data = np.asarray(values, dtype=np.float32)
         key = ("f", 0, 0, "output", name)
         record = Record(kind="tensor", dtype="float32", shape=data.shape, data=data)
-        sides.append(Recording(entries={key: Entry(key=key, record=record)}))
-    found = pairs(*sides)
+        made.append(Recording(entries={key: Entry(key=key, record=record)}))
+    return made[0], made[1]
+
+
+def diff_of(got: Any, want: Any, name: str = "out") -> tuple[dict[str, Any], list[Any]]:
+    found = pairs(*sides(got, want, name))
     pictures = [
         diff_plots.over_depth(found),
         diff_plots.of_tensor("value-1", found[0], *map(np.float32, (got, want))),
@@ -236,3 +245,28 @@ def test_an_output_that_shares_other_memory_is_told_and_is_no_difference() -> No
 def test_layers_are_of_inductor_alone() -> None:
     ended = CliRunner().invoke(cli, ["diff", "--layers", "--test", "aot", __file__])
     assert "--layers looks into the kernels of inductor" in str(ended.exception)
+
+
+def test_the_kernels_are_asked_only_where_values_differ_and_until_an_operator_does() -> None:
+    def ran(*rows: bool, status: Status = Status.OK) -> Any:
+        row = {"node": "sin", "op": "aten.sin.default", "shape": [2], "dtype": "float32", "wrong": 0}
+        graphs = [{"rows": [{**row, "error": 0.0, "eager": 0.0, "differs": one}]} for one in rows]
+        facts = {"divergence": {"graphs": graphs}}
+        notes = () if rows else ("not here",)
+        return SimpleNamespace(outcome=Outcome(status=status, facts=facts, notes=notes))
+
+    different, same = pairs(*sides([1.0], [2.0])), pairs(*sides([1.0], [1.0]))
+    comparison = _Comparison(names=("eager", "inductor"), config=ComparisonConfig(), layers=None)
+    comparison.found = different
+    (question,) = comparison.further([ran(), ran(), ran(False)])
+    assert question.switches == AS_IS
+    assert comparison.further([ran(), ran(), ran(True)]) == []
+    assert comparison.further([ran(), ran(), ran(status=Status.NOT_APPLICABLE)]) == []
+    found = comparison.depth([ran(), ran(), ran(False), ran(True)])
+    assert found is not None and found.first is not None
+    assert found.note.startswith("with every intermediate value in memory of its own no operator differs")
+    assert comparison.unseen([ran(), ran(), ran(status=Status.NOT_APPLICABLE)]) == [
+        "layer by layer there is nothing to show: not here"
+    ]
+    comparison.found = same
+    assert comparison.further([ran(), ran(), ran(False)]) == []

@@ -93,6 +93,7 @@ def command(
     diff = _answer(looking.found, ran[: runs + 1], reference, test)
     deep = looking.depth(ran)
     diff["layers"] = None if deep is None else deep.to_json()
+    diff["failures"] += looking.unseen(ran)
     folder = ran[0].workspace.root
     _write(diff, looking.pictures(deep) if pictures else [], folder)
     _show(diff, folder, as_json=as_json)
@@ -124,27 +125,35 @@ class _Comparison:
             )
             wanted = any(differing(self.found)) if self._layers is None else self._layers
             return [Question(rung=Rung.KERNEL, switches=KEPT)] if wanted else []
-        if (
-            len(ran) == count + 1
-            and Compared.of(ran[-1].outcome).first is None
-            and any(differing(self.found))
-        ):
+        look = ran[-1].outcome
+        if len(ran) > count + 1 or look.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+            return []
+        if Compared.of(look).first is None and any(differing(self.found)):
             return [Question(rung=Rung.KERNEL, switches=AS_IS)]
         return []
 
     def depth(self, ran: list[Once]) -> Depth | None:
         """Operator by operator; None where that was not asked, or nothing could be compared."""
         looks = [Compared.of(once.outcome) for once in ran[len(self._names) :]]
-        if not looks or not any(look.rows for look in looks):
+        shown = [look for look in looks if look.rows]
+        if not shown:
             return None
-        chosen = next((look for look in looks if look.first is not None), looks[0])
+        chosen = next((look for look in shown if look.first is not None), shown[0])
         note = ""
         if len(looks) == 2:
             note = "with every intermediate value in memory of its own no operator differs"
-            note += "; shown are the values between the kernels as they are" if chosen is looks[1] else ""
+            note += "; shown are the values between the kernels as they are" if chosen is looks[-1] else ""
         return Depth(
             operators=tuple(Operator.from_row(row) for row in chosen.rows), call=chosen.call, note=note
         )
+
+    def unseen(self, ran: list[Once]) -> list[str]:
+        """Why there is nothing operator by operator, where it was asked for."""
+        looks = [once.outcome for once in ran[len(self._names) :]]
+        if not looks or any(Compared.of(look).rows for look in looks):
+            return []
+        why = "; ".join(looks[0].notes) or "no value between the operators could be compared"
+        return [f"layer by layer there is nothing to show: {why}"]
 
     def pictures(self, deep: Depth | None) -> list[Any]:
         """The errors over the run, over the operators, and of the tensors that differ most."""
