@@ -16,6 +16,8 @@ from typing import Any
 class Operator:
     """One operator's value in the tested run. Errors are the greatest absolute ones against float64.
 
+    ``error`` is taken over the elements that differ from eager's: 0 says that there are none.
+
     ``wrong`` elements are outside of the neighbourhood; an error is None for integers and booleans.
     """
 
