@@ -3,7 +3,8 @@
 The file nearest to the working directory counts (its folder, then those above, up to the repository's root
 or the home folder), and below it the user's own in the configuration folder. Only files that nobody but the
 caller and root may write to are searched for; ``--config FILE`` names one that is read whoever wrote it.
-What no file says is left to the options' defaults and to pip's configuration.
+What no file says is left to the options' defaults and to pip's configuration. The long name of any option is
+a key too: in the lab's table for every command that has it, in a table of a command's name for that one.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,30 @@ _MAX_TEXT, _MAX_ITEMS = 4096, 1000
 _MAX_DOTS = 6000
 
 
+#: The names of the options of each command that settings may give, asked for only where a file needs them.
+OptionNames = Callable[[], Mapping[str, Collection[str]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenOption:
+    """The value that a file gives to an option; ``folder`` is the file's, from where a path is meant."""
+
+    value: Any
+    folder: Path
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings by their names in the file; a list is a tuple.
 
     ``mock`` is the table of the mock accelerator, ``origin`` are the files that were read, ``notes`` is what
-    to tell of files that were not.
+    to tell of files that were not. ``options`` are those of commands: under "" what every command with such
+    an option is given, under a command's name its own.
     """
 
     values: Mapping[str, Any]
     mock: Mapping[str, Any]
+    options: Mapping[str, Mapping[str, GivenOption]] = field(default_factory=dict)
     origin: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -71,11 +86,13 @@ class Config:
         )
 
 
-def load(start: Path, named: Path | None = None) -> Config:
+def load(start: Path, named: Path | None = None, names: OptionNames = dict) -> Config:
     """The settings that count in a folder. Raises :class:`UsageError` in one line for a bad file.
 
-    ``named`` takes the place of what would be searched for, the user's own file stays below it.
+    ``named`` takes the place of what would be searched for, the user's own file stays below it. ``names`` are
+    the options of the commands.
     """
+    options: dict[str, dict[str, GivenOption]] = {}
     values: dict[str, Any] = {}
     mock: dict[str, Any] = {}
     origin: list[Path] = []
@@ -86,12 +103,15 @@ def load(start: Path, named: Path | None = None) -> Config:
         for file, table in tables:
             if not of_lab:  # the nearest file that says anything of the lab
                 of_lab = True
-                values.update(_checked(table, file))
+                found = _checked(table, file, names)
+                values.update(found.values)
+                for command, given in found.options.items():
+                    options.setdefault(command, {}).update(given)
                 origin.append(file)
             if not of_mock and "mock" in table:
                 of_mock = True
                 mock = _checked_mock(_table_in(table, "mock", file, "[tool.accel-lab.mock]"), file)
-    return Config(values=values, mock=mock, origin=tuple(origin), notes=tuple(notes))
+    return Config(values=values, mock=mock, options=options, origin=tuple(origin), notes=tuple(notes))
 
 
 def search_folders(start: Path) -> list[Path]:
@@ -184,9 +204,16 @@ def _table_in(data: Mapping[str, Any], name: str, file: Path, what: str) -> dict
     return value
 
 
-def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class _Checked:
+    values: Mapping[str, Any]
+    options: Mapping[str, Mapping[str, GivenOption]]
+
+
+def _checked(table: Mapping[str, Any], file: Path, names: OptionNames) -> _Checked:
     """The settings of a table, paths as seen from its file. The table ``mock`` in it is another's."""
     found: dict[str, Any] = {}
+    options: dict[str, dict[str, GivenOption]] = {}
     for name, value in table.items():
         key = name.replace("_", "-")
         if key == "mock":
@@ -203,11 +230,44 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
         elif key in (*_TEXT, *_LISTS, *_FLAGS):
             kind = "text" if key in _TEXT else "true or false" if key in _FLAGS else "a list of text"
             raise UsageError(f"{file}: {name} must be {kind}")
+        elif isinstance(value, dict):
+            options[key] = _of_command(key, value, file, names())
         else:
-            near = difflib.get_close_matches(key[:80], (*_TEXT, *_LISTS, *_FLAGS), 1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise UsageError(f"{file}: there is no setting {name[:80]}{hint}")
-    return found
+            known = {option for one in names().values() for option in one}
+            options.setdefault("", {})[key] = _option(key, value, file, known | {*_TEXT, *_LISTS, *_FLAGS})
+    return _Checked(values=found, options=options)
+
+
+def _of_command(
+    command: str, table: Mapping[str, Any], file: Path, names: Mapping[str, Collection[str]]
+) -> dict[str, GivenOption]:
+    if command not in names:
+        raise UsageError(f"{file}: there is no table {command[:80]}{_near(command, (*names, 'mock'))}")
+    return {
+        key: _option(key, value, file, names[command], command)
+        for key, value in ((name.replace("_", "-"), value) for name, value in table.items())
+    }
+
+
+def _option(key: str, value: Any, file: Path, known: Collection[str], command: str = "") -> GivenOption:
+    """A value for an option; what kind it must be, the option knows."""
+    name = f"{command}.{key[:80]}" if command else key[:80]
+    if key not in known:
+        raise UsageError(f"{file}: there is no setting {name}{_near(key, known)}")
+    items = value if isinstance(value, list) else [value]
+    if len(items) > _MAX_ITEMS:
+        raise UsageError(f"{file}: {name} has more than {_MAX_ITEMS} entries")
+    for item in items:
+        if isinstance(item, str):
+            _plain(item, name, file)
+        elif not isinstance(item, (bool, int, float)) or item != item or abs(item) >= 1 << 63:
+            raise UsageError(f"{file}: {name} must be a number, true or false, text or a list of these")
+    return GivenOption(value=value, folder=file.parent)
+
+
+def _near(key: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(key[:80], sorted(known), 1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def _checked_mock(table: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,10 +122,15 @@ class Question:
     attempt: int = 0
 
 
+#: Says what else to ask, given the answers so far.
+Further = Callable[[list[Once]], Sequence[Question]]
+
+
 def run_each(
     questions: Sequence[Question],
     *,
     command: str,
+    further: Further | None = None,
     program: tuple[str, ...],
     module: str | None,
     python: str | None,
@@ -138,7 +143,8 @@ def run_each(
 ) -> list[Once]:
     """Run the program of ``program_options`` once for each question, each in a fresh process.
 
-    ``command`` is what the run's folder says made it.
+    ``command`` is what the run's folder says made it. ``further`` looks at the answers so far and says what
+    else to ask, until it is nothing.
     """
     script, args = split_program(module, program)
     request = Request(
@@ -149,7 +155,7 @@ def run_each(
     request, folder = opened(request, command)
     with held(folder):
         limits = limits_from(timeout, memory, max_disk)
-        return _asked(request, folder, limits, questions, keep, read_stdin(stdin))
+        return _asked(request, folder, limits, questions, keep, read_stdin(stdin), further)
 
 
 def _asked(
@@ -159,29 +165,35 @@ def _asked(
     questions: Sequence[Question],
     keep: bool,
     stdin: Path | None,
+    further: Further | None,
 ) -> list[Once]:
     build = inspect_build(request.python, folder)
     workspace = Workspace(folder, folder_of(request.program))
     with Prober(python=build.python, workspace=workspace, stdin=stdin, keep=keep) as prober:
-        return [
-            Once(
-                program=request.program,
-                build=build,
-                workspace=workspace,
-                outcome=prober.ask(
-                    Probe(
-                        program=request.program,
-                        rung=question.rung,
-                        switches=question.switches,
-                        environment=EnvironmentId.of_interpreter(build.python, build.torch),
-                        limits=limits,
-                        cold=True,
-                        attempt=question.attempt,
-                    )
-                ),
-            )
-            for question in questions
-        ]
+        answers: list[Once] = []
+        asked = list(questions)
+        while asked:
+            answers += [
+                Once(
+                    program=request.program,
+                    build=build,
+                    workspace=workspace,
+                    outcome=prober.ask(
+                        Probe(
+                            program=request.program,
+                            rung=question.rung,
+                            switches=question.switches,
+                            environment=EnvironmentId.of_interpreter(build.python, build.torch),
+                            limits=limits,
+                            cold=True,
+                            attempt=question.attempt,
+                        )
+                    ),
+                )
+                for question in asked
+            ]
+            asked = list(further(answers)) if further is not None else []
+        return answers
 
 
 def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> VersionsRequest:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import click
 
 from accel_lab import __version__
-from accel_lab.cli import mistakes
+from accel_lab.cli import logs, mistakes
+from accel_lab.cli.option_names import SETTABLE
+from accel_lab.cli.settings import make_settable
 from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
 from accel_lab.execution.processes.interruptible import INTERRUPTED, StopSignals
 
@@ -49,6 +51,9 @@ class Lazy(click.Group):
             return None
         module = importlib.import_module(f"accel_lab.cli.commands.{COMMANDS[cmd_name][0]}_command")
         command: click.Command = module.command
+        logs.add_options(command)
+        if cmd_name in SETTABLE:
+            make_settable(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -63,6 +68,9 @@ def cli() -> None:
 
     Start with: accel-lab bisect SCRIPT
     """
+
+
+logs.add_options(cli, variables=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -94,6 +102,8 @@ def run(argv: Sequence[str] | None) -> int:
         line, code = mistakes.explained(error)
         sys.stderr.write(f"accel-lab: {line}\n")
         return code
+    finally:
+        logs.close()
 
 
 if __name__ == "__main__":

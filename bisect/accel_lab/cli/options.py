@@ -39,7 +39,7 @@ class ProgramCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        set_up_mock(ctx.params.get("config"))
+        set_up_mock(ctx.meta.get("accel_lab.config"))
         return super().invoke(ctx)
 
     def _program_before(self, ctx: click.Context, head: list[str]) -> bool:

@@ -7,6 +7,7 @@ that a probe runs here is known to this module only.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -36,6 +37,7 @@ from .run_folder.workspace import Place, Workspace, write_job
 from .warm import WarmServer
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
+LOG = logging.getLogger("accel_lab.prober")
 #: The child's command that tells the environment.
 COLLECT = "collect_env"
 
@@ -107,6 +109,7 @@ class Prober:
         """
         known = self.journal.answer(probe.key)
         if known is not None:
+            LOG.debug("in the journal: %s", probe.label)
             known = self._at_home(known) if self.replay else known
             self._listener("cached", probe, known)
             return known
@@ -125,6 +128,7 @@ class Prober:
         if anew:
             self._listener("anew", probe, None)
         self._listener("start", probe, None)
+        LOG.info("run %s: %s", probe.key, probe.label)
         self.journal.started(probe.key, probe.label)
         outcome = self._run(probe)
         if self._stop.is_set():
@@ -135,6 +139,7 @@ class Prober:
         with self._lock:
             self.asked += 1
             self.seconds += outcome.seconds
+        LOG.info("end %s: %s in %.1f s", probe.key, outcome.status.value, outcome.seconds)
         self._listener("end", probe, outcome)
         return outcome
 

@@ -21,6 +21,7 @@ class Pair:
 
     ``metrics`` is None where the two have no elements that belong together; ``errors`` are the
     greatest absolute errors of all runs, the first one first. ``reason`` is empty for values that agree.
+    ``aliasing`` is what an output shares memory with in either run (empty: nothing), where that differs.
     """
 
     key: Key
@@ -29,6 +30,7 @@ class Pair:
     comparison: Comparison
     metrics: Metrics | None = None
     errors: tuple[float, ...] = ()
+    aliasing: tuple[str, str] | None = None
 
     @property
     def reason(self) -> str:
@@ -55,6 +57,9 @@ class Pair:
             "same": self.comparison.same,
             "reason": self.comparison.reason,
             "stride_differs": self.comparison.stride_differs,
+            "aliasing": None
+            if self.aliasing is None
+            else {"test": self.aliasing[0], "reference": self.aliasing[1]},
             "detail": self.comparison.detail,
             "error_vs_float64": self.comparison.error_vs_reference,
             "eager_error_vs_float64": self.comparison.eager_error_vs_reference,
@@ -123,7 +128,15 @@ def _pair(
         comparison=result,
         metrics=metrics,
         errors=_greatest(metrics),
+        aliasing=_aliasing(key, one, two),
     )
+
+
+def _aliasing(key: Key, one: Entry, two: Entry) -> tuple[str, str] | None:
+    """What an output shares memory with in both runs, where they do not say the same."""
+    tensors = one.record.kind == two.record.kind == "tensor" and key[3] == "output"
+    shares = (one.record.shares, two.record.shares)
+    return shares if tensors and shares[0] != shares[1] else None
 
 
 def _alone(key: Key, entry: Entry | None, *, missing: bool) -> Pair:

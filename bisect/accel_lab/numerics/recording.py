@@ -152,6 +152,7 @@ def _record(event: dict[str, Any], data: bytes) -> Record:
         dtype=dtype,
         shape=shape,
         stride=tuple(event.get("stride") or ()),
+        shares=str(event.get("shares") or ""),
         sha256=str(event.get("sha256", "")),
         stats=event.get("stats") or {},
         value=event.get("value"),

@@ -15,7 +15,8 @@ class Record:
     """One recorded value: a tensor with its values, a Python value, or an object.
 
     ``sample_step`` says that ``data`` is a flat sample, one element in so many; ``bases`` are the types that
-    an exception's type derives from.
+    an exception's type derives from; ``shares`` is what an output has its memory in common with, an input or
+    an earlier output of the same call.
     """
 
     kind: str
@@ -23,6 +24,7 @@ class Record:
     dtype: str = ""
     shape: tuple[int, ...] = ()
     stride: tuple[int, ...] = ()
+    shares: str = ""
     sha256: str = ""
     stats: dict[str, Any] = field(default_factory=dict)
     value: Any = None

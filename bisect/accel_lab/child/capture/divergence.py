@@ -20,6 +20,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..torch_internals.inductor import lowering_class
 from . import divergence_values as values
+from .source_lines import source_of
 
 #: The calls of one graph that are compared, and the elements of a value beyond which it is not.
 MAX_CALLS = 6
@@ -176,11 +177,31 @@ class _Watched:
         index, node = self._nodes[name]
         if buffer in self._inputs:
             index = len(self._nodes)
-        return dict(row, node=name, op=str(node.target), index=index, buffer=buffer)
+        place, code = source_of(node)
+        return dict(
+            row,
+            node=name,
+            op=str(node.target),
+            index=index,
+            buffer=buffer,
+            module=_module_of(node),
+            source=("%s %s" % (place, code)).strip(),
+        )
 
     def to_json(self) -> Dict[str, Any]:
         rows = sorted(self._found or [], key=lambda row: row["index"])
         return {"call": self._found_call, "rows": rows, "in_place": sorted(self._mutated)}
+
+
+def _module_of(node: Any) -> str:
+    """The innermost module whose forward called for a node, with its class; empty where none is known."""
+    for name in ("nn_module_stack", "fwd_nn_module_stack"):
+        stack = node.meta.get(name)
+        if isinstance(stack, dict) and stack:
+            path, kind = list(stack.values())[-1][:2]
+            path = re.sub(r"^L\['\w+'\]\.?", "", str(path)).replace("._modules", "")
+            return "%s (%s)" % (path or "self", getattr(kind, "__name__", str(kind).rsplit(".", 1)[-1]))
+    return ""
 
 
 def _origins(graph: Any, nodes: Any) -> Dict[str, str]:

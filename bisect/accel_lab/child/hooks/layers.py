@@ -34,11 +34,16 @@ class Layers:
         self._folder = folder
         self._texts = Artifacts(os.path.join(folder, "layers"), MOST_BYTES)
         self._count = 0
+        self._installed = False
         self._lock = threading.RLock()
         self._local = threading.local()
 
-    def install(self) -> None:
-        """Hook in where this torch has the places; a layer that it lacks is not written."""
+    def _install(self) -> None:
+        """Hook in where this torch has the places; a layer that it lacks is not written.
+
+        Only when the first graph is there: a script can begin with an import of a part of Inductor, and the
+        instruments come in the middle of it.
+        """
         for module, name, kind in places.graph_passes():
             setattr(module, name, self._around(getattr(module, name), kind))
         context = places.debug_context()
@@ -82,6 +87,10 @@ class Layers:
 
     def graph(self, kind: str, gm: Any) -> None:
         """Write a graph; what cannot be told of it is left out, and the run goes on."""
+        with self._lock:
+            installed, self._installed = self._installed, True
+        if not installed:
+            quietly(self._install)
         kind = {"dynamo_graph": "dynamo"}.get(kind, kind)
         quietly(lambda: self._graph(kind, gm))
 

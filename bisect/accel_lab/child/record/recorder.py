@@ -135,8 +135,14 @@ class Recorder:
     def end_call(self, call: Call, result: Any) -> None:
         """Record what the call returned and the inputs that it changed."""
         with self._guard(), undisturbed(), self._lock:
+            memory = {_address(entry.tensor): entry.path for entry in reversed(call.inputs)}
             for path, value in leaves(result, "out"):
-                self._file.leaf(self._head(call, "output", path), value)
+                event = self._head(call, "output", path)
+                address = _address(value)
+                if address is not None:
+                    event["shares"] = memory.get(address, "")
+                    memory.setdefault(address, path)
+                self._file.leaf(event, value)
             self._changed_inputs(call)
 
     def raised(self, call: Call, error: BaseException) -> None:
@@ -280,6 +286,14 @@ def _version(tensor: torch.Tensor) -> Optional[int]:
     try:
         return None if tensor.is_inference() else int(tensor._version)
     except Exception:
+        return None
+
+
+def _address(value: Any) -> Optional[int]:
+    """Where a tensor's memory begins; None where it has none, or none that can be told."""
+    try:
+        return value.untyped_storage().data_ptr() or None
+    except Exception:  # no tensor, sparse, a subclass, a device without addresses
         return None
 
 

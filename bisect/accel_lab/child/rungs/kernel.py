@@ -6,7 +6,7 @@ from typing import Any
 
 from ..exceptions import NotApplicable
 from ..hooks.scheduler import install_choices
-from ..torch_internals import compilers, settings
+from ..torch_internals import compilers, loop_ir, settings
 from ..torch_internals.backends import inductor_with, lookup_backend
 from ..torch_internals.caches import no_caches
 from .builder import RungBuilder
@@ -16,10 +16,17 @@ from .regions import Backend
 class Builder(RungBuilder):
     """The script's own backend; Inductor with the switches that are asked for."""
 
+    _waits = False  # with its hooks, for the end of an import
+
     def prepare(self) -> None:
-        open_kernels(self.ladder)
+        self._waits = loop_ir.being_imported()
+        if not self._waits:
+            open_kernels(self.ladder)
 
     def backend(self, region: Any, requested: Any, options: Any) -> Any:
+        if self._waits:
+            self._waits = False
+            open_kernels(self.ladder)
         switches = self.ladder.switches
         if region["backend"] != "inductor" and self.ladder.layers is not None:
             return GraphNoted(requested, self.ladder)

@@ -101,7 +101,6 @@ class Ladder:
             from ..hooks.layers import Layers
 
             self.layers = Layers(self.artifacts.home)
-            self.layers.install()
         if self.front is not None:
             self.front.install()
         if self.switches.get("check"):

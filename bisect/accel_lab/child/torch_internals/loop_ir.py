@@ -6,7 +6,20 @@ Relies on ``torch/_inductor/{virtualized,ir,loop_body,scheduler,utils}.py`` and
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+
+def being_imported() -> bool:
+    """Whether a module of Inductor is in the middle of its import.
+
+    A script can begin with one, which imports Dynamo, with which the instruments come: too early to hook in.
+    """
+    return any(
+        name.startswith("torch._inductor")
+        and getattr(getattr(module, "__spec__", None), "_initializing", False)
+        for name, module in list(sys.modules.items())
+    )
 
 
 def virtualized() -> Any:

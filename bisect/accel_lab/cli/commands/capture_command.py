@@ -25,6 +25,8 @@ _LAYERS = (("layers", True), ("annotate", True))
 _MOCK_LAYERS = (("layers", True), ("mock", {"trace": True, "front_end": "main", "back_end": "main"}))
 #: Of one text; of the mock's files.
 _MOST_BYTES, _MOST_FILES = 4 << 20, 400
+#: What the mock makes of a graph, in this order.
+_MOCK_TEXTS = ("graph.txt", "loop_ir.txt", "fused.txt", "tiled.txt", "memory_plan.txt", "program.txt")
 _SUFFIXES = {"cpp": "cpp", "python": "py"}
 
 
@@ -70,7 +72,8 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
         click.echo(json_text(data), nl=False)
     else:
         click.echo(capture_words.terminal(captured))
-        click.echo(f"\npage    {folder / 'index.html'}\nfolder  {folder}")
+        click.echo(f"\npage    {folder / 'index.html'}")
+        click.echo(f"tlparse {folder / captured.tlparse}\nfolder  {folder}" if place else f"folder  {folder}")
     return int(bool(captured.failed))
 
 
@@ -137,8 +140,12 @@ def _copied(names: list[tuple[str, str, str]], files: ChildFiles, folder: Path) 
 
 
 def _below(folder: Path) -> list[str]:
-    """The regular files below a folder, links left out, as paths relative to it."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
+    """The regular files below a folder, links left out, as paths relative to it: as the mock makes them."""
+    order = {name: place for place, name in enumerate(_MOCK_TEXTS)}
+    found = sorted(
+        (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()),
+        key=lambda path: (path.parent, order.get(path.name, len(order)), path.name),
+    )
     return [path.relative_to(folder).as_posix() for path in found[:_MOST_FILES]]
 
 

@@ -17,10 +17,12 @@ from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Status
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.numerics import recording
+from accel_lab.numerics.depth import Depth, Operator
 from accel_lab.numerics.pairs import Pair, arrays, by_error, differing, pairs
 from accel_lab.numerics.recording import Recording
 from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.search.accelerator.replacements import Ask, switches
+from accel_lab.search.localize.divergence import AS_IS, KEPT, Compared
 
 SCHEMA = "accel-lab/diff/1"
 #: Tensors of which a picture is made, those that differ first.
@@ -50,6 +52,12 @@ _WAYS = [*_NAMES, *(rung.value for rung in LADDER if rung not in (Rung.UNCOMPILE
 @click.option("--runs", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs of --test.")
 @click.option("--signed-zero", is_flag=True, help="Count -0.0 against 0.0 as a difference.")
 @click.option("--pictures/--no-pictures", default=True, help="Draw the errors.")
+@click.option(
+    "--layers/--no-layers",
+    default=None,
+    help="Compare inductor operator by operator with float64, which costs one or two more runs. "
+    "[default: where values differ]",
+)
 @click.option("--out", type=click.Path(file_okay=False), help="Where to make the run's folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def command(
@@ -58,6 +66,7 @@ def command(
     runs: int,
     signed_zero: bool,
     pictures: bool,
+    layers: bool | None,
     out: str | None,
     as_json: bool,
     **words: Any,
@@ -71,18 +80,89 @@ def command(
     """
     if reference == test:
         raise UsageError(f"--reference and --test are both {test}: there is nothing to compare")
+    if layers and test != "inductor":
+        raise UsageError(f"--layers looks into the kernels of inductor, and --test is {test}")
     against = _question(reference)
     tested = [_question(test, attempt) for attempt in range(runs)]
-    ran = run_each([against, *tested], command="diff", out=out, **words)
-    want, *got = [_recording(once, name) for once, name in zip(ran, [reference, *[test] * runs], strict=True)]
-    config = ComparisonConfig(signed_zero=signed_zero)
-    float64 = reference == FLOAT64
-    found = pairs(got[0], want, config, against_float64=float64, more=got[1:])
-    diff = _answer(found, ran, reference, test)
+    looking = _Comparison(
+        names=(reference, *[test] * runs),
+        config=ComparisonConfig(signed_zero=signed_zero),
+        layers=layers if layers is not None else None if test == "inductor" else False,
+    )
+    ran = run_each([against, *tested], command="diff", further=looking.further, out=out, **words)
+    diff = _answer(looking.found, ran[: runs + 1], reference, test)
+    deep = looking.depth(ran)
+    diff["layers"] = None if deep is None else deep.to_json()
+    diff["failures"] += looking.unseen(ran)
     folder = ran[0].workspace.root
-    _write(diff, _pictures(found, got[0], want, float64=float64) if pictures else [], folder)
+    _write(diff, looking.pictures(deep) if pictures else [], folder)
     _show(diff, folder, as_json=as_json)
     return int(diff["summary"]["differ"] > 0)
+
+
+class _Comparison:
+    """The values of the runs, and whether to look into the kernels, which depends on them.
+
+    ``names`` are the runs', the reference first. ``layers`` of None: where a value differs.
+    """
+
+    def __init__(self, *, names: tuple[str, ...], config: ComparisonConfig, layers: bool | None) -> None:
+        self._names = names
+        self._config = config
+        self._layers = layers
+        self._recordings: list[Recording] = []
+        self.found: list[Pair] = []
+
+    def further(self, ran: list[Once]) -> list[Question]:
+        """Compare the values; then ask for every intermediate value, and for those between kernels."""
+        count = len(self._names)
+        if len(ran) == count:
+            both = zip(ran, self._names, strict=True)
+            self._recordings = [_recording(once, name) for once, name in both]
+            want, *got = self._recordings
+            self.found = pairs(
+                got[0], want, self._config, against_float64=self._names[0] == FLOAT64, more=got[1:]
+            )
+            wanted = any(differing(self.found)) if self._layers is None else self._layers
+            return [Question(rung=Rung.KERNEL, switches=KEPT)] if wanted else []
+        look = ran[-1].outcome
+        if len(ran) > count + 1 or look.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+            return []
+        if Compared.of(look).first is None and any(differing(self.found)):
+            return [Question(rung=Rung.KERNEL, switches=AS_IS)]
+        return []
+
+    def depth(self, ran: list[Once]) -> Depth | None:
+        """Operator by operator; None where that was not asked, or nothing could be compared."""
+        looks = [Compared.of(once.outcome) for once in ran[len(self._names) :]]
+        shown = [look for look in looks if look.rows]
+        if not shown:
+            return None
+        chosen = next((look for look in shown if look.first is not None), shown[0])
+        note = ""
+        if len(looks) == 2:
+            note = "with every intermediate value in memory of its own no operator differs"
+            note += "; shown are the values between the kernels as they are" if chosen is looks[-1] else ""
+        return Depth(
+            operators=tuple(Operator.from_row(row) for row in chosen.rows), call=chosen.call, note=note
+        )
+
+    def unseen(self, ran: list[Once]) -> list[str]:
+        """Why there is nothing operator by operator, where it was asked for."""
+        looks = [once.outcome for once in ran[len(self._names) :]]
+        if not looks or any(Compared.of(look).rows for look in looks):
+            return []
+        why = "; ".join(looks[0].notes) or "no value between the operators could be compared"
+        return [f"layer by layer there is nothing to show: {why}"]
+
+    def pictures(self, deep: Depth | None) -> list[Any]:
+        """The errors over the run, over the operators, and of the tensors that differ most."""
+        from accel_lab.reporting.page import depth_plot
+
+        want, got = self._recordings[0], self._recordings[1]
+        made = _pictures(self.found, got, want, float64=self._names[0] == FLOAT64)
+        picture = None if deep is None else depth_plot.over_operators(deep)
+        return made if picture is None else [made[0], picture, *made[1:]] if made else [picture]
 
 
 def _question(name: str, attempt: int = 0) -> Question:

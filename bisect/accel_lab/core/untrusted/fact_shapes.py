@@ -68,6 +68,8 @@ _DIVERGED = {
     "values": object,
     "inputs?": _TEXTS,
     "between?": _TEXTS,
+    "module?": _TEXT,
+    "source?": _TEXT,
 }
 _ACCELERATOR_ENVIRONMENT = (
     None,

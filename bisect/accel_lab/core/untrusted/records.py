@@ -32,6 +32,7 @@ _ROW = {
     "dtype?": str,
     "note?": str,
     "sha256?": str,
+    "shares?": str,
     "shape?": (None, [_COUNT]),
     "stride?": (None, [int]),
     "offset?": (None, _OFFSET),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import select
+import shlex
 import signal
 import stat
 import subprocess
@@ -25,6 +27,8 @@ from .guardian import GUARDIAN, RUN
 from .process_table import HAVE_PROC, MARKER, REGISTER
 from .process_table import read as read_process
 from .watch import Watch, sweep
+
+LOG = logging.getLogger("accel_lab.process")
 
 Stream = IO[bytes] | int  # as Popen takes them
 
@@ -96,6 +100,7 @@ def run(
         began = time.monotonic()
         try:
             env = {**env, MARKER: marker}
+            LOG.debug("start in %s: %s", cwd, shlex.join(command))
             child = spawn(command, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
             watch = Watch(child.pid, marker=marker, limits=limits, outputs=outputs, written=written)
             limit = _attend(child, watch, stop)

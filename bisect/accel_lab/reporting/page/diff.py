@@ -17,6 +17,8 @@ from .text_budget import Redact, TextBudget, keep
 
 #: Rows of the page's table.
 MOST_ROWS = 2000
+#: Operators, and modules, of the tables of layers.
+MOST_LAYERS = 120
 
 
 def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Redact = keep) -> str:
@@ -62,11 +64,29 @@ def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Reda
             }
             for picture in pictures
         ],
+        layers=None if not diff.get("layers") else _layers(diff["layers"], texts),
         test=say(diff["test"]),
         reference=say(diff["reference"]),
         version=__version__,
         schema=say(diff["schema"]),
     )
+
+
+def _layers(found: Mapping[str, Any], texts: TextBudget) -> dict[str, Any]:
+    def shown(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+        return [[texts.say(cell, limit=200) for cell in row] for row in rows[:MOST_LAYERS]]
+
+    rows = words.layer_rows(found)
+    first = next((place for place, row in enumerate(rows) if row[0] == "first"), 0)
+    start = max(0, first - MOST_LAYERS // 2)
+    return {
+        "sentences": [texts.say(line, limit=400) for line in words.layers(found)],
+        "modules_head": words.MODULES_HEAD,
+        "modules": shown(words.module_rows(found)),
+        "head": words.LAYERS_HEAD,
+        "rows": shown(rows[start:]),
+        "left_out": max(0, len(rows) - MOST_LAYERS),
+    }
 
 
 def write(diff: Mapping[str, Any], pictures: Sequence[Picture], folder: Path) -> None:

@@ -48,7 +48,7 @@ def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     drawn = [(n, pair, error) for n, pair, error in measured if error is not None and 0 < error < math.inf]
     if not drawn:
         return None
-    figure = _figure(7.2, 3.0)
+    figure = figure_of(7.2, 3.0)
     axes = figure.add_subplot()
     for same, marker, label in ((True, "o", "agrees"), (False, "X", "differs")):
         some = [(n, error) for n, pair, error in drawn if pair.comparison.same is same]
@@ -65,7 +65,7 @@ def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     words = f"{len(drawn)} values; the greatest error is {worst[2]:.3g} at {worst[1].place}"
     if first is not None:
         words += f"; the first that differs is {first.place}"
-    return _picture("depth", "Error over the run", words, figure)
+    return picture_of("depth", "Error over the run", words, figure)
 
 
 def of_tensor(name: str, pair: Pair, got: Array, want: Array) -> Picture | None:
@@ -77,7 +77,7 @@ def of_tensor(name: str, pair: Pair, got: Array, want: Array) -> Picture | None:
         wide = np.complex128 if got.dtype.kind == "c" else np.float64
         apart = np.abs(got.astype(wide) - want.astype(wide))
         size = np.abs(want.astype(wide))
-    figure = _figure(9.6, 3.2)
+    figure = figure_of(9.6, 3.2)
     where, sizes, magnitudes = figure.subplots(1, 3)
     place = _draw_where(where, figure, apart)
     _draw_histogram(sizes, metrics)
@@ -86,7 +86,7 @@ def of_tensor(name: str, pair: Pair, got: Array, want: Array) -> Picture | None:
         f"{metrics.different} of {metrics.elements} elements differ; {place}; greatest absolute error "
         f"{_number(metrics.absolute.max)}, greatest relative error {_number(metrics.relative.max)}"
     )
-    return _picture(name, one_line(pair.place, 100), words, figure)
+    return picture_of(name, one_line(pair.place, 100), words, figure)
 
 
 def _draw_where(axes: Axes, figure: Figure, apart: Array) -> str:
@@ -171,13 +171,14 @@ def _blocks(table: Array) -> Array:
     return table
 
 
-def _figure(width: float, height: float) -> Figure:
+def figure_of(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
 
 
-def _picture(name: str, title: str, words: str, figure: Figure) -> Picture:
+def picture_of(name: str, title: str, words: str, figure: Figure) -> Picture:
     """Both forms; text is drawn as paths, so that no font is needed, and nothing in a file tells the day."""
     import matplotlib as mpl
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -55,11 +56,18 @@ def stage(line: Line) -> str:
 
 def time(line: Line) -> str:
     """The time of one call in milliseconds."""
-    return "" if line.seconds is None else f"{line.seconds * 1e3:.3g} ms"
+    if line.seconds is None:
+        return ""
+    ms = line.seconds * 1e3
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
 
 
 def _models(runs: Sequence[KeptRun]) -> Iterator[dict[str, Any]]:
-    """One row a model; each cell holds what every run says, with the run's kind and backend."""
+    """One row a model; each cell holds what every run says, with the run's kind and backend.
+
+    Where several runs are of one kind, their names stand for it.
+    """
+    kinds = Counter(run.kind for run in runs)
     names = dict.fromkeys(line.model for run in runs for line in run.lines)
     for name in names:
         row: dict[str, Any] = {"model": name, "constraints": [], "accuracy": [], "stage": [], "verdicts": []}
@@ -67,7 +75,8 @@ def _models(runs: Sequence[KeptRun]) -> Iterator[dict[str, Any]]:
             for line in run.lines:
                 if line.model != name:
                     continue
-                where = " ".join(filter(None, (run.kind, line.backend)))
+                who = run.kind if kinds[run.kind] == 1 else run.name
+                where = " ".join(filter(None, (who, line.backend)))
                 cells = {
                     "constraints": constraints(line),
                     "accuracy": accuracy(line),

@@ -100,14 +100,14 @@ def _diff(data: dict[str, Any], run: KeptRun) -> KeptRun:
 
 def _guards(data: dict[str, Any], run: KeptRun) -> KeptRun:
     breaks, again = len(data["breaks"]), len(data["recompilations"])
-    verdict = f"{breaks} graph breaks, {again} recompilations"
+    verdict = f"{_count(breaks, 'graph break')}, {_count(again, 'recompilation')}"
     return replace(
         run, torch=data["torch"], verdict=verdict, lines=(Line(model=data["program"], verdict=verdict),)
     )
 
 
 def _capture(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    verdict = f"{len(data['layers'])} layers, {len(data['kernels'])} kernels"
+    verdict = f"{_count(len(data['layers']), 'layer')}, {_count(len(data['kernels']), 'kernel')}"
     verdict += "; the script failed" if data["failed"] else ""
     line = Line(model=data["program"], backend=data["backend"], verdict=verdict)
     return replace(run, torch=data["torch"], verdict=verdict, lines=(line,))
@@ -118,7 +118,7 @@ def _check(data: dict[str, Any], run: KeptRun) -> KeptRun:
     for row in data["violations"]:
         broken[row["constraint"]] = broken.get(row["constraint"], 0) + row["count"]
     count = sum(broken.values())
-    verdict = f"{count} violations" if count else "no violation"
+    verdict = _count(count, "violation") if count else "no violation"
     line = Line(
         model=data["program"],
         backend=data["accelerator"],
@@ -192,9 +192,13 @@ def _triage(data: dict[str, Any], run: KeptRun) -> KeptRun:
 
 
 def _record(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    count = len(data["capsules"])
-    verdict = f"{count} capsule{'' if count == 1 else 's'}" if count else "nothing that was checked was wrong"
+    capsules = _count(len(data["capsules"]), "capsule")
+    verdict = capsules if data["capsules"] else "nothing that was checked was wrong"
     return replace(run, verdict=verdict, lines=(Line(model=_program(data["script"]), verdict=verdict),))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _program(script: dict[str, Any]) -> str:

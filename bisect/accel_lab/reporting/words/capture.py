@@ -6,10 +6,13 @@ from collections import Counter
 
 from tabulate import tabulate
 
+from accel_lab.core.text import shorten
 from accel_lab.inspection.captured import Captured
 from accel_lab.inspection.layers import Layer, amount
 
 HEAD = ("layer", "nodes", "operators", "dtypes", "inputs", "peak memory")
+#: Characters of how the script failed; capture.json has all.
+MOST_FAILED = 240
 #: Said of every figure of memory.
 ESTIMATE = (
     "Memory is an estimate: the sizes of the graph's tensors from their making to their last use. Inputs are "
@@ -36,14 +39,15 @@ def notes(captured: Captured) -> list[str]:
     """What a reader should know before the figures."""
     lines = []
     if captured.failed:
-        lines.append(f"The script failed: {captured.failed}. The layers are those that came before")
+        failed = shorten(captured.failed, MOST_FAILED)
+        lines.append(f"The script failed: {failed}. The layers are those that came before")
     return [*lines, *captured.notes]
 
 
 def row(layer: Layer) -> tuple[str, ...]:
     """A layer as a row under ``HEAD``."""
     if not layer.is_graph:
-        return (layer.title, f"{layer.parts} loop nests", "", "", "", "")
+        return (layer.title, _count(layer.parts or 0, "loop nest"), "", "", "", "")
     memory = layer.memory
     calls = layer.operators
     inputs = [tensor for node in layer.inputs for tensor in node.tensors]
@@ -52,7 +56,7 @@ def row(layer: Layer) -> tuple[str, ...]:
         str(len(layer.nodes) + layer.left_out),
         f"{sum(calls.values())} calls of {len(calls)}",
         listed(layer.dtypes, 3),
-        f"{len(inputs)} tensors, {amount(memory.inputs)}",
+        f"{_count(len(inputs), 'tensor')}, {amount(memory.inputs)}",
         amount(memory.peak) + (" or more" if memory.unknown or layer.left_out else ""),
     )
 

@@ -13,6 +13,10 @@ from accel_lab.reporting.tables.findings import one_line
 MOST_ROWS = 20
 #: Columns of ``HEAD`` that the terminal leaves to the page.
 _PAGE_ONLY = ("RMS rel", "cosine")
+#: Outputs with aliasing drift that are named.
+MOST_DRIFTS = 5
+LAYERS_HEAD = ("", "module", "operator", "dtype", "error", "eager's", "line")
+MODULES_HEAD = ("", "module", "operators", "greatest error", "eager's", "first outside")
 HEAD = ("", "value", "dtype", "not equal", "max abs", "max rel", "RMS rel", "ULP", "cosine", "vs float64")
 
 
@@ -33,6 +37,9 @@ def notes(diff: Mapping[str, Any]) -> list[str]:
         lines.append(f"the first that differs: {summary['first']}")
     if summary["worst"] and summary["worst"] != summary["first"]:
         lines.append(f"the greatest relative error: {summary['worst']}")
+    lines += drifts(diff)
+    if diff.get("layers"):
+        lines += layers(diff["layers"])
     if diff["rule"]:
         lines.append(diff["rule"])
     if diff["runs"] > 1:
@@ -62,6 +69,70 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         "" if metrics.get("cosine") is None else f"{metrics['cosine']:.6f}",
         _beside(row),
     )
+
+
+def drifts(diff: Mapping[str, Any]) -> list[str]:
+    """Outputs that share memory with something else than in the reference; values are compared apart."""
+    said = []
+    for row in diff["rows"]:
+        if row.get("aliasing"):
+            both = [
+                f"{row['aliasing'][side] or 'nothing'} under {diff[side]}" for side in ("test", "reference")
+            ]
+            said.append(f"aliasing drift: {row['path']} shares memory with {both[0]}, with {both[1]}")
+    return said[:MOST_DRIFTS] + ([f"and {len(said) - MOST_DRIFTS} more"] if len(said) > MOST_DRIFTS else [])
+
+
+def layers(found: Mapping[str, Any]) -> list[str]:
+    """The first module and the first operator that leave float64's neighbourhood."""
+    lines = []
+    first = next((one for one in found["operators"] if one["node"] == found["first_operator"]), None)
+    if first is None:
+        lines.append("layer by layer: no operator leaves float64's neighbourhood")
+    else:
+        module = f"the first module is {found['first_module']}, " if found["first_module"] else ""
+        error = (
+            ""
+            if first["error"] is None
+            else f", error {number(first['error'])} (eager {number(first['eager'])})"
+        )
+        lines.append(f"layer by layer: {module}the first operator {first['node']} ({first['op']}){error}")
+        if first["source"]:
+            lines.append(f"its line: {first['source']}")
+    if found["call"]:
+        lines.append(f"this is call {found['call'] + 1} of the graph; those before it agree")
+    return [*lines, *([found["note"]] if found["note"] else [])]
+
+
+def layer_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The operators under ``LAYERS_HEAD``."""
+    return [
+        (
+            "first" if one["node"] == found["first_operator"] else "outside" if one["differs"] else "",
+            one["module"],
+            f"{one['node']} ({one['op']})",
+            f"{one['dtype']}{list(one['shape'])}",
+            number(one["error"]) if one["error"] is not None else f"{one['wrong']} wrong",
+            number(one["eager"]),
+            one["source"],
+        )
+        for one in found["operators"]
+    ]
+
+
+def module_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The modules under ``MODULES_HEAD``."""
+    return [
+        (
+            "first" if one["name"] == found["first_module"] else "outside" if one["first"] else "",
+            one["name"] or "(no module)",
+            str(one["operators"]),
+            number(one["error"]),
+            number(one["eager"]),
+            one["first"],
+        )
+        for one in found["modules"]
+    ]
 
 
 def specials(row: Mapping[str, Any]) -> str:

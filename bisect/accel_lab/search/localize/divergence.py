@@ -24,11 +24,12 @@ _STAGES = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTI
 
 #: The single switches that keep every intermediate value in memory of its own.
 _KEEPING_APART = ("fusion", "inplace_buffers", "buffer_reuse")
-_KEPT: Switches = (
+#: Every intermediate value in memory of its own, compared; the values between kernels as they are, compared.
+KEPT: Switches = (
     ("divergence", {"realize": True}),
     ("inductor", {key: value for name in _KEEPING_APART for key, value in KERNEL[name].items()}),
 )
-_AS_IS: Switches = (("divergence", {"realize": False}),)
+AS_IS: Switches = (("divergence", {"realize": False}),)
 
 _COLUMNS = ("node", "operator", "shape", "dtype", "error, compiled", "error, eager", "")
 
@@ -78,12 +79,12 @@ def first_divergence(
         return None
     passes_apart = any(s.verdict is Verdict.GOOD and s.switch in _KEEPING_APART for s in ablation)
     if not passes_apart:
-        kept = runner.one(Rung.KERNEL, _KEPT, "divergence")
+        kept = runner.one(Rung.KERNEL, KEPT, "divergence")
         passes_apart = kept.verdict is Verdict.GOOD
         compared = Compared.of(kept.outcome)
         if kept.verdict is Verdict.BAD and compared.first is not None:
             return _exhibit(compared, "with every intermediate value kept in memory it fails in the same way")
-    as_is = runner.one(Rung.KERNEL, _AS_IS, "divergence")
+    as_is = runner.one(Rung.KERNEL, AS_IS, "divergence")
     compared = Compared.of(as_is.outcome)
     if as_is.verdict is not Verdict.BAD or not compared.rows:
         return None

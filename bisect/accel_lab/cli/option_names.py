@@ -1,0 +1,37 @@
+"""The options that the settings file and the environment may give: which commands, and their names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+
+import click
+
+#: Commands that run a program or a model. The others read, remove or trust what is there: no file does that.
+SETTABLE = ("bisect", "minimize", "run", "bench", "matrix", "diff", "guards", "capture", "check")
+#: What is said of one call only, or takes a question's place.
+_NEVER = frozenset({"help", "version", "module", "resume", "config", "yes", "verbose", "log-file"})
+
+
+def names_of(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command by their long names."""
+    return {
+        word[2:]: option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for word in option.opts
+        if word.startswith("--") and word[2:] not in _NEVER
+    }
+
+
+@cache
+def known() -> Mapping[str, frozenset[str]]:
+    """The names of the options of every command that settings may speak of; loads the commands."""
+    return {name: frozenset(names_of(_command(name))) for name in SETTABLE}
+
+
+def _command(name: str) -> click.Command:
+    module = importlib.import_module(f"accel_lab.cli.commands.{name}_command")
+    command: click.Command = module.command
+    return command
