@@ -29,6 +29,8 @@ from .scripts import Script
 _LIMITS = Limits(timeout_s=30 * 86_400.0, memory_mb=1 << 24, processes=1 << 16)
 _MAIN = "import sys; sys.path.insert(0, {root!r}); from accel_lab.cli.main import main; main()"
 _REPORT_BYTES = 256 << 20
+#: In a job's folder, once its bisection has come to its end; and the exit codes that say so.
+_DONE, _ENDS = "done", (0, 1, 125)
 #: How the lab itself could not do it; any other verdict is one of ``Findings.verdict``.
 ERROR = "error"
 
@@ -90,11 +92,15 @@ def run_job(job: Job, stop: threading.Event | None = None) -> Result:
     try:
         place.mkdir(parents=True, exist_ok=True)
         run = _newest(place)
-        if run is None or not (run / "report.json").is_file():
-            said = _bisect(job, place, run, stop)
+        if not (place / _DONE).is_file():
+            # An interrupted bisection has a report too, of what it knew.
+            finished, said = _bisect(job, place, run, stop)
             run = _newest(place)
-            if run is None or not (run / "report.json").is_file():
+            if not finished:
                 return _error(job, said)
+            (place / _DONE).touch()
+        if run is None:
+            return _error(job, "its bisection left no folder")
         return read_result(job, run)
     except (LabError, OSError) as error:
         return _error(job, str(error))
@@ -109,8 +115,8 @@ def _newest(place: Path) -> Path | None:
     return max(runs, key=lambda run: run.stat().st_mtime, default=None)
 
 
-def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event | None) -> str:
-    """Run ``accel-lab bisect`` in a process of its own; its last words."""
+def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event | None) -> tuple[bool, str]:
+    """Run ``accel-lab bisect`` in a process of its own; whether it came to its end, and its last words."""
     root = str(Path(accel_lab.__file__).resolve().parents[1])
     if earlier is not None:
         words = ["--resume", str(earlier)]
@@ -128,7 +134,8 @@ def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event |
     )
     lines = (ChildFiles(place).tail("err.txt", 20_000) or "").strip().splitlines()
     how = ended.limit or (f"signal {ended.signal}" if ended.signal is not None else f"exit {ended.exit_code}")
-    return f"{lines[-1] if lines else 'accel-lab bisect said nothing'} ({how})"
+    said = f"{lines[-1] if lines else 'accel-lab bisect said nothing'} ({how})"
+    return ended.exit_code in _ENDS, said
 
 
 def read_result(job: Job, run: Path) -> Result:
