@@ -23,7 +23,8 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
 from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
-from accel_lab.execution.prober import Interrupted, Prober, aside_folder
+from accel_lab.execution.asides import Interrupted, aside_folder
+from accel_lab.execution.prober import Prober
 from accel_lab.execution.processes import process
 from accel_lab.numerics import recording, records
 from accel_lab.numerics.tolerances import ComparisonConfig

@@ -19,8 +19,9 @@ from accel_lab.core.stages import Stage
 from accel_lab.core.time_budget import PhaseListener, TimeBudget
 from accel_lab.core.time_budget import silent as no_phases
 from accel_lab.core.verdict import Verdict
+from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import inspect_build, public_version
-from accel_lab.execution.prober import Interrupted, Listener, Prober
+from accel_lab.execution.prober import Listener, Prober
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import folder_of, must_run_cold, read_program
 from accel_lab.execution.run_folder.lock import held

@@ -12,8 +12,8 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import public_version
-from accel_lab.execution.prober import Interrupted
 from accel_lab.search.bisection import Bisection
 from accel_lab.search.change.backport import NAME, backport_text
 from accel_lab.search.workarounds.candidates import Candidate, candidates

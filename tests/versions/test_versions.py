@@ -25,8 +25,9 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested as Row
 from accel_lab.core.versions import Versions
 from accel_lab.environments.options import EnvironmentOptions
+from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import Build
-from accel_lab.execution.prober import Interrupted, Prober
+from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import read_program
 from accel_lab.reporting.schema import findings_json, load_schema
 from accel_lab.reporting.words import versions as since

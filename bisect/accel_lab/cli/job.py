@@ -21,8 +21,9 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import command_line
+from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.prober import Interrupted, Prober
+from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import folder_of, read_program
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace

@@ -25,10 +25,7 @@ from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles
 
 from . import sanitizer
-from .asides import Asides
-from .asides import Interrupted as Interrupted
-from .asides import Runner as Runner
-from .asides import aside_folder as aside_folder
+from .asides import Asides, Interrupted, Runner, aside_folder
 from .collect import collected
 from .journal import Journal, write_atomic
 from .processes import process

@@ -15,7 +15,7 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
 from accel_lab.core.untrusted.shapes import Table
-from accel_lab.execution.prober import Interrupted, aside_folder
+from accel_lab.execution.asides import Interrupted, aside_folder
 from accel_lab.search import frames
 
 from .release_session import ReleaseSession, folder_name

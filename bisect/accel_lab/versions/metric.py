@@ -15,7 +15,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Flip, TargetNumber, Versions
-from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.asides import Interrupted
 from accel_lab.search.timeline.metric_judge import METRICS, Metric
 from accel_lab.search.timeline.metric_search import Measured, MetricOptions, MetricSearch
 

@@ -14,7 +14,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Tested
-from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.asides import Interrupted
 
 from .build_verdict import Decision, TargetFailure, decide
 from .release_session import Pins, ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent

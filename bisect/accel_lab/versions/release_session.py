@@ -23,7 +23,8 @@ from accel_lab.core.environment import (
 from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
-from accel_lab.execution.prober import Interrupted, Listener, Prober, Runner
+from accel_lab.execution.asides import Interrupted, Runner
+from accel_lab.execution.prober import Listener, Prober
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import folder_of
 from accel_lab.execution.run_folder.surroundings import LINKS

@@ -21,7 +21,7 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.stages import LADDER, TORCH_RUNGS, Rung
 from accel_lab.core.text import command_line
-from accel_lab.execution.prober import Interrupted
+from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import must_run_cold
 from accel_lab.execution.run_folder.lock import held
