@@ -79,9 +79,10 @@ def again(folder: Path) -> Findings:
         findings = Findings(program=request.program, verdict=saved.verdict)
     if saved.versions:
         findings.versions, findings.warnings = saved.versions, saved.warnings
-        findings.probes, findings.artifacts = saved.probes, str(folder)
+        findings.artifacts = str(folder)
     # What the run took and made, not what it took to read it again.
     findings.seconds_total, findings.seconds_probes = saved.seconds
+    findings.probes = saved.probes
     findings.repro = saved.repro
     findings.unasked, findings.budget_s = saved.unasked, request.options.time_s
     findings.workarounds, findings.known = saved.workarounds, saved.known
