@@ -90,8 +90,8 @@ def test_changed_files_come_innermost_of_the_traceback_first(tmp_path: Path) -> 
     assert not isinstance(found, str)
     assert [c.path for c in found.changed] == [names[1], names[0], names[2]]
     assert [(c.added, c.removed) for c in found.changed] == [(1, 1), (1, 1), (4, 3)]
-    assert [path for path, _ in found.diffs] == [names[1], names[0]]
-    assert "+B" in found.diffs[0][1]
+    assert [diff.path for diff in found.diffs] == [names[1], names[0]]
+    assert "+B" in found.diffs[0].text
     assert found.said == "3 of the 4 files of scheduler differ, in 11 lines"
     assert not found.same
     assert not list(tmp_path.rglob("copies"))  # the copies are not kept
@@ -114,7 +114,7 @@ def test_a_file_whose_changed_lines_name_the_culprit_comes_first(tmp_path: Path)
     found = compare(one, two, Stage.FX_PASSES, None, "patterns.my_pattern")
     assert not isinstance(found, str)
     assert [(c.path, c.names) for c in found.changed] == [(names[1], True), (names[0], False)]
-    assert [path for path, _ in found.diffs] == [names[1]]
+    assert [diff.path for diff in found.diffs] == [names[1]]
     short = compare(one, two, Stage.FX_PASSES, None, "x")
     assert not isinstance(short, str) and not any(c.names for c in short.changed)
 

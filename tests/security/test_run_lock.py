@@ -77,7 +77,7 @@ def test_a_second_lab_is_refused_in_one_line(folder: Path, live: Any) -> None:
         (bisect_command.command, ["--resume", str(folder)]),
         (report_command.command, [str(folder)]),
         (bundle_command.command, [str(folder)]),
-        (clean_command.command, [str(folder)]),
+        (clean_command.command, ["--yes", str(folder)]),
         (clean_command.command, ["--dry-run", str(folder)]),
     ):
         refused = call(command, *words).exception
@@ -92,7 +92,7 @@ def test_a_second_lab_is_refused_in_one_line(folder: Path, live: Any) -> None:
 
 def test_a_clean_of_all_keeps_a_live_run(folder: Path, live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCEL_LAB_HOME", str(folder.parents[1]))
-    done = call(clean_command.command, "--all")
+    done = call(clean_command.command, "--all", "--yes")
     assert done.exception is None
     assert done.output.startswith(f"kept {folder}: ")
     assert (folder / "request.json").is_file()

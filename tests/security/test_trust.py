@@ -357,7 +357,7 @@ def test_links_are_not_followed(tmp_path: Path, capsys: Capture) -> None:
     outside.mkdir()
     (outside / "precious.txt").write_text("mine")
     (folder / "cwd").symlink_to(outside)
-    assert ask(capsys, "clean", str(folder))[0] == 0 and not folder.exists()
+    assert ask(capsys, "clean", "--yes", str(folder))[0] == 0 and not folder.exists()
     assert (outside / "precious.txt").exists()
 
 
@@ -378,7 +378,7 @@ def test_one_that_is_none_keeps_all(tmp_path: Path, capsys: Capture, monkeypatch
     run, other = run_folder(tmp_path / "runs"), run_folder(tmp_path / "runs", "y-20260101-000000-abcd")
     no_marker(other)
     assert ask(capsys, "clean", run.name, other.name)[0] == 2 and run.is_dir()
-    code, out, err = ask(capsys, "clean", "--all")
+    code, out, err = ask(capsys, "clean", "--all", "--yes")
     assert code == 0 and not run.exists() and other.is_dir()
     assert len(out) == 1 and len(err) == 1 and "kept" in err[0]
 

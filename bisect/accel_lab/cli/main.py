@@ -21,7 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
     "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
     "run": ("run", "Run a script once under one rung of the ladder."),
-    "bench": ("bench", "Measure BERT, ResNet-18, a decoder, a UNet and a state-space model under the backends."),
+    "bench": (
+        "bench",
+        "Measure models (BERT, ResNet-18, a decoder, a UNet, ...) under the backends.",
+    ),
     "triage": ("triage", "Bisect many scripts, and say how many distinct faults they are."),
     "record": ("record", "Run a job once, as it is, and keep the first compiled graph that fails."),
     "matrix": ("matrix", "Run a script on every release of a line, on every rung of the ladder."),

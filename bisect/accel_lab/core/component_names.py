@@ -39,7 +39,9 @@ def parts(answer: str) -> list[str]:
             found.append("")
         else:
             found[-1] += letter
-    split = [re.split(r"\s+and\s+|\s*\+\s*", name.strip()) if "(" not in name else [name] for name in found]
+    split = [
+        re.split(r" and | ?\+ ?", " ".join(name.split())) if "(" not in name else [name] for name in found
+    ]
     return list(dict.fromkeys(_bare(name) for names in split for name in names if name.strip()))
 
 

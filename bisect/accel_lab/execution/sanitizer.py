@@ -34,7 +34,7 @@ _ERROR = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[\w-]+)")
 _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
 _FAULT = re.compile(r"The signal is caused by a (READ|WRITE) memory access")
 _FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (?P<rest>.+)$")
-_PLACE = re.compile(r"(?P<file>/[^\s:]+):(?P<line>\d+)(?::\d+)?")
+_PLACE = re.compile(r"(?<!\S)(?P<file>/[^\s:]+):(?P<line>\d+)(?::\d+)?")
 _BLOCK = re.compile(
     r"is located (\d+ bytes (?:to the right of|to the left of|inside of|after|before) \d+-byte region)"
 )

@@ -16,7 +16,7 @@ from .script_edits import Edited, compiled_functions, disabled, paste, with_argu
 _OF_OPERATORS = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
 _FRONT = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
 #: An operator with its overload, and a place in torch's sources.
-_OPERATOR = re.compile(r"[a-z_]\w*\.[A-Za-z_]\w*\.[A-Za-z_]\w*")
+_OPERATOR = re.compile(r"(?<!\w)[a-z_]\w*\.[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _PLACE = re.compile(r"torch/[\w/]+\.py")
 _MOST_SETTINGS = 2
 _MOST_OPERATORS = 3
