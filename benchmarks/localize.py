@@ -163,7 +163,8 @@ def line(row: Row) -> golden_table.Line:
         build=row.build,
         want="/".join(row.want),
         stage=row.score.answer or "-",
-        component=row.score.component or "-",
+        # A component may be a path; where the checkout lies is nobody's business.
+        component=(row.score.component or "-").replace(f"{REPROS.parent}/", ""),
         confidence=row.score.confidence or "-",
         probes=row.probes,
         ratio=golden_table.coarse(row.ratio),
