@@ -85,6 +85,11 @@ def _in_number(text: str, place: int) -> bool:
     return (left.isdigit() or left in ".-+e") and (right.isdigit() or right in ".e")
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def sentence(text: str) -> str:
     """The text with one full stop at its end; one that was made shorter keeps its dots."""
     return text if text.endswith("...") else text.rstrip(".") + "."

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.text import counted
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.untrusted.shapes import Range, Table
 
@@ -100,14 +101,14 @@ def _diff(data: dict[str, Any], run: KeptRun) -> KeptRun:
 
 def _guards(data: dict[str, Any], run: KeptRun) -> KeptRun:
     breaks, again = len(data["breaks"]), len(data["recompilations"])
-    verdict = f"{_count(breaks, 'graph break')}, {_count(again, 'recompilation')}"
+    verdict = f"{counted(breaks, 'graph break')}, {counted(again, 'recompilation')}"
     return replace(
         run, torch=data["torch"], verdict=verdict, lines=(Line(model=data["program"], verdict=verdict),)
     )
 
 
 def _capture(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    verdict = f"{_count(len(data['layers']), 'layer')}, {_count(len(data['kernels']), 'kernel')}"
+    verdict = f"{counted(len(data['layers']), 'layer')}, {counted(len(data['kernels']), 'kernel')}"
     verdict += "; the script failed" if data["failed"] else ""
     line = Line(model=data["program"], backend=data["backend"], verdict=verdict)
     return replace(run, torch=data["torch"], verdict=verdict, lines=(line,))
@@ -118,7 +119,7 @@ def _check(data: dict[str, Any], run: KeptRun) -> KeptRun:
     for row in data["violations"]:
         broken[row["constraint"]] = broken.get(row["constraint"], 0) + row["count"]
     count = sum(broken.values())
-    verdict = _count(count, "violation") if count else "no violation"
+    verdict = counted(count, "violation") if count else "no violation"
     line = Line(
         model=data["program"],
         backend=data["accelerator"],
@@ -192,13 +193,9 @@ def _triage(data: dict[str, Any], run: KeptRun) -> KeptRun:
 
 
 def _record(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    capsules = _count(len(data["capsules"]), "capsule")
+    capsules = counted(len(data["capsules"]), "capsule")
     verdict = capsules if data["capsules"] else "nothing that was checked was wrong"
     return replace(run, verdict=verdict, lines=(Line(model=_program(data["script"]), verdict=verdict),))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _program(script: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tabulate import tabulate
 
-from accel_lab.core.text import shorten
+from accel_lab.core.text import counted, shorten
 from accel_lab.inspection.captured import Captured
 from accel_lab.inspection.layers import Layer, amount
 
@@ -25,13 +25,13 @@ def headline(captured: Captured) -> str:
     """How many graphs, layers and kernels there are."""
     graphs = sum(layer.kind == "dynamo" for layer in captured.layers)
     parts = [
-        _count(graphs, "graph"),
-        _count(len(captured.layers), "layer"),
-        _count(len(captured.kernels), "generated kernel"),
+        counted(graphs, "graph"),
+        counted(len(captured.layers), "layer"),
+        counted(len(captured.kernels), "generated kernel"),
     ]
     if captured.mock:
         specs = sum("/specs/" in file.path for file in captured.mock)
-        parts[-1] = _count(specs, "kernel spec") + " of the mock accelerator"
+        parts[-1] = counted(specs, "kernel spec") + " of the mock accelerator"
     return f"{', '.join(parts)} (torch {captured.torch}, backend {captured.backend})"
 
 
@@ -47,7 +47,7 @@ def notes(captured: Captured) -> list[str]:
 def row(layer: Layer) -> tuple[str, ...]:
     """A layer as a row under ``HEAD``."""
     if not layer.is_graph:
-        return (layer.title, _count(layer.parts or 0, "loop nest"), "", "", "", "")
+        return (layer.title, counted(layer.parts or 0, "loop nest"), "", "", "", "")
     memory = layer.memory
     calls = layer.operators
     inputs = [tensor for node in layer.inputs for tensor in node.tensors]
@@ -56,7 +56,7 @@ def row(layer: Layer) -> tuple[str, ...]:
         str(len(layer.nodes) + layer.left_out),
         f"{sum(calls.values())} calls of {len(calls)}",
         listed(layer.dtypes, 3),
-        f"{_count(len(inputs), 'tensor')}, {amount(memory.inputs)}",
+        f"{counted(len(inputs), 'tensor')}, {amount(memory.inputs)}",
         amount(memory.peak) + (" or more" if memory.unknown or layer.left_out else ""),
     )
 
@@ -73,7 +73,3 @@ def terminal(captured: Captured) -> str:
     table = tabulate([row(layer) for layer in captured.layers], headers=HEAD, disable_numparse=True)
     lines = [f"{captured.program}: {headline(captured)}", "", table, "", f"{ESTIMATE}."]
     return "\n".join([*lines, *(f"{note}." for note in notes(captured))])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

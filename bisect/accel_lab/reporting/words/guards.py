@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from tabulate import tabulate
 
-from accel_lab.core.text import shorten
+from accel_lab.core.text import counted, shorten
 from accel_lab.inspection.compile_report import Compilation, CompileReport, GraphBreak, Place, Recompilation
 
 #: Rows of each table of the terminal; the page and the JSON have all.
@@ -41,9 +41,9 @@ def headline(report: CompileReport) -> str:
     graphs = [one for one in report.compilations if one.operators and not one.failed]
     functions = len({one.place for one in graphs})
     parts = [
-        f"{_count(len(graphs), 'graph')} in {_count(functions, 'function')}",
-        _count(sum(one.times for one in report.breaks), "graph break"),
-        _count(len(report.recompilations) + report.recompilations_left_out, "recompilation"),
+        f"{counted(len(graphs), 'graph')} in {counted(functions, 'function')}",
+        counted(sum(one.times for one in report.breaks), "graph break"),
+        counted(len(report.recompilations) + report.recompilations_left_out, "recompilation"),
     ]
     return f"{', '.join(parts)}; compiling took {report.seconds:.1f} s"
 
@@ -152,13 +152,13 @@ def _compilation(one: Compilation) -> Entry:
         details.append(f"given up: {one.failed}")
     if one.guards is None:
         details.append(
-            f"{_count(one.guard_count, 'guard')}; the compiled code is no longer there to list them"
+            f"{counted(one.guard_count, 'guard')}; the compiled code is no longer there to list them"
         )
     else:
         details += map(_readable, one.guards)
-    guards, seconds = _count(one.guard_count, "guard"), f"{one.seconds:.2f} s"
+    guards, seconds = counted(one.guard_count, "guard"), f"{one.seconds:.2f} s"
     return Entry(
-        title=f"{one.number}: {_count(one.operators, 'operator')}, {guards}, {seconds}",
+        title=f"{one.number}: {counted(one.operators, 'operator')}, {guards}, {seconds}",
         place=name(one.place),
         source="",
         details=tuple(details),
@@ -187,7 +187,3 @@ def _cost(one: Compilation) -> tuple[str, ...]:
         f"{one.backend_seconds:.2f}",
         f"{one.code_gen_seconds:.2f}",
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

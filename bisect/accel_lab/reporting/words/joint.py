@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from accel_lab.core.text import counted
 from accel_lab.reporting.runs.joint import HEAD, RUNS_HEAD
 
 COMPARED_HEAD = ("model", "backend", "what")
@@ -12,7 +13,7 @@ COMPARED_HEAD = ("model", "backend", "what")
 
 def headline(data: Mapping[str, Any]) -> str:
     """``3 runs of 2 models``."""
-    return f"{_count(len(data['runs']), 'run')} of {_count(len(data['models']), 'model')}"
+    return f"{counted(len(data['runs']), 'run')} of {counted(len(data['models']), 'model')}"
 
 
 def compared(comparison: Mapping[str, Any]) -> str:
@@ -20,8 +21,8 @@ def compared(comparison: Mapping[str, Any]) -> str:
     if not comparison["shared"]:
         return "the two runs have no model on the same backend in common"
     count = len(comparison["differences"])
-    where = f"{_count(comparison['shared'], 'model')} that both runs have"
-    return f"{_count(count, 'difference')} in {where}" if count else f"no difference in {where}"
+    where = f"{counted(comparison['shared'], 'model')} that both runs have"
+    return f"{counted(count, 'difference')} in {where}" if count else f"no difference in {where}"
 
 
 def cells(row: Mapping[str, Any]) -> list[list[str]]:
@@ -79,7 +80,3 @@ def _safe(text: str) -> str:
     for letter in "\\`*_[]#|":
         text = text.replace(letter, f"\\{letter}")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
-from accel_lab.core.text import command_line, sentence
+from accel_lab.core.text import command_line, counted, sentence
 from accel_lab.reporting import repro_reader
 
 from . import clues, recompiles, terms, workarounds
@@ -216,12 +216,12 @@ def _agrees(agreement: Agreement) -> str:
     """What "agrees" means: the tolerance and the greatest difference of each dtype."""
     if not agreement.types:
         return (
-            f"{_count(agreement.others, 'value')} compared exactly"
+            f"{counted(agreement.others, 'value')} compared exactly"
             if agreement.others
             else "they return no numbers"
         )
     kinds = ", ".join(_agreed(row) for row in agreement.types)
-    exact = f"; {_count(agreement.others, 'other value')} compared exactly" if agreement.others else ""
+    exact = f"; {counted(agreement.others, 'other value')} compared exactly" if agreement.others else ""
     if agreement.factor is None:
         return f"every number is equal to within a tolerance relative to its own size ({kinds}{exact})"
     return (
@@ -232,11 +232,7 @@ def _agrees(agreement: Agreement) -> str:
 
 def _agreed(row: AgreedType) -> str:
     near = "all equal" if row.greatest == 0 else f"greatest difference {row.greatest:.2g}"
-    return f"{_count(row.tensors, 'tensor')} of {row.dtype}: {near}, tolerance {row.tolerance:.2g}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{counted(row.tensors, 'tensor')} of {row.dtype}: {near}, tolerance {row.tolerance:.2g}"
 
 
 def _why_not(findings: Findings) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accel_lab.core.stages import Stage
-from accel_lab.core.text import shorten
+from accel_lab.core.text import counted, shorten
 
 from . import terms
 
@@ -23,7 +23,7 @@ VERDICTS = {
 
 def headline(triage: Mapping[str, Any]) -> str:
     """``5 scripts, 2 distinct faults.``"""
-    return f"{_count(len(triage['scripts']), 'script')}, {_count(len(triage['faults']), 'distinct fault')}."
+    return f"{counted(len(triage['scripts']), 'script')}, {counted(len(triage['faults']), 'distinct fault')}."
 
 
 def counts(triage: Mapping[str, Any]) -> str:
@@ -31,7 +31,7 @@ def counts(triage: Mapping[str, Any]) -> str:
     found = Counter(row["verdict"] for row in triage["scripts"])
     parts = [f"{found[verdict]} {words}" for verdict, words in VERDICTS.items() if found[verdict]]
     again = f", {triage['reused']} known from an earlier triage" if triage["reused"] else ""
-    return f"{', '.join(parts)}. {_count(triage['asked'], 'bisection')} in {triage['seconds']:.0f} s{again}."
+    return f"{', '.join(parts)}. {counted(triage['asked'], 'bisection')} in {triage['seconds']:.0f} s{again}."
 
 
 def fault_name(fault: Mapping[str, Any]) -> str:
@@ -46,7 +46,7 @@ def fault_name(fault: Mapping[str, Any]) -> str:
 def smallest(fault: Mapping[str, Any]) -> str:
     """The smallest script and its size."""
     lines = fault["lines"]
-    return str(fault["smallest"]) + (f" ({_count(lines, 'line')})" if lines is not None else "")
+    return str(fault["smallest"]) + (f" ({counted(lines, 'line')})" if lines is not None else "")
 
 
 def change_lines(triage: Mapping[str, Any]) -> list[str]:
@@ -89,7 +89,3 @@ def lines_of(triage: Mapping[str, Any]) -> list[str]:
         ["", "Since the last triage of this place:", *(f"- {line}" for line in changed)] if changed else []
     )
     return lines
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
