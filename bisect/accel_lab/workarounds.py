@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from accel_lab.core.errors import LabError, Unanswered
+from accel_lab.core.errors import LabError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Stage
+from accel_lab.core.time_budget import Spending
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import public_version
@@ -64,7 +65,7 @@ def add_workarounds(
         keep=lambda text: str(workspace.keep_text(text)),
         clock=clocked,
         seconds_of=region_seconds,
-        budget_s=budget_s,
+        spending=Spending(budget_s=budget_s),
         counts=findings.probes,
     )
     first = backports(findings, source, public_version(target.build.torch), workspace.root)
@@ -74,13 +75,13 @@ def add_workarounds(
             lab=target.lab,
             probe=target.probe,
             keep=trials.keep,
-            budget_s=max(trials.budget_s - trials.spent_s, LEAST_S),
+            spending=Spending(budget_s=max(trials.spending.left_s, LEAST_S)),
             counts=findings.probes,
         )
         findings.known = known.run(findings, catalogue())
     except Interrupted:
         raise
-    except (LabError, Unanswered):
+    except LabError:
         return
 
 

@@ -24,3 +24,10 @@ class Ended(Record):
     limit: str | None = None
     seconds: float = 0.0
     peak_mb: float = 0.0
+
+    @property
+    def how(self) -> str:
+        """``timeout``, ``signal 11``, ``exit code 1``."""
+        if self.limit is not None:
+            return self.limit
+        return f"signal {self.signal}" if self.signal is not None else f"exit code {self.exit_code}"

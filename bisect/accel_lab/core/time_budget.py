@@ -40,6 +40,30 @@ class Allowance:
 
 
 @dataclass(kw_only=True)
+class Spending:
+    """What the runs of a search took, of ``budget_s`` seconds; the next may take as long as the longest."""
+
+    budget_s: float
+    used_s: float = 0.0
+    longest_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a run."""
+        self.used_s += seconds
+        self.longest_s = max(self.longest_s, seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another run would probably go beyond the budget."""
+        return self.used_s + self.longest_s > self.budget_s
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left; negative where the last run went beyond."""
+        return self.budget_s - self.used_s
+
+
+@dataclass(kw_only=True)
 class TimeBudget:
     """``limit_s`` seconds on ``clock`` from :meth:`start` on; None: no end.
 
@@ -109,4 +133,4 @@ class TimeBudget:
             self._end = end
 
 
-__all__ = ["Allowance", "OutOfTime", "PhaseListener", "TimeBudget", "silent"]
+__all__ = ["Allowance", "OutOfTime", "PhaseListener", "Spending", "TimeBudget", "silent"]

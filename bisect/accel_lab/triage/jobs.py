@@ -133,8 +133,7 @@ def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event |
         stop=stop,
     )
     lines = (ChildFiles(place).tail("err.txt", 20_000) or "").strip().splitlines()
-    how = ended.limit or (f"signal {ended.signal}" if ended.signal is not None else f"exit {ended.exit_code}")
-    said = f"{lines[-1] if lines else 'accel-lab bisect said nothing'} ({how})"
+    said = f"{lines[-1] if lines else 'accel-lab bisect said nothing'} ({ended.how})"
     return ended.exit_code in _ENDS, said
 
 

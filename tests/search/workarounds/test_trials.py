@@ -13,6 +13,7 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.time_budget import Spending
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.versions import Versions
 from accel_lab.core.workarounds import Checked
@@ -147,7 +148,7 @@ def trials(
     base.uncompiled = passing()
     made = Trials(
         lab=lab, probe=PROBE, baseline=base, path="/x/script.py", source=SOURCE, keep=kept.keep,
-        clock=lambda text: "clock\n" + text, seconds_of=seconds_of, budget_s=budget_s,
+        clock=lambda text: "clock\n" + text, seconds_of=seconds_of, spending=Spending(budget_s=budget_s),
     )  # fmt: skip
     return made, lab
 
@@ -180,7 +181,7 @@ def test_no_run_is_started_beyond_the_budget() -> None:
     made, lab = trials(lambda text: False, budget_s=15.0)
     assert made.run(tried()) == [] and len(lab.asked) == 1
     made, lab = trials(lambda text: True, budget_s=0.0)
-    made._longest_s = 1.0
+    made.spending.longest_s = 1.0
     assert made.run(tried()) == [] and not lab.asked
 
 

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple
 
 import torch
 
@@ -81,7 +81,7 @@ class Recording:
                 compiled = inner(gm, example_inputs, **kwargs)
             except Exception as error:
                 with self._aside():
-                    self._failed(graph, graph.stand_ins(example_inputs), error, stand_ins=True)
+                    self._failed(graph, graph.stand_ins(), error, stand_ins=True)
                 raise
 
         def call(*args: Any) -> Any:
@@ -221,7 +221,7 @@ class Recording:
                     continue
                 seen = since
                 with self._aside():
-                    values = graph.stand_ins(None) if args is None else args
+                    values = graph.stand_ins() if args is None else args
                     found = Found(kind="hangs", turn=graph.calls, stand_ins=args is None)
                     self._keep(graph, CheckedCall(graph.twin, values), found)
 
@@ -281,7 +281,7 @@ class _Graph:
         elif any(_RANDOM.search(str(getattr(n.target, "__name__", n.target))) for n in nodes if _calls(n)):
             self.why_not = "a graph that draws random numbers"
 
-    def stand_ins(self, _: Optional[Any]) -> List[Any]:
+    def stand_ins(self) -> List[Any]:
         """Random inputs of the right kind, where the graph was not called yet."""
         made = []
         for node in self.twin.graph.nodes:

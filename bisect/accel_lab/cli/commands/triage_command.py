@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +174,7 @@ def _asker(stop: threading.Event) -> Callable[[Job], Result]:
     def ask(job: Job) -> Result:
         if stop.is_set():
             return Result(key=job.key, script=job.script, verdict=ERROR, said="interrupted")
-        return partial(run_job, stop=stop)(job)
+        return run_job(job, stop)
 
     return ask
 

@@ -149,8 +149,7 @@ def rerun(
     said = (read_text(out, _SAID_BYTES).text + read_text(err, _SAID_BYTES).text).strip()
     if ended.exit_code not in (MATCH, MISMATCH):
         last = (said.splitlines() or [""])[-1][:300]
-        how = ended.limit or (f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}")
-        raise LabError(f"the bundle could not be run again ({how}){f': {last}' if last else ''}")
+        raise LabError(f"the bundle could not be run again ({ended.how}){f': {last}' if last else ''}")
     return ended, said
 
 

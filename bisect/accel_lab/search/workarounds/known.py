@@ -22,6 +22,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.time_budget import Spending
 from accel_lab.core.workarounds import KnownFailure, Workaround
 from accel_lab.search.lab import Lab
 
@@ -90,21 +91,14 @@ def alike(culprit: Culprit, entries: Sequence[Entry]) -> list[Entry]:
 class KnownSearch:
     """Runs entries on the build of ``probe``. ``keep`` puts a text into a file of the run and gives its path.
 
-    No run is started that would probably go beyond ``budget_s``.
+    No run is started that would probably go beyond ``spending``.
     """
 
     lab: Lab
     probe: Probe
     keep: Callable[[str], str]
-    budget_s: float
+    spending: Spending
     counts: dict[str, int]
-    spent_s: float = 0.0
-    _longest_s: float = 0.0
-
-    @property
-    def spent(self) -> bool:
-        """Whether another run would probably go beyond the budget."""
-        return self.spent_s + self._longest_s > self.budget_s
 
     def run(self, findings: Findings, entries: Sequence[Entry]) -> list[KnownFailure]:
         """The entries that match, the one that fails on the fewest other releases last."""
@@ -113,7 +107,7 @@ class KnownSearch:
             return []
         found = []
         for entry in alike(culprit, entries)[:MOST_ENTRIES]:
-            if self.spent:
+            if self.spending.is_over:
                 break
             wanted = failure_class(findings.signature, _raised(findings))
             shown = self._shown(entry, wanted, findings.workarounds)
@@ -144,7 +138,7 @@ class KnownSearch:
         how = f"it fails with exit code {ended.exit_code}" if ended.exit_code is not None else "it fails too"
         lines = _transferable(workarounds)
         edited = paste(entry.script, lines) if lines else None
-        if edited is None or self.spent:
+        if edited is None or self.spending.is_over:
             return how
         if self._ask(edited.text).failed:
             return ""
@@ -164,8 +158,7 @@ class KnownSearch:
             edited=None,
         )
         outcome = self.lab.submit(probe).result()
-        self.spent_s += outcome.seconds
-        self._longest_s = max(self._longest_s, outcome.seconds)
+        self.spending.add(outcome.seconds)
         return outcome
 
 

@@ -10,6 +10,7 @@ from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
+from accel_lab.core.time_budget import Spending
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.workarounds import Checked, Cost, Workaround
 from accel_lab.search.lab import Lab
@@ -44,7 +45,7 @@ class Trials:
     """The runs. ``probe`` is the program as it fails, ``path`` the file of it that is changed.
 
     ``keep`` puts a text into a file of the run and gives its path. ``clock`` turns the text of a script into
-    one that times its regions, ``seconds_of`` reads what that printed. ``budget_s`` is for all runs.
+    one that times its regions, ``seconds_of`` reads what that printed. ``spending`` counts all runs.
     """
 
     lab: Lab
@@ -55,15 +56,8 @@ class Trials:
     keep: Callable[[str], str]
     clock: Callable[[str], str | None]
     seconds_of: Callable[[Outcome], RegionSeconds | None]
-    budget_s: float
+    spending: Spending
     counts: dict[str, int] = field(default_factory=dict)
-    spent_s: float = 0.0
-    _longest_s: float = 0.0
-
-    @property
-    def spent(self) -> bool:
-        """Whether another run would probably go beyond the budget."""
-        return self.spent_s + self._longest_s > self.budget_s
 
     def run(self, candidates: Sequence[Candidate]) -> list[Workaround]:
         """Those that pass. Nothing is asked where the failure is too rare to be missed."""
@@ -74,12 +68,13 @@ class Trials:
             return []
         passed: list[tuple[Candidate, Workaround]] = []
         for candidate in candidates:
-            if self.spent or len(passed) >= _ENOUGH or (passed and candidate.width >= _LAST_RESORT):
+            enough = len(passed) >= _ENOUGH or (passed and candidate.width >= _LAST_RESORT)
+            if enough or self.spending.is_over:
                 break
             found = self._tried(candidate, repeats)
             if found is not None:
                 passed.append((candidate, found))
-        failing = self._failing() if passed and not self.spent else None
+        failing = self._failing() if passed and not self.spending.is_over else None
         measured = [(one.width, self._measured(one, found, failing)) for one, found in passed]
         return [found for _, found in sorted(measured, key=_price)]
 
@@ -136,7 +131,7 @@ class Trials:
         return self._timed(self.source) if self._plain_seconds() is not None else None
 
     def _measured(self, candidate: Candidate, found: Workaround, failing: RegionSeconds | None) -> Workaround:
-        timed = self._timed(candidate.edited.text) if not self.spent else None
+        timed = self._timed(candidate.edited.text) if not self.spending.is_over else None
         if timed is None:
             return found
         cost = Cost(
@@ -163,8 +158,7 @@ class Trials:
             limit = min(probe.limits.timeout_s, _HANG_S)
             probe = replace(probe, limits=replace(probe.limits, timeout_s=limit))
         outcome = self.lab.submit(probe).result()
-        self.spent_s += outcome.seconds
-        self._longest_s = max(self._longest_s, outcome.seconds)
+        self.spending.add(outcome.seconds)
         return outcome
 
 
