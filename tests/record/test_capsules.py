@@ -233,7 +233,7 @@ def test_the_command_hands_the_job_what_the_recording_takes(
     assert ended.value.code == 1 and [one["call"] for one in found["capsules"]] == [300]
     assert json.loads((Path(found["artifacts"]) / "record.json").read_text()) == found
     assert asked[0]["program"]["args"] == ["--epochs", "3"]
-    assert asked[0]["sampling"] == {**accel_lab.record._DEFAULTS, "every": 7}
+    assert asked[0]["sampling"] == {**accel_lab.record._sampling(), "every": 7}
 
 
 @pytest.mark.parametrize(

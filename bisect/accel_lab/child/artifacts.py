@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 MAX_BYTES = 4 * 1024 * 1024
+
+
+def write_json(
+    path: str, data: Any, indent: Optional[int] = None, default: Optional[Callable[[Any], Any]] = None
+) -> None:
+    """Write a file as a whole or not at all; ``default`` is ``json.dump``'s."""
+    with open(path + ".part", "w", encoding="utf-8") as stream:
+        json.dump(data, stream, indent=indent, default=default)
+    os.replace(path + ".part", path)
 
 
 class Artifacts:

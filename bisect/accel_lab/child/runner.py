@@ -18,7 +18,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional
 
 from . import accelerator_library
-from .artifacts import Artifacts
+from .artifacts import Artifacts, write_json
 from .exceptions import NotApplicable, describe
 from .opened_files import Opened
 from .program import exit_code, free_program, join_threads, run_program
@@ -203,7 +203,7 @@ class _Session:
             os._exit(code)
 
     def _write_regions(self) -> None:
-        _write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions)
+        write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions, default=str)
 
     def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
         """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
@@ -275,7 +275,7 @@ class _Session:
         facts["other_entries"] = self.entries.facts(ended_by)
         torch = sys.modules.get("torch")
         facts["determinism"] = _determinism(torch)
-        _write_json(
+        write_json(
             os.path.join(self.folder, "result.json"),
             {
                 "exit_code": code,
@@ -285,6 +285,7 @@ class _Session:
                 "facts": facts,
                 "notes": self.notes,
             },
+            default=str,
         )
 
 
@@ -332,10 +333,3 @@ class AfterImport:
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
-
-
-def _write_json(path: str, data: Any) -> None:
-    temporary = path + ".part"
-    with open(temporary, "w", encoding="utf-8") as stream:
-        json.dump(data, stream, default=str)
-    os.replace(temporary, path)

@@ -61,22 +61,17 @@ def accel_lab_record(gm: Any, example_inputs: Any, *, options: Any = None, **_: 
 
     given = {"folder": FOLDER, "verify": True, **dict(options or {})}
     folder, verify = os.fspath(given.pop("folder")), given.pop("verify")
-    made = recording(folder, _sampling(**{**_DEFAULTS, **given}), _verify_apart if verify else None)
+    made = recording(folder, _sampling(**given), _verify_apart if verify else None)
     return made.compiled(gm, example_inputs, lookup_backend("inductor"), None)
 
 
-_DEFAULTS: dict[str, Any] = {
-    "every": 100,
-    "first": 2,
-    "memory_mb": 4096,
-    "disk_mb": 1024,
-    "capsules": 1,
-    "hang_s": 600.0,
-}
-
-
 def _sampling(
-    every: int, first: int, memory_mb: int, disk_mb: int, capsules: int, hang_s: float
+    every: int = 100,
+    first: int = 2,
+    memory_mb: int = 4096,
+    disk_mb: int = 1024,
+    capsules: int = 1,
+    hang_s: float = 600.0,
 ) -> dict[str, Any]:
     values = {
         "every": every,

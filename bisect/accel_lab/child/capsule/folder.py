@@ -6,7 +6,6 @@ is a captured graph (``capture.graphs``), from which the lab writes ``repro.py``
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -15,9 +14,11 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 
+from ..artifacts import write_json
 from ..capture.graphs import CapturedGraph
 from ..capture.values import Budget
 from ..torch_internals.settings import changed_config
+from .main import rank
 
 SCHEMA = "accel-lab/capsule/1"
 NAME = "capsule.json"
@@ -60,7 +61,7 @@ class CapsuleFolder:
             "error": _error(found.error),
             "stand_ins": found.stand_ins,
             "reason": graph.data["reason"] or (calls[0]["reason"] if calls else ""),
-            "rank": os.environ.get("RANK", "") if "WORLD_SIZE" in os.environ else "",
+            "rank": rank(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "torch": str(torch.__version__),
             "python": platform.python_version(),
@@ -69,14 +70,7 @@ class CapsuleFolder:
             "verified": None,
             "said": "",
         }
-        write_json(os.path.join(self.path, NAME), data)
-
-
-def write_json(path: str, data: Any) -> None:
-    """Write a file as a whole or not at all."""
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump(data, stream, indent=1)
-    os.replace(path + ".part", path)
+        write_json(os.path.join(self.path, NAME), data, indent=1)
 
 
 def _row(row: Dict[str, Any]) -> Dict[str, Any]:

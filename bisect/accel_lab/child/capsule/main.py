@@ -12,6 +12,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
+from ..artifacts import write_json
 from ..program import join_threads, run_program
 from ..runner import AfterImport
 from ..torch_internals import dynamo
@@ -81,7 +82,7 @@ def _end() -> None:
     summary = finish()
     say(told(_current[0]))
     if summary["capsules"] or os.path.isdir(_current[0].home):
-        _write(os.path.join(_current[0].home, SUMMARY), summary)
+        write_json(os.path.join(_current[0].home, SUMMARY), summary, indent=1)
 
 
 def _say_kept(path: str) -> None:
@@ -111,9 +112,3 @@ def main(path: str) -> None:
         options = json.load(stream)
     os.makedirs(home_of(options["folder"]), exist_ok=True)
     sys.exit(run(options["program"], options["folder"], options["sampling"]))
-
-
-def _write(path: str, data: Any) -> None:
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump(data, stream, indent=1)
-    os.replace(path + ".part", path)

@@ -9,12 +9,12 @@ random state.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import Any, Dict, Iterator, List
 
 import torch
 
+from ..artifacts import write_json
 from .graph_json import NotExpressible, describe_graph, encode
 from .values import Budget, Bundle, NotPlain, TooLarge, copies, describe_value, dtype_name, save_inputs
 
@@ -95,9 +95,7 @@ class CapturedGraph:
     def _write(self) -> None:
         os.makedirs(self._folder, exist_ok=True)
         path = os.path.join(self._folder, "graph%d.json" % self._number)
-        with open(path + ".part", "w", encoding="utf-8") as stream:
-            json.dump(self.data, stream, indent=1)
-        os.replace(path + ".part", path)
+        write_json(path, self.data, indent=1)
 
     def _path(self, call: int, what: str) -> str:
         name = "graph%d_call%d%s.safetensors" % (self._number, call, what)

@@ -5,11 +5,11 @@ What is found is written after every graph, so that it is there however the scri
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict, List
 
 from ..accelerator_library import library
+from ..artifacts import write_json
 from ..torch_internals.aot import aot_autograd
 from .regions import boxed
 
@@ -97,18 +97,12 @@ class Checker:
         self._write()
 
     def _write(self) -> None:
-        path = os.path.join(self._folder, "check.json")
-        with open(path + ".part", "w", encoding="utf-8") as stream:
-            json.dump(
-                {
-                    "constraints": [constraint.name for constraint in self._constraints],
-                    "graphs": self._graphs,
-                    "not_lowered": self._not_lowered,
-                    "violations": [violation.to_json() for violation in self._violations],
-                    "repros": self._scripts,
-                    "reduced": self._reduced,
-                },
-                stream,
-                default=str,
-            )
-        os.replace(path + ".part", path)
+        data = {
+            "constraints": [constraint.name for constraint in self._constraints],
+            "graphs": self._graphs,
+            "not_lowered": self._not_lowered,
+            "violations": [violation.to_json() for violation in self._violations],
+            "repros": self._scripts,
+            "reduced": self._reduced,
+        }
+        write_json(os.path.join(self._folder, "check.json"), data, default=str)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
 import sys
 import types
 from typing import Any, Callable, Dict, List, Tuple
 
+from ..artifacts import write_json
 from ..exceptions import type_name
 from ..torch_internals.entries import ENTRIES, LATER
 
@@ -117,10 +117,7 @@ class Entries:
             )
         if self._writes < MAX_WRITES:
             self._writes += 1
-            path = os.path.join(self._folder, "entries.json")
-            with open(path + ".part", "w", encoding="utf-8") as stream:
-                json.dump(list(self._rows.values()), stream)
-            os.replace(path + ".part", path)
+            write_json(os.path.join(self._folder, "entries.json"), list(self._rows.values()))
         return row
 
 
