@@ -242,7 +242,7 @@ def _of_command(
     command: str, table: Mapping[str, Any], file: Path, names: Mapping[str, Collection[str]]
 ) -> dict[str, GivenOption]:
     if command not in names:
-        raise UsageError(f"{file}: there is no table {command[:80]}{_near(command, (*names, 'mock'))}")
+        raise UsageError(f"{file}: there is no table {command[:80]}{near(command, (*names, 'mock'))}")
     return {
         key: _option(key, value, file, names[command], command)
         for key, value in ((name.replace("_", "-"), value) for name, value in table.items())
@@ -253,7 +253,7 @@ def _option(key: str, value: Any, file: Path, known: Collection[str], command: s
     """A value for an option; what kind it must be, the option knows."""
     name = f"{command}.{key[:80]}" if command else key[:80]
     if key not in known:
-        raise UsageError(f"{file}: there is no setting {name}{_near(key, known)}")
+        raise UsageError(f"{file}: there is no setting {name}{near(key, known)}")
     items = value if isinstance(value, list) else [value]
     if len(items) > _MAX_ITEMS:
         raise UsageError(f"{file}: {name} has more than {_MAX_ITEMS} entries")
@@ -265,9 +265,13 @@ def _option(key: str, value: Any, file: Path, known: Collection[str], command: s
     return GivenOption(value=value, folder=file.parent)
 
 
-def _near(key: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(key[:80], sorted(known), 1)
-    return f": did you mean {near[0]}?" if near else ""
+def near(key: str, known: Collection[str]) -> str:
+    """``: did you mean X?`` where one of the known words is close, else nothing.
+
+    ``accelerators.settings`` has its own: a probed interpreter reads it, which has no configuration.
+    """
+    found = difflib.get_close_matches(key[:80], sorted(known), 1)
+    return f": did you mean {found[0]}?" if found else ""
 
 
 def _checked_mock(table: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import click
 
 from accel_lab.cli import option_names
-from accel_lab.config import Config, GivenOption, load
+from accel_lab.config import Config, GivenOption, load, near
 from accel_lab.core.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,14 +112,12 @@ def refuse_unknown_variables(command: str, names: Collection[str], environment: 
     known = {variable_of(command, name) for name in names}
     for name in environment:
         if name.startswith(prefix) and name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise UsageError(f"there is no variable {name[:80]}{hint}")
+            raise UsageError(f"there is no variable {name[:80]}{near(name, known)}")
         if name.startswith(f"{PREFIX}_") and name not in VARIABLES:
             ends = [one.removeprefix(f"{PREFIX}_") for one in VARIABLES]
-            near = difflib.get_close_matches(name.removeprefix(f"{PREFIX}_"), ends, 1, _CLOSE)
-            if near:  # others may be somebody else's
-                raise UsageError(f"there is no variable {name[:80]}: did you mean {PREFIX}_{near[0]}?")
+            close = difflib.get_close_matches(name.removeprefix(f"{PREFIX}_"), ends, 1, _CLOSE)
+            if close:  # others may be somebody else's
+                raise UsageError(f"there is no variable {name[:80]}: did you mean {PREFIX}_{close[0]}?")
 
 
 def read_settings(named: str | None = None, *, folder: Path | None = None) -> Config:

@@ -57,7 +57,8 @@ class KeptRun:
 
     def to_json(self) -> dict[str, Any]:
         """The run as JSON."""
-        return {**asdict(self), "lines": [asdict(line) for line in self.lines]}
+        data = asdict(self)
+        return {**data, "lines": list(data["lines"])}
 
 
 _Reader = Callable[[dict[str, Any], KeptRun], KeptRun]
