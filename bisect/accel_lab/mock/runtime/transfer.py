@@ -36,9 +36,12 @@ _log = logging.getLogger("accel_lab.mock.transfer")
 
 
 def log_transfers(folder: str) -> None:
-    """Write all transfers from now on into the log of a folder."""
+    """Write all transfers from now on into the log of a folder; where none is made, the log is empty."""
     if folder and folder not in _folders:
         _folders.append(folder)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, LOG_NAME), "a", encoding="utf-8"):
+            pass
 
 
 def _is_logged() -> bool:
