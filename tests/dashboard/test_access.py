@@ -36,9 +36,10 @@ def client(board: Dashboard) -> TestClient:
 
 def test_the_token_is_changed_for_a_cookie_that_scripts_cannot_read(board: Dashboard) -> None:
     client = board.client(entered=False)
-    answer = client.get("/", params={"token": board.access.token})
+    answer = client.get(f"{ORIGIN}/", params={"token": board.access.token})
     said = answer.headers["set-cookie"].lower()
     assert answer.status_code == 200 and "httponly" in said and "samesite=strict" in said
+    assert f"path={board.access.root}/".lower() in said
     assert board.access.token not in said and board.access.token not in answer.text
     page = client.get("/")
     assert page.status_code == 200 and "Start a bisection" in page.text
@@ -56,9 +57,24 @@ def test_without_the_cookie_nothing_is_shown(board: Dashboard, path: str) -> Non
         assert "accel-lab dashboard" in answer.text
 
 
+def test_nothing_lies_outside_the_root_that_only_the_cookie_knows(board: Dashboard) -> None:
+    """A server on another port is sent the cookies of this one's host, but only for their path."""
+    cookie = {"cookie": f"{board.access.cookie}={board.access.session}"}
+    root = board.access.root
+    client = board.client(entered=False)
+    assert client.get(f"{ORIGIN}{root}/", headers=cookie).status_code == 200
+    for path in ("/", "/x", "/runs/runs/kept-diff", root, f"/{'x' * 43}/", f"{root}x/"):
+        answer = client.get(ORIGIN + path, headers=cookie)
+        assert answer.status_code == 403 and root not in answer.text
+    client = board.client()
+    assert dict(client.cookies)
+    answer = client.get(f"{ORIGIN}/jobs/x")
+    assert "cookie" not in answer.request.headers and answer.status_code == 403
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "\u00e9", "x" * 5000])
 def test_a_wrong_token_gives_no_cookie(board: Dashboard, token: str) -> None:
-    answer = board.client(entered=False).get("/", params={"token": token})
+    answer = board.client(entered=False).get(f"{ORIGIN}/", params={"token": token})
     assert answer.status_code == 403 and "set-cookie" not in answer.headers
 
 
@@ -81,7 +97,7 @@ def test_a_wrong_token_gives_no_cookie(board: Dashboard, token: str) -> None:
 def test_another_host_is_refused(board: Dashboard, client: TestClient, host: str) -> None:
     assert client.get("/", headers={"host": host}).status_code == 421
     tokened = board.client(entered=False).get(
-        "/", params={"token": board.access.token}, headers={"host": host}
+        f"{ORIGIN}/", params={"token": board.access.token}, headers={"host": host}
     )
     assert tokened.status_code == 421 and "set-cookie" not in tokened.headers
 

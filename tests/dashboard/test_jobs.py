@@ -28,7 +28,7 @@ def start(board: Dashboard) -> str:
     """Start a bisection from the page; the address of its page."""
     answer = board.client().post("/jobs", data=board.form(arguments="--x 1"))
     assert answer.status_code == 303, answer.text
-    return str(answer.headers["location"])
+    return str(answer.headers["location"]).removeprefix(board.access.root)
 
 
 def read(stream: str) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def test_a_bisection_is_stopped_as_by_ctrl_c(tmp_path: Path) -> None:
         job = awaited(board.jobs.all()[0], "running", len(LINES))
         assert "Stop" in board.client().get(address).text
         answer = board.client().post(f"{address}/stop", data=board.form())
-        assert answer.status_code == 303 and answer.headers["location"] == address
+        assert answer.status_code == 303 and answer.headers["location"] == board.access.root + address
         awaited(job, "over")
         assert job.exit_code == 130 and "kept" in job.said
         assert job.lines()[-1].text.startswith("interrupted; go on with")
@@ -148,6 +148,11 @@ def test_the_lines_are_those_that_the_command_line_prints(
     ]
     assert lines[1].result == "completes" and lines[2].result.startswith("fails: ")
     assert lines[1].text == lines[3].text == question(probe)
+    assert [lines[place].text for place in (0, 4, 5)] == [
+        "stage: 6 rungs (at most 2 min 05 s more)",
+        "1 lines after 12 candidates: a statement",
+        "torch 2.5.1: bad",
+    ]
 
 
 def test_lines_are_read_once_they_are_whole(tmp_path: Path) -> None:

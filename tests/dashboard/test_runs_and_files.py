@@ -31,7 +31,7 @@ def client(board: Dashboard) -> TestClient:
 def test_all_runs_are_listed_and_each_has_a_page(board: Dashboard, client: TestClient) -> None:
     page = client.get("/").text
     for kind in (*fakes_kept.KINDS, "bisect"):
-        assert f'href="/runs/runs/kept-{kind}"' in page
+        assert f'href="{board.access.root}/runs/runs/kept-{kind}"' in page
         answer = client.get(f"/runs/runs/kept-{kind}")
         assert answer.status_code == 200 and f"{kind} run" in answer.text
     only = client.get("/", params={"kind": "diff"}).text
@@ -63,7 +63,11 @@ def test_many_runs_are_shown_in_parts(
     names = set()
     for start in (0, 6, 12):
         page = client.get("/", params={"kind": "run", "start": str(start)}).text
-        names |= {f"many-{number}" for number in range(13) if f'href="/runs/runs/many-{number}"' in page}
+        names |= {
+            f"many-{number}"
+            for number in range(13)
+            if f'href="{board.access.root}/runs/runs/many-{number}"' in page
+        }
         assert (">older<" in page) == (start < 12) and (">newer<" in page) == (start > 0)
     assert len(names) == 13
     for start in ("-5", "x", "99999999999", "9999999", "²"):
@@ -169,10 +173,10 @@ def test_what_a_run_says_is_text_on_the_page(board: Dashboard, client: TestClien
     assert "&lt;script&gt;alert" in pages[1]
 
 
-def test_chosen_runs_are_joined_into_one_page(client: TestClient) -> None:
+def test_chosen_runs_are_joined_into_one_page(board: Dashboard, client: TestClient) -> None:
     answer = client.get("/joint", params={"run": ["runs/kept-diff", "runs/kept-bisect", "runs/kept-diff"]})
     assert answer.status_code == 200 and "2 runs of 1 model" in answer.text
-    assert 'href="/runs/runs/kept-bisect"' in answer.text and "file:" not in answer.text
+    assert f'href="{board.access.root}/runs/runs/kept-bisect"' in answer.text and "file:" not in answer.text
     assert answer.headers["content-security-policy"].startswith("sandbox")
 
 

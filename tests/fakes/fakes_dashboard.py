@@ -64,9 +64,10 @@ class Dashboard:
 
     def client(self, *, entered: bool = True) -> TestClient:
         """A browser on this machine, with the cookie if it has ``entered``."""
-        made = TestClient(self.app, base_url=ORIGIN, headers={"origin": ORIGIN}, follow_redirects=False)
+        base = ORIGIN + self.access.root
+        made = TestClient(self.app, base_url=base, headers={"origin": ORIGIN}, follow_redirects=False)
         if entered:
-            assert made.get("/", params={"token": self.access.token}).status_code == 200
+            assert made.get(f"{ORIGIN}/", params={"token": self.access.token}).status_code == 200
         return made
 
     def form(self, **fields: str) -> dict[str, str]:
@@ -75,7 +76,7 @@ class Dashboard:
 
 
 @contextmanager
-def dashboard(folder: Path, program: str = ENDS) -> Iterator[Dashboard]:
+def dashboard(folder: Path, program: str = ENDS, port: int = PORT) -> Iterator[Dashboard]:
     """A dashboard whose bisections are runs of ``program``; closed at the end."""
     home, root = folder / "home", folder / "scripts"
     for place in (home / "runs", home / "bench", root, folder / "output"):
@@ -84,7 +85,7 @@ def dashboard(folder: Path, program: str = ENDS) -> Iterator[Dashboard]:
     fakes_kept.write_all(home / "runs")
     fakes_kept.write_bisection(home / "runs" / "kept-bisect")
     where = places((root,), {"runs": home / "runs", "bench": home / "bench"}, (PYTHON, "/usr/bin/other"))
-    access = Access(port=PORT)
+    access = Access(port=port)
 
     def command(words: Sequence[str]) -> list[str]:
         return [sys.executable, "-S", "-c", program, *words]

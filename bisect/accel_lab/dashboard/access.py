@@ -43,16 +43,17 @@ def _secret() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The secrets of one dashboard: ``token`` is in its URL, ``session`` in the cookie, ``form`` in forms.
+    """The secrets of one dashboard: ``token`` is in its URL, ``session`` in a cookie, ``form`` in forms.
 
-    A server on another port of this machine gets the cookie too, for browsers do not tell ports apart; its
-    pages cannot read the form token, and their requests say where they came from.
+    Browsers do not tell ports apart when they send a cookie: without more, a server of somebody else on this
+    machine would get it. So all pages lie below ``root``, which nobody can guess, and the cookie is for that.
     """
 
     port: int
     token: str = field(default_factory=_secret)
     session: str = field(default_factory=_secret)
     form: str = field(default_factory=_secret)
+    root: str = field(default_factory=lambda: f"/{_secret()}")
 
     @property
     def cookie(self) -> str:
@@ -91,7 +92,7 @@ class Gate:
             await send(message)
 
         answer = self._refusal(scope) or self._entrance(scope) or self._stranger(scope)
-        await (answer or self._app)(scope, receive, guarded)
+        await (answer or self._app)({**scope, "root_path": self._access.root}, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """What is wrong with a request, whoever sent it."""
@@ -129,15 +130,22 @@ class Gate:
             return None
         if not _same(query["token"][0], self._access.token):
             return _no(f"That is not the token of this dashboard. {_NEED_TOKEN}", 403)
+        home = f"{self._access.root}/"
         page = HTMLResponse(
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>accel-lab dashboard</title>'
-            '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">To the dashboard</a></p></html>'
+            f'<meta http-equiv="refresh" content="0; url={home}"><a href="{home}">To the dashboard</a></html>'
         )
-        page.set_cookie(self._access.cookie, self._access.session, path="/", httponly=True, samesite="strict")
+        page.set_cookie(
+            self._access.cookie, self._access.session, path=home, httponly=True, samesite="strict"
+        )
         return page
 
     def _stranger(self, scope: Scope) -> Response | None:
-        """The answer to somebody without the cookie."""
+        """The answer to somebody without the cookie, and for what does not lie below the root."""
+        root = f"{self._access.root}/"
+        if not _same(scope["path"][: len(root)], root):
+            # What a browser asks for by itself is not worth an error in its console.
+            return Response(status_code=204) if scope["path"] == "/favicon.ico" else _no(_NEED_TOKEN, 403)
         said = "; ".join(Headers(scope=scope).getlist("cookie"))
         try:
             found = SimpleCookie(said if len(said) <= _MOST_COOKIES else "").get(self._access.cookie)

@@ -40,7 +40,6 @@ def application(
     routes = [
         Route("/", board.home),
         Route("/live.js", board.script),
-        Route("/favicon.ico", lambda request: Response(status_code=204)),
         Route("/jobs", board.start, methods=["POST"]),
         Route("/jobs/{job}", board.job),
         Route("/jobs/{job}/stop", board.stop, methods=["POST"]),
@@ -50,26 +49,32 @@ def application(
         Route("/runs/{base}/{name}/files/{path:path}", board.file),
     ]
     found: dict[type[Exception], Callable[[Request, Exception], Response]] = {
-        NotThere: lambda request, error: _message("Not there", str(error), 404),
-        Misused: lambda request, error: _message("Not understood", str(error), getattr(error, "status", 400)),
-        Full: lambda request, error: _message("Not now", f"{error}.", 429),
+        NotThere: lambda request, error: _message(request, "Not there", str(error), 404),
+        Misused: lambda request, error: _message(
+            request, "Not understood", str(error), getattr(error, "status", 400)
+        ),
+        Full: lambda request, error: _message(request, "Not now", f"{error}.", 429),
         HTTPException: _http_error,
-        Exception: lambda request, error: _message("A mistake of the lab", f"{mistake(error)}.", 500),
+        Exception: lambda request, error: _message(
+            request, "A mistake of the lab", f"{mistake(error)}.", 500
+        ),
     }
     return Gate(Starlette(routes=routes, exception_handlers=found), access)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return _message("Not there" if status == 404 else "Not possible", "There is no such page.", status)
+    return _message(
+        request, "Not there" if status == 404 else "Not possible", "There is no such page.", status
+    )
 
 
 def _html(text: str, status: int = 200) -> Response:
     return HTMLResponse(text, status_code=status, headers={"content-security-policy": pages.policy()})
 
 
-def _message(title: str, text: str, status: int) -> Response:
-    return _html(pages.message(title, text), status)
+def _message(request: Request, title: str, text: str, status: int) -> Response:
+    return _html(pages.message(title, text, root=request.scope["root_path"]), status)
 
 
 class Board:
@@ -101,6 +106,7 @@ class Board:
             roots=[str(root) for root in self._places.roots],
             pythons=self._places.pythons,
             form=self._access.form,
+            root=self._access.root,
             kind=kind,
             start=start,
             wrong=wrong,
@@ -118,13 +124,13 @@ class Board:
         except (Misused, NotThere) as error:
             return self._home(wrong=str(error), fields=fields, status=400)
         job = self._jobs.add(words, script)
-        return RedirectResponse(f"/jobs/{job.identity}", status_code=303)
+        return RedirectResponse(f"{self._access.root}/jobs/{job.identity}", status_code=303)
 
     async def stop(self, request: Request) -> Response:
         await self._form(request)
         job = self._job(request)
         self._jobs.stop(job)
-        return RedirectResponse(f"/jobs/{job.identity}", status_code=303)
+        return RedirectResponse(f"{self._access.root}/jobs/{job.identity}", status_code=303)
 
     async def _form(self, request: Request) -> dict[str, str]:
         fields = await read_form(request)
@@ -135,7 +141,9 @@ class Board:
     def job(self, request: Request) -> Response:
         job = self._job(request)
         run = self._address(job.run) if job.run is not None else ""
-        return _html(pages.live(job, lines=job.lines(), run=run, form=self._access.form))
+        return _html(
+            pages.live(job, lines=job.lines(), run=run, form=self._access.form, root=self._access.root)
+        )
 
     async def events(self, request: Request) -> Response:
         job = self._job(request)
@@ -151,7 +159,7 @@ class Board:
     def _address(self, folder: Path) -> str:
         """The address of the page of a run's folder; empty where it is none that is shown."""
         key = self._runs.key_of(folder)
-        return f"/runs/{quote(key)}" if key else ""
+        return f"{self._access.root}/runs/{quote(key)}" if key else ""
 
     def run(self, request: Request) -> Response:
         row = self._row(request)
@@ -164,7 +172,8 @@ class Board:
                 files,
                 more=more,
                 user=holder(row.folder),
-                live_at=f"/jobs/{going[0].identity}" if going else "",
+                root=self._access.root,
+                live_at=f"{self._access.root}/jobs/{going[0].identity}" if going else "",
             )
         )
 
@@ -187,7 +196,7 @@ class Board:
             raise Misused(f"Choose {_MOST_JOINED} runs at most.")
         rows = [self._runs.row(*(key.split("/", 1) if "/" in key else (key, ""))) for key in keys]
         data = joint([_kept(row) for row in rows])
-        links = {str(row.folder): row.url for row in rows}
+        links = {str(row.folder): self._access.root + row.url for row in rows}
         text = joint_page.render(data, link=lambda run: links.get(run["folder"], ""))
         return HTMLResponse(text, headers={"content-security-policy": STRANGER})
 

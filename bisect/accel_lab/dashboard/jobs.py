@@ -156,6 +156,11 @@ class Jobs:
                 job.state = State.STOPPING
             self._changed.notify_all()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a bisection runs."""
+        return any(job.state in (State.RUNNING, State.STOPPING) for job in self.all())
+
     def close(self) -> None:
         """Stop all jobs, and wait until the last process of them has ended."""
         with self._changed:

@@ -107,12 +107,13 @@ def home(
     roots: Sequence[str],
     pythons: Sequence[str],
     form: str,
+    root: str,
     kind: str = "",
     start: int = 0,
     wrong: str = "",
     fields: Mapping[str, str] | None = None,
 ) -> str:
-    """The first page: a form, the bisections of this dashboard, and the runs.
+    """The first page: a form, the bisections of this dashboard, and the runs; addresses begin with ``root``.
 
     Runs of ``kind`` alone are shown, from number ``start`` on; ``wrong`` is what was wrong with ``fields``.
     """
@@ -140,12 +141,13 @@ def home(
         pythons=pythons,
         options=OPTIONS,
         form=form,
+        root=root,
         wrong=wrong,
         fields=defaultdict(str, fields or {}),
     )
 
 
-def live(job: Job, *, lines: Sequence[Line], run: str, form: str) -> str:
+def live(job: Job, *, lines: Sequence[Line], run: str, form: str, root: str) -> str:
     """A bisection while it runs, and after; ``run`` is the address of its run's page."""
     return _page(
         "live.html.j2",
@@ -158,14 +160,22 @@ def live(job: Job, *, lines: Sequence[Line], run: str, form: str) -> str:
         waiting=job.state is State.WAITING,
         run=run,
         form=form,
+        root=root,
     )
 
 
 def run_page(
-    row: Row, said: KeptRun | None, files: Sequence[RunFile], *, more: bool, user: str, live_at: str
+    row: Row,
+    said: KeptRun | None,
+    files: Sequence[RunFile],
+    *,
+    more: bool,
+    user: str,
+    live_at: str,
+    root: str,
 ) -> str:
     """One run: what it says, its page, and its files. ``user`` works in it, ``live_at`` is its live page."""
-    base = f"{row.url}/files/"
+    base = f"{root}{row.url}/files/"
     by_group: dict[str, list[RunFile]] = {}
     for file in files:
         by_group.setdefault(file.group, []).append(file)
@@ -178,6 +188,7 @@ def run_page(
         torch=said.torch if said is not None else "",
         time=time.strftime("%Y-%m-%d %H:%M", time.localtime(row.time)),
         base=base,
+        root=root,
         page=next(
             (name for name in (said.page if said is not None else "", "index.html") if name in own), ""
         ),
@@ -221,9 +232,9 @@ def _pictures(files: Sequence[RunFile]) -> list[RunFile]:
     ]
 
 
-def message(title: str, text: str) -> str:
+def message(title: str, text: str, *, root: str) -> str:
     """A page that says one thing."""
-    return _page("message.html.j2", title=title, text=text)
+    return _page("message.html.j2", title=title, text=text, root=root)
 
 
 def _shown(job: Job) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def read_line(number: int, text: str) -> Line:
         )
     mark, _, rest = said.partition(" ")
     if mark in _KINDS and rest:
-        return Line(number=number, kind=_KINDS[mark], text=" ".join(rest.split()))
+        return Line(number=number, kind=_KINDS[mark], text=re.sub(r"\s{2,}", ": ", rest.strip()))
     return Line(number=number, kind="text", text=said)
 
 

@@ -47,7 +47,7 @@ class Row:
 
     @property
     def url(self) -> str:
-        """The address of its page."""
+        """The address of its page, below the dashboard's root."""
         return f"/runs/{quote(self.key)}"
 
 
@@ -128,7 +128,7 @@ class Runs:
             state = folder.lstat()
         except (OSError, ValueError):
             return None
-        if not stat.S_ISDIR(state.st_mode):
+        if not stat.S_ISDIR(state.st_mode) or os.path.realpath(folder) != str(folder):
             return None
         with self._lock:
             known = self._known.get(folder)

@@ -49,11 +49,13 @@ def serve(
     describe: Describe,
     ready: Callable[[Access], None],
     mistake: Callable[[Exception], str],
+    stopping: Callable[[], None],
     command: Command = accel_lab_command,
 ) -> None:
     """Answer until SIGINT or SIGTERM, which raises :class:`KeyboardInterrupt`; then no bisection is left.
 
-    ``ready`` is called before the first request is answered, ``mistake`` for what nobody foresaw.
+    ``ready`` is called before the first request is answered, ``mistake`` for what nobody foresaw, and
+    ``stopping`` before a bisection that still runs is waited for.
     """
     access = Access(port=bound.getsockname()[1])
     with tempfile.TemporaryDirectory(prefix="accel-lab-dashboard-") as folder:
@@ -74,6 +76,8 @@ def serve(
             ready(access)
             uvicorn.Server(config).run(sockets=[bound])
         finally:
+            if jobs.busy:
+                stopping()
             jobs.close()
             bound.close()
 

@@ -89,7 +89,7 @@ def command(port: int, host: str, roots: tuple[str, ...], pythons: tuple[str, ..
                 webbrowser.open(_leading_to(url, files))
 
         try:
-            serve(bound, where, describe, ready, _mistake)
+            serve(bound, where, describe, ready, _mistake, _stopping)
         except KeyboardInterrupt:
             sys.stderr.write("ended\n")
     return 0
@@ -100,6 +100,10 @@ def _mistake(error: Exception) -> str:
     line, _ = mistakes.explained(error)
     sys.stderr.write(f"accel-lab: {line}\n")
     return line
+
+
+def _stopping() -> None:
+    sys.stderr.write("stopping the bisection that runs; what it found is kept\n")
 
 
 def _leading_to(url: str, files: ExitStack) -> str:
