@@ -216,7 +216,7 @@ def _ways_without(
 
 
 def _with_operands_returned(program: Program, index: int, statement: Statement) -> Program | None:
-    """The operands of a statement as further results: what only joins them is then not needed to keep them."""
+    """The operands of a statement as further results: they then stay without what only joins them."""
     function = program.functions[index]
     operands = [s.name for s in function.body if s.name in statement.uses and isinstance(s.meta, TensorMeta)]
     further = [Ref(name) for name in operands if Ref(name) not in function.results]
