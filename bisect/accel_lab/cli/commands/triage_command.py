@@ -19,12 +19,13 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.text import command_line, printable, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.reporting.page import triage as page
 from accel_lab.reporting.schema import json_text
 from accel_lab.reporting.words import triage as words
-from accel_lab.request import new_folder, state_folder
+from accel_lab.request import new_folder
 from accel_lab.triage.jobs import ERROR, Job, Result, run_job
 from accel_lab.triage.scripts import find_scripts
 from accel_lab.triage.triage import (
