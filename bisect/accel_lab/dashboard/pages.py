@@ -51,13 +51,17 @@ _GROUPS = {
     "versions": "Releases",
     "reduce": "The reducer's work",
     "scripts": "Scripts of the triage",
+    "edited": "Changed scripts",
+    "backport": "The piece of a later release",
+    "project": "The project in the bundle",
+    "asides": "What the environment says of itself",
     "lib": "The program that runs a probe",
     "server": "The warm server's log",
 }
 
 
 #: Of little use to most readers.
-_CLOSED = frozenset({"probes", "reduce", "lib", "server"})
+_CLOSED = frozenset({"probes", "reduce", "lib", "server", "asides", "project"})
 
 
 @cache

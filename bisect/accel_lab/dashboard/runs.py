@@ -133,7 +133,10 @@ class Runs:
         with self._lock:
             known = self._known.get(folder)
         if known is None or known[0] != state.st_mtime_ns:
-            known = (state.st_mtime_ns, self._describe(folder))
+            try:
+                known = (state.st_mtime_ns, self._describe(folder))
+            except OSError:  # it is being removed
+                return None
             with self._lock:
                 self._known[folder] = known
         said = known[1]
