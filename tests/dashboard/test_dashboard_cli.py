@@ -11,6 +11,7 @@ import time
 import urllib.request
 from http.cookiejar import CookieJar
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 
 from accel_lab.cli.commands import dashboard_command
 from accel_lab.core.errors import UsageError
+from accel_lab.dashboard.access import Access
 from accel_lab.execution.processes import process_table
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "bisect")
@@ -44,6 +46,37 @@ def test_what_cannot_be_is_one_line_and_code_2(tmp_path: Path, options: tuple[st
     env = {**os.environ, "PYTHONPATH": SOURCE}
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_browser_is_led_by_a_file_that_others_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """The command line of a browser is everybody's to read, so the token must not be on it."""
+    opened: list[tuple[str, str, int, int]] = []
+
+    def note(address: str) -> None:
+        page = Path(address.removeprefix("file://"))
+        modes = (page.stat().st_mode & 0o777, page.parent.stat().st_mode & 0o777)
+        opened.append((address, page.read_text(), *modes))
+
+    def ended(bound: Any, places: Any, describe: Any, ready: Any, *more: Any) -> None:
+        ready(Access(port=bound.getsockname()[1]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("webbrowser.open", note)
+    monkeypatch.setattr("accel_lab.dashboard.server.serve", ended)
+    monkeypatch.setenv("ACCEL_LAB_HOME", str(tmp_path / "home"))
+    words = ["--port", "0", "--root", str(tmp_path), "--open", *(["--json"] if as_json else [])]
+    done = CliRunner().invoke(dashboard_command.command, words, standalone_mode=False)
+    assert done.exception is None and done.return_value == 0
+    line = done.stdout.splitlines()[0]
+    url = json.loads(line)["url"] if as_json else line
+    ((address, page, mode, folder_mode),) = opened
+    token = url.partition("token=")[2]
+    assert token and token not in address and url in page
+    assert (mode, folder_mode) == (0o600, 0o700)
+    assert not Path(address.removeprefix("file://")).exists()
 
 
 @pytest.mark.torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 import tempfile
@@ -51,7 +52,10 @@ _NEEDED = ("starlette", "uvicorn", "sse_starlette")
     help="An interpreter that can be chosen; it needs torch. Repeatable. [default: this one]",
 )
 @click.option("--open/--no-open", "opens", default=False, help="Open it in the browser.")
-def command(port: int, host: str, roots: tuple[str, ...], pythons: tuple[str, ...], opens: bool) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print the address and the roots as one line of JSON.")
+def command(
+    port: int, host: str, roots: tuple[str, ...], pythons: tuple[str, ...], opens: bool, as_json: bool
+) -> int:
     """Serve a page that starts bisections, shows their probes as they end, and lists all runs.
 
     It prints an address with a token, and answers to this machine only. Ctrl-C ends it, and the bisection
@@ -83,7 +87,9 @@ def command(port: int, host: str, roots: tuple[str, ...], pythons: tuple[str, ..
 
         def ready(access: Access) -> None:
             url = access.url(HOSTS[host])
-            click.echo(f"{url}\nscripts of {', '.join(map(str, where.roots))}; Ctrl-C ends it")
+            names = [str(root) for root in where.roots]
+            said = f"{url}\nscripts of {', '.join(names)}; Ctrl-C ends it"
+            click.echo(json.dumps({"url": url, "roots": names}) if as_json else said)
             sys.stdout.flush()
             if opens:
                 webbrowser.open(_leading_to(url, files))
