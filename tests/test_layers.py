@@ -23,8 +23,8 @@ ARROWS: dict[str, frozenset[str]] = {
     "reduction": frozenset({"core"}),
     "numerics": frozenset({"core"}),
     # GuardInspector hooks into Dynamo with the code that the child uses, in the process of its caller.
-    "inspection": frozenset({"core", "child"}),
-    "execution": frozenset({"core"}),
+    "inspection": frozenset({"core", "child", "protocol"}),
+    "execution": frozenset({"core", "protocol"}),  # it reads what the child writes
     "environments": frozenset({"core"}),
     "reporting": frozenset({"core", "numerics", "inspection"}),
     # The workloads run in the probed interpreter, where what adapters are registered there is asked.
