@@ -34,6 +34,8 @@ ARROWS: dict[str, frozenset[str]] = {
     "accelerators": frozenset({"protocol"}),  # not the mock: it is one adapter among others
     "mock": frozenset({"accelerators", "protocol"}),
     "triage": frozenset({"core", "execution"}),
+    # A web server over what the others leave; the command line is its child.
+    "dashboard": frozenset({"core", "execution", "reporting"}),
     "config": frozenset({"core"}),
     # What runs inside somebody's job (the child's code), and the process that runs a capsule by itself.
     "record": frozenset({"core", "child", "execution", "reduction", "minimize"}),
@@ -77,6 +79,8 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "protocol": frozenset(),
     "core": frozenset({"cattrs", "tomli"}),
     **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
+    # The extra of the same name.
+    "dashboard": frozenset({"anyio", "jinja2", "sse_starlette", "starlette", "uvicorn"}),
 }
 PROCESS_MODULE = Path("execution", "processes", "process.py")
 PROCESS_IMPORTS = frozenset({"subprocess", "multiprocessing", "pty"})
