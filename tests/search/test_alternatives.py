@@ -116,8 +116,9 @@ def test_a_wrong_meta_kernel_is_blamed_only_if_correcting_it_cures() -> None:
     assert other is not None and other.stage is Stage.CODEGEN
 
 
+@pytest.mark.parametrize("rung", [Rung.DYNAMO, Rung.AOT])
 @pytest.mark.parametrize("op", ["aten.x.default", "aten.y.default"])
-def test_a_meta_kernel_that_dynamo_reads_is_not_dynamos_fault(op: str) -> None:
+def test_a_meta_kernel_that_dynamo_reads_is_not_dynamos_fault(op: str, rung: Rung) -> None:
     """The script reads a stride; batch_norm calls another kernel (y) on fake tensors than on real ones."""
 
     def mismatch(name: str) -> list[dict[str, str]]:
@@ -125,15 +126,28 @@ def test_a_meta_kernel_that_dynamo_reads_is_not_dynamos_fault(op: str) -> None:
 
     def answer(probe: Probe) -> Outcome | None:
         switches = dict(probe.switches)
-        if "meta_eager" in switches:
+        if "meta_eager" in switches or probe.rung is Rung.META:
             return passing(facts={"meta_mismatches": mismatch("aten.x.default")})
         if "meta_watch" in switches:
             return failing(facts={"meta_mismatches": mismatch("aten.y.default")})
         return passing() if op in switches.get("meta_fix", ()) else None
 
-    culprit = diagnose(FakeLab(fault=Rung.DYNAMO, answer=answer)).culprit
+    culprit = diagnose(FakeLab(fault=rung, answer=answer)).culprit
     assert culprit is not None and culprit.stage is Stage.META_KERNEL
     assert culprit.component is not None and culprit.component.name == op
+
+
+def test_an_exception_of_the_compilers_own_that_the_script_expects_is_no_cure() -> None:
+    """A handler of RuntimeError takes BackendCompilerFailed for what it waits for."""
+    caught = [{"type": "torch._dynamo.exc.BackendCompilerFailed", "message": "no such kernel", "region": 0}]
+
+    def answer(probe: Probe) -> Outcome | None:
+        return passing(facts={"caught": caught}) if dict(probe.switches).get("off") else None
+
+    found = diagnose(FakeLab(fault=Rung.FX, answer=answer))
+    assert found.culprit is not None and found.culprit.stage is Stage.FX_PASSES
+    assert found.culprit.component is None
+    assert not any("it passes" in line or "disappears" in line for line in found.culprit.evidence)
 
 
 def test_a_graph_that_does_not_last_leaves_open_whose_fault_it_is() -> None:

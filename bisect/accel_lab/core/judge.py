@@ -81,6 +81,15 @@ def unwrap(raised: Raised) -> tuple[str, str]:
     return kind, message
 
 
+def compilers_own(outcome: Outcome) -> set[str]:
+    """Which exceptions came out of regions because the compiler itself failed, not the code that it compiles.
+
+    The script may have caught them. What an operator raised while it was traced has a wrapper of its own.
+    """
+    types = {str(one.get("type", "")).rsplit(".", 1)[-1] for one in outcome.facts.get("caught") or []}
+    return types & {*_WRAPPERS, "InternalTorchDynamoError"}
+
+
 def _innermost(raised: Raised | None) -> tuple[str, ...]:
     if raised is None:
         return ()

@@ -9,7 +9,7 @@ from typing import Any
 
 from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import judge
+from accel_lab.core.judge import compilers_own, judge
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
@@ -138,8 +138,17 @@ class LadderRunner:
         if self.lab.cannot_tell(outcome):
             return Verdict.SKIP
         if target.kind == "values":
-            return values_verdict(self.lab, self.baseline, outcome)
-        return judge(outcome, target, self.lab.signature(outcome))
+            verdict = values_verdict(self.lab, self.baseline, outcome)
+        else:
+            verdict = judge(outcome, target, self.lab.signature(outcome))
+        # A script that expects an exception takes one of the compiler's own for it: that is no cure.
+        if verdict is Verdict.GOOD and compilers_own(outcome) - self._caught_at_first():
+            return Verdict.DIFFERENT
+        return verdict
+
+    def _caught_at_first(self) -> set[str]:
+        """The compiler's own exceptions that the script caught when it failed unchanged."""
+        return {name for step in self.baseline.steps for name in compilers_own(step.outcome)}
 
 
 def _merge(one: Step, two: Step) -> Step:

@@ -27,8 +27,9 @@ def ask(case: Case) -> Ruling:
         return Ruling(row=row)
     found = _mismatches(check, start)
     ruling = _corrected(case, found) if found else None
-    if start is Rung.DYNAMO and (ruling is None or ruling.culprit is None):
-        # A composite operator may call another kernel on fake tensors than it does on real ones.
+    if start in (Rung.DYNAMO, Rung.AOT) and (ruling is None or ruling.culprit is None):
+        # They trip over fake results before there is a graph to check; and a composite operator may call
+        # another kernel on fake tensors than it does on real ones.
         watched = _mismatches(runner.one(start, (("meta_watch", True),), "meta check"), start)
         others = [m for m in watched if m["op"] not in {known["op"] for known in found}]
         ruling = _corrected(case, others) if others else ruling
