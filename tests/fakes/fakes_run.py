@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import (
     AgreedType,
     Agreement,
@@ -322,7 +323,10 @@ class FakeRun:
                 stage=Stage.KERNEL,
                 confidence=Confidence.PROVEN,
                 component=Component(kind="switch", name="fusion", detail="passes with fusion off"),
-                evidence=("The fx rung passes and the kernel rung fails.", "With fusion off it passes."),
+                evidence=(
+                    Evidence.said("The fx rung passes and the kernel rung fails."),
+                    Evidence.said("With fusion off it passes."),
+                ),
             )
         ]
         found.summary = (
@@ -391,7 +395,7 @@ class FakeRun:
                 stage=Stage.ENVIRONMENT,
                 confidence=Confidence.PROVEN,
                 component=Component(kind="module", name="no_such_module"),
-                evidence=("ModuleNotFoundError: No module named 'no_such_module'",),
+                evidence=(Evidence.said("ModuleNotFoundError: No module named 'no_such_module'"),),
             )
         ]
         found.summary = "The environment is at fault: the module no_such_module is not installed."
@@ -419,7 +423,7 @@ class FakeRun:
     def _two_faults(self) -> Findings:
         found = self._kernel()
         found.culprits.append(
-            Culprit(stage=Stage.DECOMPOSITION, confidence=Confidence.LIKELY, evidence=("b",))
+            Culprit(stage=Stage.DECOMPOSITION, confidence=Confidence.LIKELY, evidence=(Evidence.said("b"),))
         )
         return found
 
@@ -435,7 +439,7 @@ class FakeRun:
                 detail="With only this op run by its eager kernel it passes.",
                 confidence=Confidence.PROVEN,
             ),
-            evidence=("The fx rung passes and the kernel rung fails.",),
+            evidence=(Evidence.said("The fx rung passes and the kernel rung fails."),),
             exhibits=EXHIBITS,
         )
         graph, script = (self.repro("graph", GRAPH_REPRO), self.repro("script", SCRIPT_REPRO))

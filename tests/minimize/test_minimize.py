@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import Component, Considered, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
@@ -29,7 +30,7 @@ from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
 
 #: Only the untouched script shows the failure.
-HIDDEN = Considered(name=INSTRUMENTATION, open=True, words="untouched")
+HIDDEN = Considered(name=INSTRUMENTATION, open=True, why=Evidence.said("untouched"))
 HIDDEN_RUNS = Tally(runs=3, failures=3)
 BOOM = Signature(kind="exception", type="ValueError", message="boom")
 FX = Target(signature=BOOM, bad=Rung.FX, good=Rung.DECOMP)

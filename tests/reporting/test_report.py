@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import (
     Component,
     Culprit,
@@ -198,7 +199,7 @@ def poisoned(tmp_path: Path) -> FakeRun:
             replace(
                 old.culprits[0],
                 component=Component(kind=bad, name=bad, detail=bad),
-                evidence=(bad,),
+                evidence=(Evidence.said(bad),),
                 exhibits=hostile,
             )
         ],

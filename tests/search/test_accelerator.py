@@ -14,6 +14,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.minimize.target import ask, target_of
+from accel_lab.reporting.words.evidence import line_of, sentences, words_of
 from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.accelerator.kernel import TracedKernel, first_diverging
 from accel_lab.search.accelerator.replacements import (
@@ -115,7 +116,7 @@ def test_a_cache_that_cures_is_the_part() -> None:
 
 def test_what_differs_is_told() -> None:
     told = read_table(table(other=COMBINATIONS)).contradictions
-    assert told and "in another way" in told[0]
+    assert told and "in another way" in words_of(told[0])
 
 
 def test_rows_that_could_not_be_run_prove_nothing() -> None:
@@ -268,7 +269,7 @@ def test_transfers_that_cure_together_are_named_together() -> None:
     culprit = search(lab).culprit
     assert culprit is not None and culprit.component is not None
     assert (culprit.component.name, culprit.component.confidence) == (", ".join(names), Confidence.PROVEN)
-    assert any("does not cure" in line for line in culprit.evidence)
+    assert any("does not cure" in line for line in sentences(culprit.evidence))
 
 
 def test_a_transfer_that_does_not_cure_is_not_proven() -> None:
@@ -337,7 +338,7 @@ def test_a_missing_module_is_the_environment() -> None:
 
 def test_two_faults_are_not_forced_into_one() -> None:
     found = search(MockLab(lambda s: s["front_end"] == s["back_end"] == "reference"))
-    assert not found.culprits and "both together do" in found.warnings[-1]
+    assert not found.culprits and "both together do" in line_of(found.warnings[-1])
 
 
 def test_different_failures_lower_the_confidence() -> None:
@@ -346,14 +347,14 @@ def test_different_failures_lower_the_confidence() -> None:
     found = search(lab)
     assert found.culprit is not None
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.MOCK_FRONT_END, Confidence.LIKELY)
-    assert any("in another way" in line for line in found.warnings)
+    assert any("in another way" in line for line in map(line_of, found.warnings))
 
 
 def test_an_accelerator_that_does_not_run_is_told() -> None:
     lab = MockLab(lambda s: False)
     lab.bad = lambda s: Outcome(status=Status.NOT_APPLICABLE, notes=("the mock does not run here",))
     found = search(lab)
-    assert found.verdict == "inconclusive" and "the mock does not run here" in found.warnings
+    assert found.verdict == "inconclusive" and "the mock does not run here" in map(line_of, found.warnings)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -12,6 +12,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import line_of, sentences
 from accel_lab.search.accelerator.accelerator import Accelerator
 from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.accelerator.way_search import GRAPHS, first_fault, stage_of
@@ -57,8 +58,8 @@ def test_a_chip_without_ways_of_its_own_is_one_box() -> None:
     assert culprit is not None and culprit.component is None
     assert (culprit.stage, culprit.confidence) == (Stage.ACCELERATOR, Confidence.LIKELY)
     assert culprit.to_json()["side"] == Side.BACK_END.value
-    assert any("not told apart" in line for line in culprit.evidence)
-    assert any("alignment (2)" in line for line in found.warnings)
+    assert any("not told apart" in line for line in sentences(culprit.evidence))
+    assert any("alignment (2)" in line for line in map(line_of, found.warnings))
     assert [step.rung.value for step in found.ladder] == ["uncompiled", "dynamo", "aot", *["accelerator"] * 2]
 
 
@@ -99,7 +100,7 @@ def test_ways_in_no_order_prove_nothing() -> None:
         Stage.ACCELERATOR_FRONT_END,
         Confidence.LIKELY,
     )
-    assert any("not in one order" in line for line in found.warnings)
+    assert any("not in one order" in line for line in map(line_of, found.warnings))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_an_adapter_that_does_not_load_is_told() -> None:
     lab = ChipLab(lambda place: True)
     lab.answer = lambda probe: Outcome(status=Status.NOT_APPLICABLE, notes=("adapter 'chip' is broken",))
     found = search(lab)
-    assert found.verdict == "inconclusive" and "adapter 'chip' is broken" in found.warnings
+    assert found.verdict == "inconclusive" and "adapter 'chip' is broken" in map(line_of, found.warnings)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -170,7 +171,7 @@ def test_a_chip_that_offers_parts_is_searched_by_its_parts() -> None:
     assert found.culprit.stage is Stage.ACCELERATOR_BACK_END
     # The other rows of the table were not offered, which leaves a doubt.
     assert found.culprit.confidence is Confidence.LIKELY
-    assert any("cold_solder" in line for line in found.warnings)
+    assert any("cold_solder" in line for line in map(line_of, found.warnings))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.reporting.words.evidence import sentences
 from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.localize.allowance import LEAST_PLAIN_S, PLAIN_RUNS
 from accel_lab.search.localize.kernel import MOST
@@ -49,5 +50,7 @@ def test_the_search_ends_when_its_time_is_spent(plain_s: float, question_s: floa
     found, asked = diagnose(plain_s, question_s)
     assert asked == most
     assert found.culprit is not None and found.culprit.stage is Stage.CODEGEN
-    told = [line for line in found.culprit.evidence if "what was not asked is not ruled out" in line]
+    told = [
+        line for line in sentences(found.culprit.evidence) if "what was not asked is not ruled out" in line
+    ]
     assert len(told) == (most < MOST)

@@ -9,6 +9,7 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import line_of, sentences, words_of
 from accel_lab.search.alternatives import meta_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.ladder import read
@@ -44,7 +45,7 @@ def test_what_a_rung_adds_that_could_not_be_run_is_not_ruled_out(fault: Rung, ga
         assert found.culprit.confidence is Confidence.PROVEN
     else:
         assert found.culprit.confidence is Confidence.INCONCLUSIVE
-        assert any(f"rung {gap} was inconclusive" in line for line in found.culprit.evidence)
+        assert any(f"rung {gap} was inconclusive" in line for line in sentences(found.culprit.evidence))
 
 
 @pytest.mark.parametrize(("fault", "asked"), [(Rung.DECOMP, True), (Rung.FX, True), (Rung.AOT, False)])
@@ -53,7 +54,7 @@ def test_what_contiguous_copies_cure_is_not_proven(fault: Rung, asked: bool) -> 
     culprit = diagnose(lab, components=False).culprit
     assert culprit is not None and culprit.stage is STAGES[fault]
     assert (culprit.confidence is Confidence.PROVEN) is not asked
-    assert any("misreads legal strides" in line for line in culprit.evidence) is asked
+    assert any("misreads legal strides" in line for line in sentences(culprit.evidence)) is asked
 
 
 class HidingLab(FakeLab):
@@ -73,7 +74,7 @@ def test_what_recording_hides_is_not_taken_for_flaky() -> None:
     lab = HidingLab()
     found = diagnose(lab)
     assert (found.verdict, found.culprits) == ("inconclusive", [])
-    assert any("hides the failure" in line for line in found.warnings)
+    assert any("hides the failure" in line for line in map(line_of, found.warnings))
     assert len(lab.asked) < 12 and found.failure_rate == 1.0
 
 
@@ -159,7 +160,7 @@ def test_a_graph_that_does_not_last_leaves_open_whose_fault_it_is() -> None:
     found = diagnose(FakeLab(fault=Rung.AOT, answer=answer))
     assert found.culprit is not None and found.culprit.stage is Stage.AOT_AUTOGRAD
     assert found.culprit.confidence is Confidence.LIKELY
-    assert any("a guard may be missing" in line for line in found.warnings)
+    assert any("a guard may be missing" in line for line in map(line_of, found.warnings))
     proven = diagnose(FakeLab(fault=Rung.AOT)).culprit
     assert proven is not None and proven.confidence is Confidence.PROVEN
 
@@ -212,7 +213,7 @@ def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
     check = Step(rung=Rung.META, verdict=Verdict.GOOD, outcome=passing(facts={"meta_mismatches": mismatch}))
     op = Component(kind="op", name="aten.ceil.default")
     considered = lost_check([check], op)
-    assert considered is not None and considered.open and "may be missing there" in considered.words
+    assert considered is not None and considered.open and "may be missing there" in words_of(considered.why)
     assert lost_check([check], Component(kind="op", name="aten.floor.default")) is None
     assert lost_check([check], None) is None and lost_check([], op) is None
     mismatch[0]["real"] = "IndexError: index 3 is out of bounds"
@@ -248,7 +249,7 @@ def test_a_lowering_is_not_proven_for_a_check_that_a_meta_kernel_could_make(
     culprit = diagnose(FakeLab(fault=Rung.LOOPS, answer=answer)).culprit
     assert culprit is not None and culprit.stage is Stage.LOWERING
     assert (culprit.confidence is Confidence.PROVEN) is sure
-    assert any("may be missing there" in line for line in culprit.evidence) is not sure
+    assert any("may be missing there" in line for line in sentences(culprit.evidence)) is not sure
 
 
 @pytest.mark.parametrize(("fault", "sure"), [(Rung.FX, False), (Rung.LOOPS, False), (Rung.AOT, True)])
@@ -264,7 +265,9 @@ def test_what_autograd_refuses_is_not_proven_of_what_does_not_know_it(fault: Run
     culprit = diagnose(FakeLab(fault=fault, answer=answer), components=False).culprit
     assert culprit is not None and culprit.stage is STAGES[fault]
     assert (culprit.confidence is Confidence.PROVEN) is sure
-    assert any("nothing below AOTAutograd handles" in line for line in culprit.evidence) is not sure
+    assert (
+        any("nothing below AOTAutograd handles" in line for line in sentences(culprit.evidence)) is not sure
+    )
 
 
 @pytest.mark.parametrize("operator", ["aten.bicubic_backward.default", ""])

@@ -10,6 +10,7 @@ from accel_lab.core.findings import Findings
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.reporting.words.evidence import line_of
 from accel_lab.search.diagnosis import Diagnosis
 from fakes_lab import FakeLab, failing, passing
 
@@ -31,7 +32,7 @@ def test_what_only_recorded_runs_show_is_the_labs_own_doing_and_not_flaky() -> N
     lab = MakingLab()
     found = diagnose(lab)
     assert (found.verdict, found.culprits, found.failure_rate) == ("inconclusive", [], 1.0)
-    assert any("from what the lab changes in order to look" in line for line in found.warnings)
+    assert any("from what the lab changes in order to look" in line for line in map(line_of, found.warnings))
     assert len(lab.asked) == 10
 
 
@@ -52,7 +53,9 @@ def test_a_failure_of_the_first_runs_only_is_told_as_state_that_is_kept(first: i
     lab = RememberingLab(first=first)
     found = diagnose(lab)
     assert (found.verdict, found.culprits) == ("inconclusive", [])
-    assert any(f"the first {first} of " in line and "left outside" in line for line in found.warnings)
+    assert any(
+        f"the first {first} of " in line and "left outside" in line for line in map(line_of, found.warnings)
+    )
     assert len(lab.asked) <= 12
 
 

@@ -13,6 +13,7 @@ from accel_lab.core.outcome import Frame, Outcome, Raised
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import BLAMES, Rung, Stage
 from accel_lab.core.torch_settings import EMULATE_CASTS, FALLBACK_RANDOM
+from accel_lab.reporting.words.evidence import words_of
 from accel_lab.search.alternatives import by_design, python_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.ladder import read
@@ -135,7 +136,7 @@ def test_roundings_of_low_precision_are_by_design_with_the_setting() -> None:
 def test_a_comparison_bit_by_bit_that_no_setting_cures_stays_open() -> None:
     ruling = by_design.ROUNDINGS_OF_VALUES.ask(rounding_case(cured=False, refuses=True))
     assert ruling.by_design is None and ruling.considered is not None
-    assert ruling.considered.open and "bit by bit" in ruling.considered.words
+    assert ruling.considered.open and "bit by bit" in words_of(ruling.considered.why)
 
 
 def test_a_check_that_accepts_other_roundings_found_something_else() -> None:

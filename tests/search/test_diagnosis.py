@@ -11,6 +11,7 @@ from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import line_of, sentences
 from fakes_lab import ORDER, STAGES, FakeLab, diagnose, failing, passing
 
 
@@ -74,7 +75,7 @@ def test_a_ladder_that_is_not_monotone_is_not_forced() -> None:
         return probe.rung in (Rung.PARTITION, Rung.DECOMP)
 
     found = diagnose(FakeLab(fault=Rung.AOT, cures=cures))
-    assert any("not monotone" in warning for warning in found.warnings)
+    assert any("not monotone" in warning for warning in map(line_of, found.warnings))
     assert found.culprit is None or found.culprit.confidence is Confidence.INCONCLUSIVE
 
 
@@ -136,7 +137,7 @@ def test_fused_loops_that_fail_index_by_index_are_the_schedulers() -> None:
     assert culprit is not None and culprit.stage is Stage.SCHEDULER
     # The pair of runs holds interpreted loops, not the rungs of the ladder.
     assert culprit.confidence is Confidence.LIKELY
-    assert any("must not be fused" in line for line in culprit.evidence)
+    assert any("must not be fused" in line for line in sentences(culprit.evidence))
 
 
 def told_conflict(**changes: Any) -> dict[str, Any]:
@@ -168,19 +169,21 @@ def test_loops_that_pass_prove_nothing_if_their_order_matters() -> None:
         "the loop that lowering made for aten.put (buf4) reads elements of arg0_1 that other iterations "
         "write: its result depends on the order of the iterations"
     )
-    assert words in culprit.evidence
+    assert words in sentences(culprit.evidence)
 
 
 def test_a_conflict_of_fused_loops_alone_is_the_schedulers() -> None:
     culprit = diagnose_conflict(told_conflict(kernel="buf3, buf4"), rungs=[Rung.SCHEDULED])
     assert culprit.stage is Stage.SCHEDULER and culprit.confidence is Confidence.LIKELY
-    assert any("the scheduler fused for aten.put (buf3, buf4) reads" in line for line in culprit.evidence)
+    assert any(
+        "the scheduler fused for aten.put (buf3, buf4) reads" in line for line in sentences(culprit.evidence)
+    )
 
 
 def test_a_conflict_that_makes_the_loops_fail_is_proven() -> None:
     culprit = diagnose_conflict(told_conflict(), fault=Rung.LOOPS)
     assert culprit.stage is Stage.LOWERING and culprit.confidence is Confidence.PROVEN
-    assert any("that other iterations write" in line for line in culprit.evidence)
+    assert any("that other iterations write" in line for line in sentences(culprit.evidence))
 
 
 @pytest.mark.parametrize("changes", [{"kind": "write_write", "by_contract": True}, {"kind": "unchecked"}])
@@ -221,7 +224,7 @@ def test_a_switch_that_cures_the_generated_code_alone_leaves_doubt(fault: Rung, 
     assert culprit is not None
     assert culprit.stage is (Stage.LOWERING if fault is Rung.LOOPS else Stage.SCHEDULER)
     assert (culprit.confidence is Confidence.PROVEN) is explained
-    assert any("different reasons" in line for line in culprit.evidence) is not explained
+    assert any("different reasons" in line for line in sentences(culprit.evidence)) is not explained
 
 
 def test_missing_python_headers_are_the_environment() -> None:

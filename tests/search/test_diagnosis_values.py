@@ -6,6 +6,7 @@ import pytest
 
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import line_of, sentences
 from fakes_lab import STAGES, SilentLab, Values, diagnose, failing
 
 #: Eager is off by its own rounding, and so is compiled code, in another direction.
@@ -20,7 +21,7 @@ def test_each_stage_is_found_and_proven(fault: Rung, reference: bool) -> None:
     assert found.signature is not None and found.signature.kind == "values"
     assert found.culprit is not None
     assert (found.culprit.stage, found.culprit.confidence) == (STAGES[fault], Confidence.PROVEN)
-    assert "f0 call 0 output 0: off by 1" in found.culprit.evidence
+    assert "f0 call 0 output 0: off by 1" in sentences(found.culprit.evidence)
 
 
 @pytest.mark.parametrize("fault", list(STAGES), ids=str)
@@ -77,7 +78,7 @@ def test_a_script_that_fails_only_uncompiled_is_told_so() -> None:
     lab.answer = lambda probe: failing() if probe.rung is Rung.UNCOMPILED else None
     found = diagnose(lab)
     assert (found.verdict, found.culprits) == ("passes", [])
-    assert any("nothing is compiled" in warning for warning in found.warnings)
+    assert any("nothing is compiled" in warning for warning in map(line_of, found.warnings))
 
 
 # -- random numbers --------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ def test_values_that_are_right_again_above_are_not_forced() -> None:
     found = diagnose(
         SilentLab(fault=Rung.AOT, cures=lambda probe: probe.rung in (Rung.PARTITION, Rung.DECOMP))
     )
-    assert any("not monotone" in warning for warning in found.warnings)
+    assert any("not monotone" in warning for warning in map(line_of, found.warnings))
     assert found.culprit is None or found.culprit.confidence is not Confidence.PROVEN
 
 

@@ -18,6 +18,7 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.numerics.records import Difference
 from accel_lab.numerics.values import Comparison
+from accel_lab.reporting.words.evidence import sentences, words_of
 from accel_lab.search.alternatives import baked_attribute
 from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.components import localize_component
@@ -122,7 +123,7 @@ def test_the_innermost_function_that_must_be_traced_is_named() -> None:
     assert named.component is not None
     assert (named.component.kind, named.component.name) == ("function", "h")
     assert named.component.confidence is Confidence.PROVEN
-    assert "f a.py:1 around it" in named.evidence[0]
+    assert "f a.py:1 around it" in words_of(named.evidence[0])
 
 
 def test_a_frame_among_several_is_named() -> None:
@@ -141,7 +142,7 @@ def test_the_only_frame_is_no_component() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}]}
     named, _ = dynamo(facts, lambda s: bool(s.get("eager")))
     assert named.component is None
-    assert named.evidence == ["f a.py:1 is all the code that Dynamo compiled"]
+    assert sentences(named.evidence) == ["f a.py:1 is all the code that Dynamo compiled"]
 
 
 def traced(key: str, *segments: list[int]) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def test_the_line_that_must_be_traced_is_found(guilty: int, size: int) -> None:
     assert named.component is not None
     assert (named.component.kind, named.component.name) == ("line", f"a.py:{2 * guilty + 2}-{2 * guilty + 3}")
     assert named.component.confidence is Confidence.PROVEN
-    assert "ended before line" in named.evidence[-1]
+    assert "ended before line" in words_of(named.evidence[-1])
     (exhibit,) = named.exhibits[-1:]
     assert exhibit.marked == (2 * guilty + 1, 2 * guilty + 2)
     assert len(lab.asked) <= MOST
@@ -181,7 +182,7 @@ def test_a_line_behind_which_it_fails_in_another_way_is_no_proof() -> None:
     named = localize_component(runner, Stage.DYNAMO, at, ladder=[at])
     assert named.component is not None and named.component.name == "a.py:3"
     assert named.component.confidence is Confidence.LIKELY
-    assert "fails in another way" in named.evidence[-1]
+    assert "fails in another way" in words_of(named.evidence[-1])
 
 
 def test_no_line_is_named_where_a_trace_cannot_be_ended_or_fails_before_its_first() -> None:
@@ -348,7 +349,7 @@ def test_a_setting_that_only_avoids_the_failure_is_no_component() -> None:
     facts = {"frames": [{"key": "f a.py:1", "call": 0}], "calls": [call(0)]}
     named, _ = dynamo(facts, lambda s: "assume_static_by_default" in s.get("dynamo", ()))
     assert named.component is None
-    assert "a workaround" in named.evidence[-1]
+    assert "a workaround" in words_of(named.evidence[-1])
     reused = {**facts, "calls": [call(0), call(1)]}
     named, _ = dynamo(reused, lambda s: "assume_static_by_default" in s.get("dynamo", ()))
     assert named.component is not None and named.component.kind == "setting"
@@ -462,7 +463,7 @@ def test_where_nothing_can_be_left_out_the_wrong_value_is_told() -> None:
     named, _ = graphs(Stage.PARTITIONER, [], lambda s: False, wrong=[difference(-1, "leaf_grad")])
     assert named.component is not None
     assert (named.component.kind, named.component.confidence) == ("gradient", Confidence.LIKELY)
-    assert any("backward graph" in line for line in named.evidence)
+    assert any("backward graph" in line for line in sentences(named.evidence))
 
 
 def test_a_hang_costs_few_questions() -> None:

@@ -15,6 +15,7 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import sentences
 from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.components import localize_component
 from accel_lab.search.localize.kernel import MOST, MOST_CHOICES
@@ -76,7 +77,7 @@ def test_one_operator_is_proven_necessary_and_sufficient(guilty: str) -> None:
     assert (named.component.kind, named.component.confidence) == ("op", Confidence.PROVEN)
     assert named.component.name == guilty.split("target=")[1].split("#")[0]
     assert named.component.detail == f"node {guilty.split()[0]}; only with vectorisation"
-    assert any("with only" in line and "still fails" in line for line in named.evidence)
+    assert any("with only" in line and "still fails" in line for line in sentences(named.evidence))
     assert sum(not probe.attempt for probe in lab.asked) <= 9
 
 
@@ -122,7 +123,7 @@ def test_the_fusion_is_named_where_two_operators_must_meet_in_one_kernel() -> No
     assert (named.component.kind, named.component.confidence) == ("fusion", Confidence.PROVEN)
     assert named.component.name == "aten.op3.default + aten.op5.default"
     assert "only with fusion" in named.component.detail
-    assert any("are not fused" in line for line in named.evidence)
+    assert any("are not fused" in line for line in sentences(named.evidence))
 
 
 def test_a_scheduler_fault_is_searched_among_fusions_only() -> None:

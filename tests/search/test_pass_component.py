@@ -11,6 +11,7 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import sentences
 from accel_lab.search.alternatives.merged_results import merged_results
 from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.localize.ablation import as_switch
@@ -127,7 +128,7 @@ def test_one_application_of_one_pattern_is_named() -> None:
     assert named.component.confidence is Confidence.PROVEN
     assert named.component.detail.startswith("application 2 of 3 of swap (torch/post.py:7)")
     assert "inside pass_pattern_1: 5 nodes before, 4 after" in named.component.detail
-    assert any("alone applied and" in line and "still fails" in line for line in named.evidence)
+    assert any("alone applied and" in line and "still fails" in line for line in sentences(named.evidence))
     assert compiler.shown == ["patterns/swap#1"]
     assert named.exhibits[0].language == "diff" and "-%b = y(%a)" in named.exhibits[0].text
     assert not any(("post_grad_passes", "idle#0") in off for off in compiler.asked)
@@ -153,7 +154,7 @@ def test_two_independent_ones_are_both_named() -> None:
     assert named.component is not None
     assert named.component.name == "fold, pass_pattern_1"
     assert named.component.confidence is Confidence.LIKELY
-    assert any("with any one of them left in" in line for line in named.evidence)
+    assert any("with any one of them left in" in line for line in sentences(named.evidence))
 
 
 def test_what_steps_in_when_the_first_is_left_out_is_found() -> None:
@@ -164,7 +165,7 @@ def test_what_steps_in_when_the_first_is_left_out_is_found() -> None:
     named = look(compiler)
     assert named.component is not None and named.component.name == "noop"
     assert named.component.confidence is Confidence.PROVEN
-    assert any("then does the same" in line for line in named.evidence)
+    assert any("then does the same" in line for line in sentences(named.evidence))
 
 
 def test_an_indispensable_pass_is_no_cure_and_no_obstacle() -> None:
@@ -246,9 +247,9 @@ def test_the_graph_before_and_after_a_pass_is_kept_for_what_contests_it() -> Non
 
 
 def test_results_that_become_one_are_told() -> None:
-    assert merged_results(TWO, ONE) == "%view and %add, a view and what it is a view of,"
+    assert merged_results(TWO, ONE) == ("%view", "%add", True)
     product = [line.replace("aten.view.default(%add, [3, 4])", "aten.mul.Tensor(%add, 1.0)") for line in TWO]
-    assert merged_results(product, ONE) == "%view and %add, two results,"
+    assert merged_results(product, ONE) == ("%view", "%add", False)
     assert not merged_results(TWO, TWO)
     assert not merged_results(ONE, ONE)
     assert not merged_results(TWO, [*TWO[:2], "return [%add]"])

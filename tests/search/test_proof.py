@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
+from accel_lab.reporting.words.evidence import words_of
 from accel_lab.search.alternatives.registry import ALTERNATIVES
 from accel_lab.search.diagnosis import Diagnosis, Options
 from accel_lab.search.ladder_runner import LadderRunner
@@ -32,9 +34,11 @@ from accel_lab.search.repeats import Tally, doubt
 from fakes_lab import FakeLab, failing, passing
 
 PROBE = Probe(program=Program(path="x.py"))
-OPEN = Considered(name="other", open=True, words="it may be the other")
-OUT = Considered(name="other", open=False, words="it is not the other")
-LEAD = Considered(name="premise", open=True, words="the premise is in doubt", limit=Confidence.INCONCLUSIVE)
+OPEN = Considered(name="other", open=True, why=Evidence.said("it may be the other"))
+OUT = Considered(name="other", open=False, why=Evidence.said("it is not the other"))
+LEAD = Considered(
+    name="premise", open=True, why=Evidence.said("the premise is in doubt"), limit=Confidence.INCONCLUSIVE
+)
 
 
 def runs(runs: int, failures: int = 0) -> Tally:
@@ -90,7 +94,7 @@ def test_an_open_alternative_limits_every_claim(
     culprit = qualify(Culprit(stage=Stage.DYNAMO, confidence=Confidence.PROVEN), alternatives)
     assert culprit.confidence is confidence
     assert culprit.alternatives == tuple(alternatives)
-    assert culprit.evidence == tuple(a.words for a in alternatives if a.open)
+    assert culprit.evidence == tuple(a.why for a in alternatives if a.open)
 
 
 def test_only_what_contests_the_component_lowers_it() -> None:
@@ -98,7 +102,7 @@ def test_only_what_contests_the_component_lowers_it() -> None:
     culprit = Culprit(stage=Stage.DYNAMO, confidence=Confidence.PROVEN, component=part)
     told = qualify(culprit, [OPEN]).component
     assert told is not None and told.confidence is Confidence.PROVEN
-    both = Considered(name="other", open=True, words="", component=True)
+    both = Considered(name="other", open=True, why=Evidence.said(""), component=True)
     told = qualify(culprit, [both]).component
     assert told is not None and told.confidence is Confidence.LIKELY
 
@@ -147,10 +151,10 @@ def test_the_very_question_that_cured_is_asked_again() -> None:
 def test_a_cure_that_does_not_hold_is_no_cure() -> None:
     lab = FakeLab(fault=Rung.FX)  # fails whatever is left out
     part = Component(kind="pass", name="p")
-    told, words = prove_component(runner(lab), part, step(Verdict.GOOD), step(Verdict.BAD), comparisons=1)
-    assert told.confidence is Confidence.INCONCLUSIVE and "passed before failed" in words
-    told, words = prove_component(runner(lab), part, None, step(Verdict.BAD), comparisons=1)
-    assert (told, words) == (part, "")  # nothing was left out: likely, as it was
+    told, flaky = prove_component(runner(lab), part, step(Verdict.GOOD), step(Verdict.BAD), comparisons=1)
+    assert told.confidence is Confidence.INCONCLUSIVE and "passed before failed" in words_of(*flaky)
+    told, flaky = prove_component(runner(lab), part, None, step(Verdict.BAD), comparisons=1)
+    assert (told, flaky) == (part, ())  # nothing was left out: likely, as it was
 
 
 def test_a_frame_is_proven_by_its_own_question_and_not_by_the_last_one() -> None:

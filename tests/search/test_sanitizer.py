@@ -18,6 +18,7 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.execution import sanitizer
 from accel_lab.execution.collect import collect, heap_check
 from accel_lab.execution.processes.process import Ended
+from accel_lab.reporting.words.evidence import line_of, sentences
 from accel_lab.search.diagnosis import Diagnosis, Options
 from fakes_lab import FakeLab
 
@@ -195,7 +196,7 @@ def test_one_fault_that_ends_by_several_signals_stays_warm_and_is_proven() -> No
     assert found.signature is not None and found.signature.kind == "memory_fault"
     assert found.culprit is not None
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.CODEGEN, Confidence.PROVEN)
-    told = [line for line in found.warnings if "memory is overwritten" in line]
+    told = [line for line in map(line_of, found.warnings) if "memory is overwritten" in line]
     assert len(told) == 1 and "SIGSEGV in 2 of 4 runs, SIGABRT in 2 of 4 runs" in told[0]
     assert "free(): invalid pointer" in told[0]
 
@@ -205,7 +206,7 @@ def test_an_abort_that_nobody_explained_is_another_failure_than_a_segfault() -> 
     found = diagnose(lab)
     assert not lab.warm
     assert found.signature is not None and found.signature.type == "SIGSEGV"
-    assert any("warm process" in line for line in found.warnings)
+    assert any("warm process" in line for line in map(line_of, found.warnings))
 
 
 def test_the_line_that_writes_out_of_bounds_is_shown_once() -> None:
@@ -224,8 +225,10 @@ def test_the_line_that_writes_out_of_bounds_is_shown_once() -> None:
         "AddressSanitizer: heap-buffer-overflow, WRITE of size 64 (0 bytes to the right of 68-byte region)"
     )
     assert [exhibit.text.splitlines()[n - 1].strip() for n in exhibit.marked] == ["tmp5.store(out + x0);"]
-    assert any("written for aten.exp.default" in line for line in found.culprit.evidence)
-    assert any("no index of the loop IR is out of bounds" in line for line in found.culprit.evidence)
+    assert any("written for aten.exp.default" in line for line in sentences(found.culprit.evidence))
+    assert any(
+        "no index of the loop IR is out of bounds" in line for line in sentences(found.culprit.evidence)
+    )
     assert found.culprit.component is not None
     assert found.culprit.component.confidence is Confidence.LIKELY
 
@@ -259,7 +262,7 @@ def test_a_memory_fault_is_looked_for_with_the_allocators_checks() -> None:
     assert found.failure_rate is not None and 0 < found.failure_rate < 1
     assert found.culprit is not None
     assert (found.culprit.stage, found.culprit.confidence) == (Stage.CODEGEN, Confidence.PROVEN)
-    assert sum("MALLOC_CHECK_" in line for line in found.warnings) == 1
+    assert sum("MALLOC_CHECK_" in line for line in map(line_of, found.warnings)) == 1
     assert sum(found.probes.values()) < 45  # nothing is repeated, as it is where the failure comes and goes
 
 
@@ -268,7 +271,7 @@ def test_checks_that_do_not_help_or_find_something_else_are_turned_off(changes: 
     lab = HeapLab(**changes)
     found = diagnose(lab)
     assert not lab.checked
-    assert not any("MALLOC_CHECK_" in line for line in found.warnings)
+    assert not any("MALLOC_CHECK_" in line for line in map(line_of, found.warnings))
     assert found.culprit is None or found.culprit.stage is not Stage.EAGER
 
 
@@ -291,4 +294,4 @@ def test_without_the_library_it_is_said_and_nothing_fails() -> None:
     lab = DyingLab(SEGV, answer=lambda probe: missing if dict(probe.switches).get("sanitize") else None)
     found = diagnose(lab)
     assert found.culprit is not None and found.culprit.stage is Stage.CODEGEN
-    assert any("the address sanitizer is not available" in line for line in found.culprit.evidence)
+    assert any("the address sanitizer is not available" in line for line in sentences(found.culprit.evidence))

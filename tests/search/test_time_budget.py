@@ -13,6 +13,7 @@ from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.time_budget import Allowance, OutOfTime, TimeBudget
 from accel_lab.reporting.schema import findings_json
 from accel_lab.reporting.tables.findings import paragraph
+from accel_lab.reporting.words.evidence import line_of
 from accel_lab.reporting.words.summary import next_steps, summarise, unasked_lines
 from accel_lab.search.diagnosis import Diagnosis, Options
 from fakes_lab import PROBE, STAGES, FakeLab, failing, passing
@@ -55,7 +56,7 @@ def test_the_two_runs_that_every_answer_needs_are_made_whatever_the_time() -> No
 def test_a_ladder_with_rungs_missing_names_no_stage_and_says_which_were_not_run() -> None:
     found, _ = bisect(Rung.FX, 0.65)
     assert found.culprit is None
-    assert any("so no stage is named" in line for line in found.warnings)
+    assert any("so no stage is named" in line for line in map(line_of, found.warnings))
     assert any(line.startswith("the rungs ") for line in found.unasked)
     assert "the time was up" in summarise(found)
 

@@ -11,6 +11,7 @@ from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.execution.prober import Prober
+from accel_lab.reporting.words.evidence import sentences
 from accel_lab.search.alternatives.wrapper import IDENTITY
 from accel_lab.search.diagnosis import Diagnosis
 from fakes_lab import FakeLab, failing, passing
@@ -47,7 +48,9 @@ def test_what_passes_without_the_wrapper_is_the_wrappers(wraps: str, name: str) 
     assert culprit is not None and culprit.component is not None
     assert (culprit.stage, culprit.confidence) == (Stage.DYNAMO, Confidence.PROVEN)
     assert (culprit.component.kind, culprit.component.name) == ("wrapper", name)
-    assert any("passes when torch.compile returns its argument" in line for line in culprit.evidence)
+    assert any(
+        "passes when torch.compile returns its argument" in line for line in sentences(culprit.evidence)
+    )
 
 
 def test_what_fails_without_the_wrapper_too_is_the_scripts() -> None:

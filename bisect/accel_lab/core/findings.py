@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from .evidence import Evidence, with_records
 from .flip_details import StepRow
 from .outcome import Outcome
 from .probe import Program
@@ -121,22 +122,29 @@ class Exhibit(Record):
 class Considered(Record):
     """An alternative explanation, and what became of it: ruled out by a run, or still open.
 
-    ``name`` is its name in the registry (``search/alternatives``). While it is ``open``, the verdict is at
-    most as sure as ``limit``; ``component`` says that it contests the component as well as the stage.
+    ``name`` is its name in the registry (``search/alternatives``), ``why`` what ruled it out or leaves it
+    open. While it is ``open``, the verdict is at most as sure as ``limit``; ``component`` says that it
+    contests the component as well as the stage.
     """
 
     name: str
     open: bool
-    words: str
+    why: Evidence = field(metadata=as_json(name="observation"))
     limit: Confidence = field(default=Confidence.LIKELY, metadata=as_json(hidden=True))
     component: bool = field(default=False, metadata=as_json(hidden=True))
+
+    @classmethod
+    def from_json(cls, data: Any) -> Considered:
+        """A report of an earlier lab has the sentences alone."""
+        return super().from_json(with_records(data))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit(Record):
     """A stage (and, where it could be told, a component) with the evidence for it.
 
-    ``alternatives`` are the other explanations that were considered.
+    ``alternatives`` are the other explanations that were considered. The JSON calls the evidence
+    ``observations``: ``reporting.schema`` adds the sentences under ``evidence``.
     """
 
     stage: Stage
@@ -144,7 +152,7 @@ class Culprit(Record):
     level: Level | None = None
     component: Component | None = None
     confidence: Confidence
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = field(default=(), metadata=as_json(name="observations"))
     exhibits: tuple[Exhibit, ...] = ()
     alternatives: tuple[Considered, ...] = ()
 
@@ -152,19 +160,29 @@ class Culprit(Record):
         side, level = self.side or side_of(self.stage), self.level or level_of(self.stage)
         return {**super().to_json(), "side": side.value, "level": level.value}
 
+    @classmethod
+    def from_json(cls, data: Any) -> Culprit:
+        """A report of an earlier lab has the sentences alone."""
+        return super().from_json(with_records(data))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ByDesign(Record):
     """Why a difference between compiled and uncompiled code is no bug.
 
-    ``kind`` is ``random_numbers`` or ``rounding``. With ``setting`` alone (as Python:
-    ``torch._inductor.config.x = y``) both agree. ``evidence`` is what was run.
+    ``kind`` is ``random_numbers`` or ``rounding``, ``why`` says what differs. With ``setting`` alone (as
+    Python: ``torch._inductor.config.x = y``) both agree. ``evidence`` is what was run.
     """
 
     kind: str
     setting: str
-    words: str
-    evidence: tuple[str, ...] = ()
+    why: Evidence = field(metadata=as_json(name="observation"))
+    evidence: tuple[Evidence, ...] = field(default=(), metadata=as_json(name="observations"))
+
+    @classmethod
+    def from_json(cls, data: Any) -> ByDesign:
+        """A report of an earlier lab has the sentences alone."""
+        return super().from_json(with_records(data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +310,7 @@ class Findings:
     confidence: float | None = None
     summary: str = ""
     next_steps: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Evidence | str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
     budget_s: float | None = None
     environment: dict[str, Any] = field(default_factory=dict)
@@ -314,7 +332,7 @@ class Findings:
         return self.culprits[0] if self.culprits else None
 
     def to_json(self) -> dict[str, Any]:
-        """The object of DESIGN section 10; its JSON Schema lies in ``reporting/findings.schema.json``."""
+        """The object of DESIGN section 10, with records where ``reporting.schema`` puts sentences."""
         first = self.baseline[0].outcome if self.baseline else None
         return {
             "schema": SCHEMA,
@@ -339,7 +357,7 @@ class Findings:
             "witness": self.witness.to_json() if self.witness else None,
             "confidence": self.confidence,
             "next_steps": list(self.next_steps),
-            "warnings": list(self.warnings),
+            "warnings": [w if isinstance(w, str) else w.to_json() for w in self.warnings],
             "unasked": list(self.unasked),
             "budget_s": self.budget_s,
             "environment": self.environment,

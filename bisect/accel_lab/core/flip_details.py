@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .evidence import Evidence
 from .outcome import Status
 from .record import Record, as_json
 from .signature import Signature
@@ -45,7 +46,7 @@ class SideRow(Record):
     component: str = ""
     confidence: str | None = None
     ladder: tuple[StepRow, ...] | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Evidence | str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() if self.ladder is not None else {"torch": self.torch}

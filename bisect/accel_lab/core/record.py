@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, is_typeddict
 
 from .untrusted.shapes import Table, misfit
@@ -183,6 +184,12 @@ def _converter() -> Converter:
     strict(lambda kind: get_origin(kind) is tuple, [object], any_tuple)
     strict(lambda kind: get_origin(kind) is list, [object], lambda k: list_structure_factory(k, converter))
     strict(lambda kind: get_origin(kind) is dict, Table(), lambda k: mapping_structure_factory(k, converter))
+    converter.register_structure_hook_func(
+        _is_record_or_text,
+        lambda value, kind: (
+            value if isinstance(value, str) else converter.structure(value, get_args(kind)[0])
+        ),
+    )
     # Its parts have been looked at by whoever made it of a child's words.
     converter.register_structure_hook_func(is_typeddict, _checked(Table(), lambda value, kind: value))
     converter.register_unstructure_hook_func(is_typeddict, lambda value: value)
@@ -198,6 +205,10 @@ def _converter() -> Converter:
 
 def _is_record(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Record)
+
+
+def _is_record_or_text(kind: Any) -> bool:
+    return isinstance(kind, UnionType) and get_args(kind)[1:] == (str,) and _is_record(get_args(kind)[0])
 
 
 def _reads_fields(kind: type[Record]) -> bool:

@@ -7,13 +7,16 @@ import math
 from importlib import resources
 from typing import Any
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import Findings
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import encodable
 
+from .words.evidence import words_of
+
 
 def load_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of ``Findings.to_json()``."""
+    """The JSON Schema (2020-12) of :func:`with_sentences`."""
     text = resources.files(__package__).joinpath("findings.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     schema["$defs"]["rung"]["enum"] = [rung.value for rung in Rung]
@@ -42,9 +45,44 @@ def plain(value: Any) -> Any:
     return encodable(str(value))
 
 
+def with_sentences(findings: Findings) -> dict[str, Any]:
+    """``findings.to_json()``, with the sentence of each piece of evidence before its record.
+
+    Warnings have their sentences alone.
+    """
+    data = findings.to_json()
+    for row in data["culprits"]:
+        row["alternatives"] = [_said(other) for other in row["alternatives"]]
+    data["culprits"] = [_said(row) for row in data["culprits"]]
+    data["culprit"] = next(iter(data["culprits"]), None)
+    data["by_design"] = _said(data["by_design"]) if data["by_design"] is not None else None
+    data["warnings"] = _lines(data["warnings"])
+    for flip in data["versions"]["flips"] if data["versions"] is not None else ():
+        for side in (flip["details"].get("good"), flip["details"].get("bad")):
+            if side is not None and "warnings" in side:
+                side["warnings"] = _lines(side["warnings"])
+    return data
+
+
+def _said(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the sentences of its records, each before the record."""
+    said: dict[str, Any] = {}
+    for key, value in row.items():
+        if key == "observation":
+            said["words"] = words_of(Evidence.from_json(value))
+        elif key == "observations":
+            said["evidence"] = _lines(value)
+        said[key] = value
+    return said
+
+
+def _lines(notes: list[Any]) -> list[str]:
+    return [note if isinstance(note, str) else words_of(Evidence.from_json(note)) for note in notes]
+
+
 def findings_json(findings: Findings) -> dict[str, Any]:
-    """``findings.to_json()`` with nothing in it that strict JSON lacks."""
-    data: dict[str, Any] = plain(findings.to_json())
+    """The findings with their sentences, and nothing in it that strict JSON lacks."""
+    data: dict[str, Any] = plain(with_sentences(findings))
     return data
 
 
@@ -55,4 +93,4 @@ def json_text(value: Any) -> str:
 
 def report_json(findings: Findings) -> str:
     """The text of ``report.json``."""
-    return json_text(findings.to_json())
+    return json_text(with_sentences(findings))

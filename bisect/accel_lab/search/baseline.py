@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
@@ -70,17 +71,9 @@ class BaselineSearch:
             return False
         baseline.tally = Tally(runs=runs, failures=runs)  # the other runs say nothing of how often it comes
         if shown_by_plain:
-            baseline.contest(
-                INSTRUMENTATION,
-                "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): "
-                "instrumentation hides the failure",
-            )
+            baseline.contest(INSTRUMENTATION, Evidence.of(EvidenceKind.INSTRUMENTATION_HIDES))
         else:
-            baseline.contest(
-                LAB_FAILURE,
-                f"the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the "
-                "failure comes from what the lab changes in order to look, not from the script",
-            )
+            baseline.contest(LAB_FAILURE, Evidence.of(EvidenceKind.LAB_MAKES_FAILURE, runs=runs))
         return True
 
     def _stay_apart(self, baseline: Baseline, attempts: tuple[int, ...], shown_by_plain: bool) -> bool:
@@ -109,13 +102,8 @@ class BaselineSearch:
         enough = _PASSES_AFTER_ONE if first == 1 else _PASSES_AFTER_TWO
         if first == 0 or len(later) < enough or any(step.verdict is Verdict.BAD for step in later):
             return False
-        rare = ", unless the failure is a rare one" if first == 1 else ""
-        baseline.contest(
-            STATE,
-            f"the first {first} of {len(judged)} runs failed and none of the {len(later)} after them: state "
-            "left outside the script's folder by the first runs (a file, a cache, a database) keeps it from "
-            f"failing again{rare}, so it cannot be bisected until every run starts from the same state",
-        )
+        why = Evidence.of(EvidenceKind.STATE_LEFT_BEHIND, first=first, runs=len(judged), later=len(later))
+        baseline.contest(STATE, why)
         return True
 
     def first_runs(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
@@ -132,7 +120,9 @@ class BaselineSearch:
         plain, cold = plain_job.result(), cold_job.result()
         signatures = [lab.signature(plain), lab.signature(cold)]
         if plain.status is Status.NOT_APPLICABLE or cold.status is Status.REFUSED:
-            baseline.contest("premise", "; ".join(cold.notes) or "the lab could not prepare the run")
+            said = "; ".join(cold.notes)
+            unsaid = Evidence.of(EvidenceKind.RUN_NOT_PREPARED)
+            baseline.contest("premise", Evidence.said(said) if said else unsaid)
         baseline.target = signatures[1] or signatures[0]
         self._add(baseline, plain, signatures[0], "plain run")
         self._add(baseline, cold, signatures[1], "recorded run")
@@ -142,7 +132,7 @@ class BaselineSearch:
                 f"the plain run failed in another way ({signatures[0].line if signatures[0] else ''}) "
                 "than the recorded one"
             )
-            baseline.contest("premise", "two runs of the unchanged script failed in two different ways")
+            baseline.contest("premise", Evidence.of(EvidenceKind.FAILS_IN_TWO_WAYS))
         if silent and not failing:
             compare_silent(lab, probe, baseline, cold)
         return baseline

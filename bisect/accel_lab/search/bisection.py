@@ -66,7 +66,7 @@ class Bisection:
         findings.signature = base.target
         findings.failure_rate = (base.unchecked or base.tally).rate  # as a user would see it
         findings.agreement = base.agreement
-        findings.warnings = [*base.notes, *([base.doubtful] if base.doubtful else [])]
+        findings.warnings = [*base.notes, *base.doubts]
         self.counts["baseline"] = runs
         findings.probes = self.counts
 

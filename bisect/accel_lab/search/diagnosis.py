@@ -2,7 +2,7 @@
 
 The order is: premise, gate of the warm server, ladder, the alternatives to what the ladder blames, the inside
 of the stage, the alternatives to what was found there, the proof, the cross-check, and other faults behind
-the first. Every answer is a :class:`Culprit` with the evidence in words.
+the first. Every answer is a :class:`Culprit` with its evidence.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.errors import OutOfTime
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step, Witness
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import BLAMES, BY_BACKEND, LADDER, Confidence, Rung, Stage
@@ -27,7 +28,7 @@ from .ladder import Reading, index, read, read_steps, row
 from .ladder_runner import LadderRunner, Switches
 from .localize.allowance import AFTER_STAGE_PLAIN_RUNS, allowance_of
 from .localize.opening import Opened, open_stage
-from .premise import Baseline, values_signature
+from .premise import Baseline, values_signature, wrong_values
 from .proof import Proof, qualify, unasked
 from .stage_proof import prove_stage
 
@@ -43,7 +44,7 @@ class Answer:
     reading: Reading | None = None
     by_design: ByDesign | None = None
     proof: Proof | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Evidence | str] = field(default_factory=list)
 
 
 class Diagnosis(Bisection):
@@ -175,7 +176,7 @@ class Diagnosis(Bisection):
         if stage is not Stage.EAGER and start is not Rung.KERNEL and self._custom_backend(answer, start):
             stage = Stage.KERNEL
         considered = [*base.alternatives, *reading.alternatives()]
-        answer.warnings += [alternative.words for alternative in reading.alternatives() if reading.islands]
+        answer.warnings += [alternative.why for alternative in reading.alternatives() if reading.islands]
         case = Case(runner=runner, ladder=answer.ladder, reading=reading, start=start, stage=stage)
         rulings = registry.ask(case, Moment.STAGE)
         answer.ladder, considered = case.ladder, [*considered, *rulings.considered]
@@ -229,7 +230,7 @@ class Diagnosis(Bisection):
     @staticmethod
     def _add_values(base: Baseline, answer: Answer) -> None:
         """Add the first wrong values to the evidence."""
-        wrong = tuple(difference.line for difference in base.values[:2])
+        wrong = wrong_values(base.values)
         if wrong and answer.culprit is not None:
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))
 
@@ -249,11 +250,7 @@ class Diagnosis(Bisection):
             stage=Stage.EAGER,
             confidence=Confidence.LIKELY,
             component=_eager_component(first.outcome),
-            evidence=(
-                "the script fails "
-                + ("in the same way" if same else "in another way")
-                + " when torch.compile is the identity, so no part of the compiler is needed for it",
-            ),
+            evidence=(Evidence.of(EvidenceKind.FAILS_UNCOMPILED, same=same),),
         )
         answer.culprit = qualify(eager, considered)
 
@@ -295,7 +292,7 @@ class Diagnosis(Bisection):
             answer = self._answer(rest, switches)
             if answer.culprit is None or answer.culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
                 return
-            more = f"a second fault: it stays when the regions {sorted(held)} are kept on a rung that passes"
+            more = Evidence.of(EvidenceKind.SECOND_FAULT, regions=sorted(held))
             findings.culprits.append(replace(answer.culprit, evidence=(more, *answer.culprit.evidence)))
 
     def _still_fails(self, rest: Baseline, top: Step) -> bool:
@@ -312,10 +309,8 @@ class Diagnosis(Bisection):
     @staticmethod
     def _note_alone(findings: Findings) -> None:
         culprit = findings.culprits[0]
-        line = (
-            "with only the failing region kept below that stage, and all others compiled, the script passes"
-        )
-        findings.culprits[0] = replace(culprit, evidence=(*culprit.evidence, line))
+        alone = Evidence.of(EvidenceKind.NO_SECOND_FAULT)
+        findings.culprits[0] = replace(culprit, evidence=(*culprit.evidence, alone))
 
     def _guilty_regions(self, base: Baseline, answer: Answer) -> list[int]:
         """The compiled regions that raised, or returned something else than uncompiled, where it first fails.

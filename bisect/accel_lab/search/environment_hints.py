@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
@@ -15,9 +16,9 @@ from .ladder_runner import LadderRunner, tally_of
 from .proof import Proof, prove_again
 
 _SCRIPT_FAULTS = {
-    "ModuleNotFoundError": ("module", "a module that the script imports is not installed"),
-    "FileNotFoundError": ("file", "a file that the script opens does not exist"),
-    "PermissionError": ("file", "a file may not be read or written"),
+    "ModuleNotFoundError": ("module", Evidence.of(EvidenceKind.MODULE_MISSING)),
+    "FileNotFoundError": ("file", Evidence.of(EvidenceKind.FILE_MISSING)),
+    "PermissionError": ("file", Evidence.of(EvidenceKind.FILE_FORBIDDEN)),
 }
 _COMPILER_WORDS = ("InvalidCxxCompiler", "CppCompileError", "No working C++ compiler", "C++ compile error")
 
@@ -29,19 +30,19 @@ def of_script(outcome: Outcome) -> Culprit | None:
         return None
     kind = raised.type.rsplit(".", 1)[-1]
     if "No space left on device" in raised.message:
-        return _culprit("disk", "full", raised.message, "there is no space left on the device")
+        return _culprit("disk", "full", raised.message, Evidence.of(EvidenceKind.DISK_FULL))
     if kind not in _SCRIPT_FAULTS:
         return None
-    what, words = _SCRIPT_FAULTS[kind]
-    return _culprit(what, shorten(raised.message, 120), raised.message, words)
+    what, fault = _SCRIPT_FAULTS[kind]
+    return _culprit(what, shorten(raised.message, 120), raised.message, fault)
 
 
-def _culprit(kind: str, name: str, detail: str, words: str) -> Culprit:
+def _culprit(kind: str, name: str, detail: str, fault: Evidence) -> Culprit:
     return Culprit(
         stage=Stage.ENVIRONMENT,
         confidence=Confidence.LIKELY,
         component=Component(kind=kind, name=name, detail=shorten(detail, 300)),
-        evidence=(words,),
+        evidence=(fault,),
     )
 
 
@@ -62,8 +63,8 @@ def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
         full = of_script(top.outcome)
         return Surroundings(culprit=full, ladder=[top]) if full is not None else None
     if "Python.h: No such file" in text:
-        words = "the headers of Python are missing, which every generated kernel includes (python3-dev)"
-        return Surroundings(culprit=_culprit("headers", "Python.h", text, words), ladder=[top])
+        fault = Evidence.of(EvidenceKind.PYTHON_HEADERS_MISSING)
+        return Surroundings(culprit=_culprit("headers", "Python.h", text, fault), ladder=[top])
     if not any(word in text for word in _COMPILER_WORDS):
         return None
     works, message = lab.compiler_works()
@@ -72,17 +73,22 @@ def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
     # The rung below differs by the generated kernels alone: no native compiler is needed there.
     below = runner.one(Rung.FX)
     component = Component(kind="compiler", name="C++ compiler", detail=shorten(message, 300))
-    evidence = [f"the C++ compiler cannot build even an empty library: {message}"]
+    evidence = [Evidence.of(EvidenceKind.COMPILER_BROKEN, message=message)]
     if below.verdict is not Verdict.GOOD:
-        evidence.append("the script fails without generated kernels too")
+        evidence.append(Evidence.of(EvidenceKind.FAILS_WITHOUT_KERNELS))
         culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)
         return Surroundings(culprit=replace(culprit, evidence=tuple(evidence)), ladder=[below, top])
     top = runner.repeat(top, 1, "proof")
     premise = runner.baseline.alternatives
     below, proof = prove_again(runner, top, below, tally_of([top]), alternatives=premise)
     evidence.append(
-        f"without generated kernels the script passed {below.runs - below.failures} of {below.runs} runs, "
-        f"with them it failed {top.failures} of {top.runs}"
+        Evidence.of(
+            EvidenceKind.PASSES_WITHOUT_KERNELS,
+            passes=below.runs - below.failures,
+            passing_runs=below.runs,
+            failures=top.failures,
+            runs=top.runs,
+        )
     )
     culprit = Culprit(
         stage=Stage.ENVIRONMENT,

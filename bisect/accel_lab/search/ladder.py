@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered, Step
 from accel_lab.core.stages import LONG_LADDER, Confidence, Rung
 from accel_lab.core.verdict import Verdict
@@ -43,17 +44,13 @@ class Reading:
         """Alternatives that the ladder itself leaves open."""
         alternatives = []
         if self.islands:
-            words = (
-                f"the ladder is not monotone: it fails at {', '.join(map(str, self.islands))} and passes "
-                "again "
-                f"at {self.last_good}"
-            )
+            why = Evidence.of(EvidenceKind.LADDER_NOT_MONOTONE, rungs=self.islands, above=str(self.last_good))
             alternatives.append(
-                Considered(name="not_monotone", open=True, words=words, limit=Confidence.INCONCLUSIVE)
+                Considered(name="not_monotone", open=True, why=why, limit=Confidence.INCONCLUSIVE)
             )
         if self.different:
-            words = f"{', '.join(map(str, self.different))} fails in another way than the script does"
-            alternatives.append(Considered(name="another_failure", open=True, words=words))
+            why = Evidence.of(EvidenceKind.RUNGS_FAIL_DIFFERENTLY, rungs=self.different)
+            alternatives.append(Considered(name="another_failure", open=True, why=why))
         return alternatives
 
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Step
+from accel_lab.core.stages import Stage
 
 #: The name of the alternative that a conflict leaves open, and of the fact that a run tells.
 NAME = "order_of_iterations"
@@ -47,17 +49,15 @@ class OrderConflict:
         """Whether no contract of an operator allows it."""
         return self.kind in ("read_write", "write_write") and not self.by_contract
 
-    def words(self, maker: str) -> str:
-        """What is wrong with the loop; ``maker`` says whose loop it is."""
-        operator = f" for {self.operators[-1]}" if self.operators else ""
-        does = {
-            "read_write": f"reads elements of {self.buffer} that other iterations write",
-            "write_write": f"writes elements of {self.buffer} from several iterations, with different values",
-        }.get(self.kind, f"may touch elements of {self.buffer} from several iterations")
-        return f"the loop that {maker}{operator} ({self.kernel}) {does}: " + (
-            "it is too large to tell whether its result depends on the order of the iterations"
-            if self.kind == "unchecked"
-            else "its result depends on the order of the iterations"
+    def evidence(self, maker: Stage) -> Evidence:
+        """What is wrong with the loop, which lowering or the scheduler made."""
+        return Evidence.of(
+            EvidenceKind.ORDER_CONFLICT,
+            maker=maker,
+            operator=self.operators[-1] if self.operators else "",
+            kernel=self.kernel,
+            conflict=self.kind,
+            buffer=self.buffer,
         )
 
     def component(self) -> Component | None:
@@ -82,11 +82,17 @@ def fault(step: Step | None) -> OrderConflict | None:
 def left_open(step: Step | None) -> list[Considered]:
     """What keeps the stages below from being proven: a loop that may come out in another order."""
     conflicts = [conflict for conflict in conflicts_of(step) if not conflict.is_fault]
-    return [Considered(name=NAME, open=True, words=_open_words(conflict)) for conflict in conflicts[:1]]
-
-
-def _open_words(conflict: OrderConflict) -> str:
-    words = conflict.words("runs")
-    if conflict.kind == "write_write":
-        words += ", which torch leaves undefined for repeated indices: the script may rely on it"
-    return words
+    return [
+        Considered(
+            name=NAME,
+            open=True,
+            why=Evidence.of(
+                EvidenceKind.ORDER_UNDEFINED,
+                operator=conflict.operators[-1] if conflict.operators else "",
+                kernel=conflict.kernel,
+                conflict=conflict.kind,
+                buffer=conflict.buffer,
+            ),
+        )
+        for conflict in conflicts[:1]
+    ]

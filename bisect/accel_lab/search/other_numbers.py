@@ -9,7 +9,6 @@ from accel_lab.core.outcome import Outcome
 from .lab import Difference, Lab
 
 RANDOM = "random_numbers"
-RANDOM_WORDS = "compiled and uncompiled code draw other random numbers from the same seed"
 #: How many other seeds a script is tried with, uncompiled.
 SEEDS = (1, 2, 3)
 #: Other random numbers explain a difference that is at most so many times as large as they make uncompiled.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
@@ -20,6 +21,9 @@ from .repeats import Tally
 INSTRUMENTATION = "instrumentation"
 #: The lab's own changes make the failure; and what runs leave behind keeps it from coming again.
 LAB_FAILURE, STATE = "lab_failure", "state"
+
+#: So many wrong values are evidence: the others follow from the first ones.
+_SHOWN_VALUES = 2
 
 
 def hurried(probe: Probe, target: Signature | None) -> Probe:
@@ -53,14 +57,14 @@ class Baseline:
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
 
-    def contest(self, name: str, words: str) -> None:
+    def contest(self, name: str, why: Evidence) -> None:
         """Doubt the premise: whatever is found is a lead at most."""
-        self.alternatives.append(Considered(name=name, open=True, words=words, limit=Confidence.INCONCLUSIVE))
+        self.alternatives.append(Considered(name=name, open=True, why=why, limit=Confidence.INCONCLUSIVE))
 
     @property
-    def doubtful(self) -> str:
-        """What is wrong with the premise, in words; empty where nothing is."""
-        return next((alternative.words for alternative in self.alternatives), "")
+    def doubts(self) -> list[Evidence]:
+        """What is wrong with the premise: the first doubt alone, if there is any."""
+        return [alternative.why for alternative in self.alternatives[:1]]
 
     @property
     def hidden(self) -> bool:
@@ -109,6 +113,21 @@ def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
         # What the allocator printed may have been lost: an abort alone does not contradict it.
         return "SIGABRT" in (plain.type, recorded.type)
     return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
+
+
+def wrong_values(different: Sequence[Difference]) -> tuple[Evidence, ...]:
+    """The first values that differ, as evidence."""
+    return tuple(
+        Evidence.of(
+            EvidenceKind.WRONG_VALUE,
+            name=one.name,
+            call=one.call,
+            phase=one.phase,
+            path=one.path,
+            how=one.comparison.detail or one.comparison.reason,
+        )
+        for one in different[:_SHOWN_VALUES]
+    )
 
 
 def values_signature(different: Sequence[Difference]) -> Signature:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence
 from accel_lab.core.verdict import Verdict
@@ -115,8 +116,8 @@ def capped(confidence: Confidence, alternatives: Iterable[Considered]) -> Confid
 
 def unasked(what: str) -> Considered:
     """What the time did not reach, as an alternative: while it is open, nothing is proven."""
-    words = f"the time was up before it was asked: {what}"
-    return Considered(name="out_of_time", open=True, words=words, component=True)
+    why = Evidence.of(EvidenceKind.UNASKED, question=what)
+    return Considered(name="out_of_time", open=True, why=why, component=True)
 
 
 def prove_again(
@@ -153,15 +154,15 @@ def prove_component(
     *,
     comparisons: int,
     alternatives: Iterable[Considered] = (),
-) -> tuple[Component, str]:
-    """The component as sure as its own run makes it, and a remark where the repeats disagree.
+) -> tuple[Component, tuple[Evidence, ...]]:
+    """The component as sure as its own run makes it, and what was seen where the repeats disagree.
 
     ``passing_run`` is the run with only this component left out; without one it stays as it is. ``bad`` is
     the run with everything in place.
     """
     contested = [alternative for alternative in alternatives if alternative.component]
     if passing_run is None:
-        return replace(component, confidence=capped(component.confidence, contested)), ""
+        return replace(component, confidence=capped(component.confidence, contested)), ()
     again, proof = prove_again(
         runner,
         bad,
@@ -172,16 +173,14 @@ def prove_component(
         kind="component",
         most=MOST_COMPONENT_PASSES,
     )
-    remark = (
-        "" if again.verdict is Verdict.GOOD else "run again, what passed before failed: the failure is flaky"
-    )
-    return replace(component, confidence=proof.confidence), remark
+    flaky = () if again.verdict is Verdict.GOOD else (Evidence.of(EvidenceKind.COMPONENT_FLAKY),)
+    return replace(component, confidence=proof.confidence), flaky
 
 
 def qualify(culprit: Culprit, alternatives: Iterable[Considered]) -> Culprit:
     """The culprit with its alternatives, no surer than they leave it; evidence tells those that are open."""
     considered = tuple(alternatives)
-    doubts = (a.words for a in considered if a.open and a.words not in culprit.evidence)
+    doubts = (a.why for a in considered if a.open and a.why not in culprit.evidence)
     part = culprit.component
     if part is not None:
         contested = [alternative for alternative in considered if alternative.component]

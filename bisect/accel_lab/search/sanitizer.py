@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component
 from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.text import shorten
@@ -32,13 +33,14 @@ def show_fault(runner: LadderRunner, result: Localization) -> None:
     report: dict[str, Any] = outcome.facts.get("sanitizer") or {}
     if not report:
         if not outcome.failed and outcome.notes:
-            result.evidence.append("no line can be shown: " + shorten("; ".join(outcome.notes), 200))
+            result.evidence.append(Evidence.of(EvidenceKind.SANITIZER_SHOWS_NO_LINE, notes=outcome.notes))
         return
     did = _access(report)
     if not report["file"]:
         if report["function"]:
+            function = str(report["function"])
             result.evidence.append(
-                f"the address sanitizer finds {did}, in {report['function']} and not in a generated kernel"
+                Evidence.of(EvidenceKind.SANITIZER_STOPS_ELSEWHERE, access=did, function=function)
             )
         return
     kernel = _kernel(report, outcome.facts.get("kernels") or ())
@@ -46,16 +48,13 @@ def show_fault(runner: LadderRunner, result: Localization) -> None:
     if not 1 <= line <= len(kernel.lines):
         return
     key = kernel.node_of(line)
-    writer = f", at a line written for {operator_of(key)}" if key else ""
     title = f"AddressSanitizer: {did}, in the generated kernel; marked: the line that does it"
     result.exhibits.append(exhibit_of("kernel", title, kernel, (line,)))
-    result.evidence.append(f"compiled with the address sanitizer, the generated kernel stops{writer}: {did}")
+    writer = operator_of(key) if key else ""
+    result.evidence.append(Evidence.of(EvidenceKind.SANITIZER_STOPS_IN_KERNEL, operator=writer, access=did))
     inner = runner.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "sanitizer")
     if all(step.verdict is Verdict.GOOD for step in inner):
-        result.evidence.append(
-            "no index of the loop IR is out of bounds, as the interpreter checks each: only the code "
-            "generated from it leaves the buffer"
-        )
+        result.evidence.append(Evidence.of(EvidenceKind.LOOPS_WITHIN_BOUNDS))
     known = result.component
     if key and (known is None or known.confidence is not Confidence.PROVEN):
         # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import ByDesign
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
@@ -12,7 +13,7 @@ from accel_lab.core.torch_settings import FALLBACK_RANDOM
 from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
-from .other_numbers import RANDOM, RANDOM_WORDS, SEEDS, explained
+from .other_numbers import RANDOM, SEEDS, explained
 from .premise import Baseline, values_signature
 from .repeats import Tally
 
@@ -40,10 +41,10 @@ def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) ->
         baseline.by_design = ByDesign(
             kind=RANDOM,
             setting=FALLBACK_RANDOM.code,
-            words=RANDOM_WORDS,
+            why=Evidence.of(EvidenceKind.OTHER_RANDOM_NUMBERS),
             evidence=(
-                "the script ends well, and its recorded values agree with that setting alone",
-                "uncompiled, other seeds change those values as much",
+                Evidence.of(EvidenceKind.VALUES_AGREE_WITH_SETTING),
+                Evidence.of(EvidenceKind.SEEDS_CHANGE_VALUES),
             ),
         )
         return

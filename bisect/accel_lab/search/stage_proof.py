@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered, Culprit, Step
 from accel_lab.core.stages import BLAMES, LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -26,7 +27,7 @@ class Proved:
     ladder: list[Step]
     proof: Proof | None = None
     reading: Reading | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Evidence | str] = field(default_factory=list)
 
 
 def prove_stage(
@@ -41,8 +42,14 @@ def prove_stage(
     good, bad = row(ladder, reading.last_good), row(ladder, reading.first_bad)
     isolated = Stage.CODEGEN if bad.rung is Rung.KERNEL else BLAMES[bad.rung]
     if culprit.stage is not isolated:
-        words = f"the pair of rungs {good.rung} and {bad.rung} isolates {isolated}, not {culprit.stage}"
-        considered.append(Considered(name="no_pair_of_its_own", open=True, words=words))
+        why = Evidence.of(
+            EvidenceKind.PAIR_OF_ANOTHER_STAGE,
+            below=good.rung,
+            at=bad.rung,
+            isolates=isolated,
+            stage=culprit.stage,
+        )
+        considered.append(Considered(name="no_pair_of_its_own", open=True, why=why))
     runner.patient = True
     bad = runner.repeat(bad, 1, "proof")
     failing = _failing(with_row(ladder, bad), bad.rung)
@@ -52,12 +59,17 @@ def prove_stage(
     result.ladder = with_row(with_row(ladder, bad), good)
     if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
         return _reconsider(runner, result.ladder, considered, reading)
-    line = (
-        f"run again: {good.rung} passed {good.runs} of {good.runs} runs, "
-        f"{bad.rung} failed {bad.failures} of {bad.runs}"
+    repeated = Evidence.of(
+        EvidenceKind.PAIR_REPEATED,
+        below=good.rung,
+        passes=good.runs,
+        at=bad.rung,
+        failures=bad.failures,
+        runs=bad.runs,
     )
     result.culprit = qualify(
-        replace(culprit, confidence=result.proof.confidence, evidence=(*culprit.evidence, line)), considered
+        replace(culprit, confidence=result.proof.confidence, evidence=(*culprit.evidence, repeated)),
+        considered,
     )
     return result
 
@@ -73,15 +85,15 @@ def _reconsider(
     runner: LadderRunner, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
 ) -> Proved:
     """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""
-    words = "a rung that passed at first failed when it was run again: the script is flaky"
-    result = Proved(culprit=None, ladder=list(ladder), warnings=[words])
+    flaky = Evidence.of(EvidenceKind.RUNG_FLAKY)
+    result = Proved(culprit=None, ladder=list(ladder), warnings=[flaky])
     reading = read_steps([step for step in ladder if step.rung in LADDER])
     if reading.first_bad is None or reading.last_good is None:
         return result
     good, bad = row(ladder, reading.last_good), row(ladder, reading.first_bad)
     failing = _failing(ladder, bad.rung)
     # The rungs were chosen after looking at the runs, so the bound on luck no longer holds.
-    considered = [*alternatives, Considered(name="chosen_afterwards", open=True, words=words)]
+    considered = [*alternatives, Considered(name="chosen_afterwards", open=True, why=flaky)]
     good, result.proof = prove_again(
         runner, bad, good, failing, comparisons=BOUNDARIES, alternatives=considered
     )
@@ -91,9 +103,15 @@ def _reconsider(
     # Non-monotone rungs that were already reported are kept; the rungs to hold other regions on are the new
     # ones.
     result.reading = replace(reading, islands=first.islands or reading.islands)
-    line = f"{good.rung} passed {good.runs} of {good.runs} runs; {bad.rung} failed {bad.failures} times"
+    repeated = Evidence.of(
+        EvidenceKind.PAIR_CHOSEN_AFTERWARDS,
+        below=good.rung,
+        passes=good.runs,
+        at=bad.rung,
+        failures=bad.failures,
+    )
     result.culprit = qualify(
-        Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(line,)), considered
+        Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(repeated,)), considered
     )
     return result
 

@@ -132,7 +132,7 @@ class VersionAxis:
         one = self._good_side(good)
         two = self._bad_side(bad)
         details = FlipDetails(good=one.row, bad=two.row, code=flip_sides.side_by_side(one, two))
-        notes = [*flip.notes, *one.warnings]
+        notes = [*flip.notes, *(said for said in one.warnings if isinstance(said, str))]
         stage = two.culprit.stage if two.culprit is not None else None
         if stage is not None and stage not in (Stage.EAGER, Stage.ENVIRONMENT):
             part = two.culprit.component.name if two.culprit and two.culprit.component else ""

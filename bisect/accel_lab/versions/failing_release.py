@@ -101,8 +101,9 @@ def _first_runs(session: ReleaseSession, root: Path) -> Tested:
     baseline = BaselineSearch(session.lab, session.probe).first_runs()
     outcome = baseline.steps[1].outcome
     decision = Decision(verdict=Verdict.GOOD, outcome=outcome, runs=2)
-    if baseline.doubtful and baseline.target is None:
-        decision = Decision(verdict=Verdict.SKIP, outcome=outcome, why=baseline.doubtful, runs=2)
+    if baseline.alternatives and baseline.target is None:
+        why = "; ".join(outcome.notes) or "the lab could not prepare the run"
+        decision = Decision(verdict=Verdict.SKIP, outcome=outcome, why=why, runs=2)
     elif baseline.target is not None:
         why = _uncompiled(session.lab, session.probe, baseline)
         decision = Decision(

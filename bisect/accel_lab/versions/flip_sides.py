@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import Culprit, Step
 from accel_lab.core.flip_details import CodePair, SideRow
 from accel_lab.core.outcome import Outcome
@@ -32,7 +33,7 @@ class Side:
     version: str
     ladder: tuple[Step, ...] = ()
     culprit: Culprit | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Evidence | str, ...] = ()
     top: Outcome | None = field(default=None, repr=False)
 
     @property
@@ -80,7 +81,7 @@ def bad_side(session: ReleaseSession, options: Options) -> Side:
 
 
 def side_of(
-    version: str, ladder: Sequence[Step], culprit: Culprit | None, warnings: tuple[str, ...] = ()
+    version: str, ladder: Sequence[Step], culprit: Culprit | None, warnings: tuple[Evidence | str, ...] = ()
 ) -> Side:
     """A side whose diagnosis was made before."""
     top = next((step.outcome for step in ladder if step.rung is Rung.KERNEL), None)

@@ -79,7 +79,7 @@ def again(folder: Path) -> Findings:
     else:  # releases only: no build was bisected
         findings = Findings(program=request.program, verdict=saved.verdict)
     if saved.versions:
-        findings.versions, findings.warnings = saved.versions, saved.warnings
+        findings.versions, findings.warnings = saved.versions, [*saved.warnings]
         findings.artifacts = str(folder)
     # What the run took and made, not what it took to read it again.
     findings.seconds_total, findings.seconds_probes = saved.seconds

@@ -20,6 +20,7 @@ from accel_lab.reporting.schema import plain
 from accel_lab.reporting.words import terms as words
 from accel_lab.reporting.words import versions as since
 from accel_lab.reporting.words import workarounds as around
+from accel_lab.reporting.words.evidence import sentences
 
 #: GitHub takes this many characters; it counts some of them twice, and so does ``length``.
 LIMIT = 65_536
@@ -101,7 +102,7 @@ class _Parts:
             lines.append(f"- **{words.STAGES[culprit.stage]}**{name} ({where}; {sure})")
             if part is not None and part.detail:
                 lines.append(f"  - {self._say(part.detail)}")
-            lines += [f"  - {self._say(line)}" for line in culprit.evidence]
+            lines += [f"  - {self._say(line)}" for line in sentences(culprit.evidence)]
         if findings.failure_rate is not None and findings.failure_rate < 1:
             lines.append(f"- It fails in {findings.failure_rate:.0%} of its runs.")
         if findings.witness:

@@ -21,7 +21,7 @@ from accel_lab.reporting import run_files
 from accel_lab.reporting.page.report import render_html
 from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.redact.review import Left, left_in
-from accel_lab.reporting.schema import json_text, plain
+from accel_lab.reporting.schema import findings_json, json_text, plain
 
 from .entries import ARTIFACT_LIMIT, LOG_LIMIT, LOGS, REPORT, TOKENISE_LIMIT, Entries, decoded
 from .expected import expectation, message_rules, shown_by
@@ -233,7 +233,7 @@ class _Maker(Entries):
         self.warnings += sources.warnings
         for name, text in sources.files.items():
             self.redactor.learn(text, name)
-        self.redactor.learn_value(plain(found.to_json()))
+        self.redactor.learn_value(findings_json(found))
         for file in sources.data:
             self.redactor.learn(decoded(file.data) or "", file.name)
         for _, step in self._rows():
@@ -327,7 +327,7 @@ def _nearness(name: str) -> tuple[int, str]:
 
 def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:
     """The findings as they hold inside the bundle: paths of this run point to the bundle's own files."""
-    data: dict[str, Any] = plain(findings.to_json())
+    data = findings_json(findings)
     data.update(artifacts="artifacts", report="report.html", bundle=None)
     repro = data["repro"]
     for row in (repro, repro.get("other") if isinstance(repro, dict) else None):

@@ -8,14 +8,14 @@ from typing import Any
 
 from accel_lab import __version__
 from accel_lab.core.files import write_atomic
-from accel_lab.core.findings import Findings, Step
+from accel_lab.core.findings import Considered, Findings, Step
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.workarounds import Workaround
 from accel_lab.reporting import repro_reader, run_files
 from accel_lab.reporting.run_files import Artifact
-from accel_lab.reporting.words import summary, terms, versions
+from accel_lab.reporting.words import evidence, summary, terms, versions
 from accel_lab.reporting.words import workarounds as around
 
 from .exhibits import views
@@ -77,7 +77,7 @@ class _View:
             "facts": self._facts(),
             "wide": WIDE,
             "next_steps": [self.say(line) for line in findings.next_steps],
-            "warnings": [self.say(line) for line in findings.warnings],
+            "warnings": [self.say(evidence.line_of(line)) for line in findings.warnings],
             "unasked": [self.say(line) for line in summary.unasked_lines(findings)],
             "unasked_because": summary.left_unasked(findings),
             # First, so that it gets what it needs of the page's budget.
@@ -167,13 +167,16 @@ class _View:
             "component": self.say(f"{part.kind} {part.name}", limit=400) if part else "",
             "component_confidence": part.confidence.value if part else "",
             "detail": self.say(part.detail) if part else "",
-            "evidence": [self.say(line) for line in culprit.evidence],
+            "evidence": [self.say(line) for line in evidence.sentences(culprit.evidence)],
             "exhibits": views(culprit.exhibits, self.texts),
             "alternatives": [
-                (terms.alternative(row.name), "open" if row.open else "ruled out", self.say(row.words))
+                (terms.alternative(row.name), "open" if row.open else "ruled out", self._why(row))
                 for row in culprit.alternatives
             ],
         }
+
+    def _why(self, row: Considered) -> str:
+        return self.say(evidence.words_of(row.why))
 
     def _error(self, bad: Step | None) -> dict[str, Any] | None:
         step = next((s for s in self.findings.baseline if s.outcome.failed), bad)

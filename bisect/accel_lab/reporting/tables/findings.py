@@ -13,6 +13,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.reporting import repro_reader
 from accel_lab.reporting.words import summary, terms, versions
 from accel_lab.reporting.words import workarounds as around
+from accel_lab.reporting.words.evidence import line_of
 
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
 
@@ -98,7 +99,9 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
     if exhibits:
         blocks.append("\n".join(_exhibit_lines(exhibits, width)))
     if findings.warnings:
-        blocks.append("\n".join(wrapped(f"note: {line}", width, hang="  ") for line in findings.warnings))
+        blocks.append(
+            "\n".join(wrapped(f"note: {line_of(line)}", width, hang="  ") for line in findings.warnings)
+        )
     if findings.unasked:
         left = "\n".join(wrapped(f"- {line}", width, hang="  ") for line in summary.unasked_lines(findings))
         blocks.append(wrapped(summary.left_unasked(findings), width) + "\n" + left)

@@ -9,6 +9,7 @@ from accel_lab.reporting import repro_reader
 
 from . import clues, recompiles, terms, workarounds
 from . import versions as since
+from .evidence import line_of, words_of
 
 #: What is at fault; the component is put in front of "is" or "are".
 _WHOSE: dict[Stage, str] = {
@@ -83,7 +84,7 @@ def _by_design(findings: Findings, reason: ByDesign) -> str:
     shown = f" With {reason.setting} compiled and uncompiled code agree."
     return (
         "This difference is by design, not a bug of torch.compile: "
-        f"{reason.words.rstrip('.')}.{shown}{failure}"
+        f"{words_of(reason.why).rstrip('.')}.{shown}{failure}"
     )
 
 
@@ -104,7 +105,7 @@ _NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.MET
 def _fault(culprit: Culprit, number: int) -> str:
     who = _blame(culprit)
     lead = who[0].upper() + who[1:] if number == 0 else f"A second fault lies behind it: {who}"
-    why = f" {_capital(sentence(culprit.evidence[0]))}" if culprit.evidence else ""
+    why = f" {_capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
     return (
         f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"
     )
@@ -237,10 +238,10 @@ def _agreed(row: AgreedType) -> str:
 
 def _why_not(findings: Findings) -> str:
     if findings.unasked:
-        incomplete = (line for line in findings.warnings if line.startswith("the time was up"))
+        incomplete = (line for line in map(line_of, findings.warnings) if line.startswith("the time was up"))
         return next(incomplete, f"the time was up before it was asked: {'; '.join(findings.unasked)}")
     if findings.warnings:
-        return findings.warnings[-1]
+        return line_of(findings.warnings[-1])
     return "no rung of the ladder separates a passing run from a failing one"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered, Culprit, Findings, Step
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.verdict import Verdict
@@ -71,9 +72,9 @@ def culprit_of_script(plain: Step) -> Culprit:
     early = environment_hints.of_script(plain.outcome)
     if early is not None:
         return early
-    same = "in the same way" if plain.verdict is Verdict.BAD else "in another way"
+    same = plain.verdict is Verdict.BAD
     return Culprit(
         stage=Stage.EAGER,
         confidence=Confidence.LIKELY,
-        evidence=(f"the script fails {same} when nothing is compiled, so no accelerator is needed for it",),
+        evidence=(Evidence.of(EvidenceKind.FAILS_OFF_ACCELERATOR, same=same),),
     )

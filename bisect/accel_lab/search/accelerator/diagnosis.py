@@ -53,7 +53,7 @@ class AcceleratorDiagnosis(Bisection):
         self._seeded(base)
         self._record(base)
         if base.target is None:
-            found.verdict = "inconclusive" if base.doubtful else "passes"
+            found.verdict = "inconclusive" if base.doubts else "passes"
             return found
         case = Case(
             accelerator=accelerator,

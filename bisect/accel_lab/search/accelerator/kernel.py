@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Stage
@@ -87,9 +88,8 @@ def name_kernel(case: Case, reading: Reading) -> Localization:
     if found is None and refused is not None and reading.stage in FRONT_ENDS:
         return refused
     if found is None:
-        words = "no single kernel's values leave those of its operators" if kernels else ""
-        return Localization(evidence=[words] if words else [])
-    named = Localization(evidence=[_first_words(found, reading.stage)], exhibits=_exhibits(kernels, found))
+        return Localization(evidence=[Evidence.of(EvidenceKind.NO_KERNEL_DIFFERS)] if kernels else [])
+    named = Localization(evidence=[_first(found, reading.stage)], exhibits=_exhibits(kernels, found))
     named.component = Component(
         kind="kernel",
         name=found.name,
@@ -109,7 +109,7 @@ def _refused(outcome: Outcome) -> Localization | None:
     kernel, why, rule = match.groups()
     return Localization(
         component=Component(kind="kernel", name=kernel, detail=f"rule {rule}", confidence=Confidence.LIKELY),
-        evidence=[f"the spec of kernel {kernel} is refused before it runs: {why} (rule {rule})"],
+        evidence=[Evidence.of(EvidenceKind.SPEC_REFUSED, kernel=kernel, why=why, rule=rule)],
     )
 
 
@@ -123,24 +123,33 @@ def _alone(case: Case, found: TracedKernel, named: Localization, traced: Step) -
         proven, _ = prove_component(runner, named.component, step, traced, comparisons=1)
         if proven.confidence is not Confidence.INCONCLUSIVE:
             named.component = proven
-            named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")
+            named.evidence.append(Evidence.of(EvidenceKind.KERNEL_FIXES, kernel=found.name))
             return
     elif step.verdict is Verdict.GOOD:
-        named.evidence.append(f"with kernel {found.name} alone on the reference back end it passes")
+        named.evidence.append(Evidence.of(EvidenceKind.KERNEL_FIXES, kernel=found.name))
         return
-    named.evidence.append(
-        "that kernel alone on the reference back end does not cure it: others are wrong too"
-    )
+    named.evidence.append(Evidence.of(EvidenceKind.KERNEL_DOES_NOT_FIX))
 
 
-def _first_words(found: TracedKernel, stage: Stage) -> str:
-    where = f" ({found.source})" if found.source else ""
-    nodes = f"kernel {found.name} of {found.program}, for {', '.join(found.origins) or 'no node'}{where}"
+def _first(found: TracedKernel, stage: Stage) -> Evidence:
+    """The first kernel that differs, as evidence against a back end or a front end."""
     if stage in BACK_ENDS:
-        return (
-            f"the first to differ between the back ends on the same bytes is {nodes}: {_far(found.back_end)}"
+        return Evidence.of(
+            EvidenceKind.FIRST_KERNEL_OF_BACK_END,
+            kernel=found.name,
+            program=found.program,
+            nodes=found.origins,
+            source=found.source,
+            distance=_far(found.back_end),
         )
-    return f"the first to leave the values of the ATen graph is {nodes}: {_far(found.graph)}"
+    return Evidence.of(
+        EvidenceKind.FIRST_KERNEL_OF_GRAPH,
+        kernel=found.name,
+        program=found.program,
+        nodes=found.origins,
+        source=found.source,
+        distance=_far(found.graph),
+    )
 
 
 def _far(distance: float | None) -> str:

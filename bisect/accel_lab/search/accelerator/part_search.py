@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.bisection import Pair
 from accel_lab.search.localize.localization import Localization
+from accel_lab.search.premise import wrong_values
 from accel_lab.search.proof import Proof
 
 from .case import Case, culprit_of_script, fails_by_itself
@@ -81,12 +83,12 @@ class _PartSearch:
         )
         passing = [LABELS[ask] for ask in _SETTINGS if ask in rows and rows[ask].verdict is Verdict.GOOD]
         if passing:
-            evidence.append("it passes with " + ", and with ".join(passing))
+            evidence.append(Evidence.of(EvidenceKind.PASSES_WITH_PARTS, parts=passing))
         culprit = Culprit(
             stage=reading.stage,
             confidence=proof.confidence,
             component=_part(reading, proof.confidence),
-            evidence=(*reading.evidence, *evidence, *(d.line for d in case.base.values[:2])),
+            evidence=(*reading.evidence, *evidence, *wrong_values(case.base.values)),
             alternatives=(*case.base.alternatives, *reading.alternatives),
         )
         found.culprits = [culprit]
@@ -113,7 +115,7 @@ class _PartSearch:
         found.ladder[-1] = self._rows[Ask.MAIN]
         found.ablation = [step for ask, step in self._rows.items() if ask is not Ask.MAIN]
 
-    def _prove(self, reading: Reading, out: Ask) -> tuple[Proof, list[str]]:
+    def _prove(self, reading: Reading, out: Ask) -> tuple[Proof, list[Evidence]]:
         """Ask the pair again: the culprit in (must fail) and out (must pass)."""
         rows = self._rows
         # Where an end was replaced, the row with both replaced has the culprit out as well.
@@ -133,8 +135,15 @@ class _PartSearch:
         if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
             self._case.findings.warnings.append("a row that passed at first failed when it was asked again")
         return proof, [
-            f"asked again: {LABELS[Ask.MAIN]} failed {bad.failures} of {bad.runs} runs, "
-            f"{LABELS[out]} passed {good.runs - good.failures} of {good.runs}"
+            Evidence.of(
+                EvidenceKind.PARTS_REPEATED,
+                main=LABELS[Ask.MAIN],
+                failures=bad.failures,
+                runs=bad.runs,
+                replaced=LABELS[out],
+                passes=good.runs - good.failures,
+                passing_runs=good.runs,
+            )
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
@@ -38,8 +39,9 @@ class Premise:
         lab.warm_up()
         cold, found.uncompiled = cold_job.result(), plain_job.result()
         if cold.status in (Status.REFUSED, Status.NOT_APPLICABLE):
-            words = "; ".join(cold.notes) or "the accelerator could not be put under the script"
-            found.contest("premise", words)
+            said = "; ".join(cold.notes)
+            unsaid = Evidence.of(EvidenceKind.ACCELERATOR_NOT_PREPARED)
+            found.contest("premise", Evidence.said(said) if said else unsaid)
         found.target = lab.signature(cold)
         if found.target is None:
             self._values(found, cold)

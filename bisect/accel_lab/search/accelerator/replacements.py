@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Stage
@@ -97,17 +98,17 @@ class Reading:
     stage: Stage | None
     out: Ask | None = None
     part: tuple[str, str] | None = None
-    evidence: list[str] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
     alternatives: list[Considered] = field(default_factory=list)
 
-    def contest(self, words: str, limit: Confidence = Confidence.LIKELY, name: str = "other_rows") -> None:
+    def contest(self, why: Evidence, limit: Confidence = Confidence.LIKELY, name: str = "other_rows") -> None:
         """Note a row that does not fit the answer."""
-        self.alternatives.append(Considered(name=name, open=True, words=words, limit=limit))
+        self.alternatives.append(Considered(name=name, open=True, why=why, limit=limit))
 
     @property
-    def contradictions(self) -> list[str]:
-        """What does not fit, in words."""
-        return [alternative.words for alternative in self.alternatives if alternative.open]
+    def contradictions(self) -> list[Evidence]:
+        """What does not fit."""
+        return [alternative.why for alternative in self.alternatives if alternative.open]
 
     @property
     def limit(self) -> Confidence:
@@ -119,8 +120,8 @@ def read_table(table: Table, accelerator: Accelerator = MOCK) -> Reading:
     """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it cannot be told."""
     good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
     reading = _first(table, good, accelerator)
-    for words in _oddities(table, reading, accelerator):
-        reading.contest(words)
+    for oddity in _oddities(table, reading, accelerator):
+        reading.contest(oddity)
     return reading
 
 
@@ -135,21 +136,16 @@ def _first(table: Table, good: set[Ask], accelerator: Accelerator) -> Reading:
         return _front_end(table, good, accelerator)
     if Ask.BOTH in good:
         reading = Reading(stage=None)
-        reading.contest(
-            "neither the reference front end nor the reference back end alone passes, both together do: "
-            "either both ends are at fault, or the reference that was left in fails by itself"
-        )
+        reading.contest(Evidence.of(EvidenceKind.ONLY_BOTH_REFERENCES_PASS))
         return reading
     if Ask.CACHE in good:
         reading = Reading(
             stage=accelerator.front_end,
             out=Ask.CACHE,
             part=("cache", "kernel cache"),
-            evidence=["it fails with every combination of the two ends, and passes with the caches off"],
+            evidence=[Evidence.of(EvidenceKind.CACHES_FAIL)],
         )
-        reading.contest(
-            "the cache has no reference of its own that could take its place", name="no_reference"
-        )
+        reading.contest(Evidence.of(EvidenceKind.CACHE_HAS_NO_REFERENCE), name="no_reference")
         return reading
     return Reading(stage=None)
 
@@ -158,16 +154,10 @@ def _transfer(good: set[Ask], accelerator: Accelerator) -> Reading:
     reading = Reading(
         stage=accelerator.transfer,
         out=Ask.TRANSFER,
-        evidence=[
-            "the same programs on the same back end fail with the device's transfers and pass where every "
-            "tensor is moved by the layout's definition"
-        ],
+        evidence=[Evidence.of(EvidenceKind.TRANSFER_FAILS)],
     )
     if Ask.BACK_END in good:
-        reading.contest(
-            "the reference back end passes too, with the device's own transfers: it may read less than the "
-            "main one does"
-        )
+        reading.contest(Evidence.of(EvidenceKind.TRANSFER_OR_BACK_END))
     return reading
 
 
@@ -175,19 +165,14 @@ def _back_end(table: Table, good: set[Ask], accelerator: Accelerator) -> Reading
     reading = Reading(
         stage=accelerator.back_end,
         out=Ask.BACK_END,
-        evidence=["the same kernel specs are wrong on the main back end and right on the reference back end"],
+        evidence=[Evidence.of(EvidenceKind.BACK_END_FAILS)],
     )
     if table.get(Ask.FRONT_END) in (Verdict.BAD, Verdict.DIFFERENT):
-        reading.evidence.append("the specs of the reference front end are wrong on the main back end as well")
+        reading.evidence.append(Evidence.of(EvidenceKind.BACK_END_FAILS_OTHER_SPECS))
     elif Ask.FRONT_END in good:
-        reading.evidence.append(
-            "the reference front end's specs do not reach the fault: they pass on the main back end"
-        )
+        reading.evidence.append(Evidence.of(EvidenceKind.OTHER_SPECS_MISS_FAULT))
     if table.get(Ask.BOTH) in (Verdict.BAD, Verdict.DIFFERENT):
-        reading.contest(
-            "the reference front end fails on the reference back end, where the main one passes",
-            Confidence.INCONCLUSIVE,
-        )
+        reading.contest(Evidence.of(EvidenceKind.REFERENCE_FRONT_END_FAILS), Confidence.INCONCLUSIVE)
     return reading
 
 
@@ -198,16 +183,10 @@ def _host(good: set[Ask], accelerator: Accelerator) -> Reading:
         stage=accelerator.front_end if declared else accelerator.runtime,
         out=Ask.HOST,
         part=("host_call", "host fallback"),
-        evidence=[
-            "the same programs on the same back end fail with the accelerator's host calls and pass where "
-            "the operators are called apart from it"
-        ],
+        evidence=[Evidence.of(EvidenceKind.HOST_CALLS_FAIL)],
     )
     if declared:
-        reading.evidence.append(
-            "the reference front end declares its own host calls, and passes: the fault is in the main "
-            "front end's"
-        )
+        reading.evidence.append(Evidence.of(EvidenceKind.HOST_CALLS_DECLARED_WRONG))
     return reading
 
 
@@ -216,39 +195,35 @@ def _front_end(table: Table, good: set[Ask], accelerator: Accelerator) -> Readin
         stage=accelerator.front_end,
         out=Ask.FRONT_END,
         evidence=[
-            "the main front end's programs fail on both back ends; the reference front end's pass on both"
+            Evidence.of(EvidenceKind.FRONT_END_FAILS_ON_BOTH)
             if table.get(Ask.BACK_END) is not Verdict.SKIP
-            else "the main front end's programs fail where the reference front end's pass, on both back ends"
+            else Evidence.of(EvidenceKind.FRONT_END_FAILS_WHERE_REFERENCE_PASSES)
         ],
     )
     if Ask.CACHE in good:
         reading.part = ("cache", "kernel cache")
-        reading.evidence.append(
-            "it passes with the caches off: an artifact is used again where it must not be"
-        )
+        reading.evidence.append(Evidence.of(EvidenceKind.CACHE_REUSES_ARTIFACT))
     if Ask.BOTH not in good:
-        reading.evidence = ["the main front end's programs fail where the reference front end's pass"]
+        reading.evidence = [Evidence.of(EvidenceKind.FRONT_END_FAILS)]
         if table.get(Ask.BOTH) is Verdict.SKIP:
-            reading.contest("the reference front end could not be run on the reference back end")
+            reading.contest(Evidence.of(EvidenceKind.REFERENCES_NOT_RUN_TOGETHER))
         else:
-            reading.contest(
-                "the reference front end passes on the main back end and does not on the reference back end",
-                Confidence.INCONCLUSIVE,
-            )
+            reading.contest(Evidence.of(EvidenceKind.REFERENCE_FRONT_END_DISAGREES), Confidence.INCONCLUSIVE)
     return reading
 
 
-def _oddities(table: Table, reading: Reading, accelerator: Accelerator) -> list[str]:
+def _oddities(table: Table, reading: Reading, accelerator: Accelerator) -> list[Evidence]:
     """Rows that do not fit the answer: they fail in another way, or could not be run."""
     found = []
     # Wrong is wrong: the rows that pass decide the stage. But it is not "the same failure" any more.
     decisive = (Ask.BACK_END,) if reading.stage is accelerator.front_end else COMBINATIONS
     other = [ask for ask in decisive if table.get(ask) is Verdict.DIFFERENT]
     if other and reading.stage in (None, accelerator.front_end) and reading.out is not Ask.HOST:
-        found.append("it fails in another way with " + ", ".join(LABELS[ask] for ask in other))
+        labels = [LABELS[ask] for ask in other]
+        found.append(Evidence.of(EvidenceKind.PARTS_FAIL_DIFFERENTLY, parts=labels))
     missing = [ask for ask in COMBINATIONS if table.get(ask, Verdict.SKIP) is Verdict.SKIP]
     if missing and reading.stage is not accelerator.transfer:
-        found.append("could not be run: " + ", ".join(LABELS[ask] for ask in missing))
+        found.append(Evidence.of(EvidenceKind.PARTS_NOT_RUN, parts=[LABELS[ask] for ask in missing]))
     return found
 
 

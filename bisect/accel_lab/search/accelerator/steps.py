@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence
@@ -81,12 +82,19 @@ def name_step(case: Case, reading: Reading) -> Localization:
     found = wrong_steps(traced.outcome, transfers, accelerator)
     what = "transfer" if transfers else "host call"
     if not found:
-        return Localization(evidence=[f"no single {what} of a traced run differs from its definition"])
+        none = Evidence.of(EvidenceKind.NO_STEP_DIFFERS, host_call=not transfers)
+        return Localization(evidence=[none])
     first = found[0]
     named = Localization(
         evidence=[
-            f"the first {what} that differs from its definition is {first.name}, {first.wrong} of {first.of} "
-            f"elements ({first.words})"
+            Evidence.of(
+                EvidenceKind.FIRST_WRONG_STEP,
+                host_call=not transfers,
+                name=first.name,
+                wrong=first.wrong,
+                of=first.of,
+                tensor=first.words,
+            )
         ],
         exhibits=[_exhibit(found, what)],
     )
@@ -94,16 +102,17 @@ def name_step(case: Case, reading: Reading) -> Localization:
     groups = [names[:1], names] if len(names) > 1 else [names]
     for number, chosen in enumerate(groups, 1):
         replaced = _replaced(case, chosen, transfers)
-        words = chosen[0] if len(chosen) == 1 else f"the {len(chosen)} that differ"
-        by = "by the definition of the layout" if transfers else "apart from the runtime"
         component = _component([step for step in found if step.name in chosen], what)
         if not runner.baseline.flaky:
             component, _ = prove_component(runner, component, replaced, traced, comparisons=number)
         if replaced.verdict is Verdict.GOOD and component.confidence is not Confidence.INCONCLUSIVE:
-            named.evidence.append(f"with {words} alone {by} it passes")
+            fixed = Evidence.of(EvidenceKind.STEPS_FIX, host_call=not transfers, steps=chosen)
+            named.evidence.append(fixed)
             named.component = component
             return named
-        named.evidence.append(f"{words} alone {by} does not cure it")
+        named.evidence.append(
+            Evidence.of(EvidenceKind.STEPS_DO_NOT_FIX, host_call=not transfers, steps=chosen)
+        )
     named.component = _component([first], what)
     return named
 

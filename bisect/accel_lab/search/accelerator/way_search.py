@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.bisection import Pair
 from accel_lab.search.ladder_runner import Switches
+from accel_lab.search.premise import wrong_values
 
 from .accelerator import Accelerator
 from .case import Case, culprit_of_script
@@ -125,12 +127,13 @@ class _WaySearch:
             case.pair = Pair(bad=(Rung.UNCOMPILED, self._accelerator.switches()))
             return [culprit_of_script(rows[0])]
         way, passing = ways[place], ways[place - 1]
-        evidence = [f"passes with {self._words(passing)} and fails with {self._words(way)}"]
+        evidence = [
+            Evidence.of(EvidenceKind.WAY_FAILS, passing=self._words(passing), failing=self._words(way))
+        ]
         one_box = []
         if way.stage is self._accelerator.whole:
             # Nothing inside of it was taken out: that it is the accelerator is all that is known.
-            words = "no part of the accelerator was replaced, so its parts are not told apart"
-            one_box.append(Considered(name="one_box", open=True, words=words))
+            one_box.append(Considered(name="one_box", open=True, why=Evidence.of(EvidenceKind.ONE_BOX)))
         confidence, repeats = self._prove(place, one_box)
         case.pair = Pair(
             bad=(way.rung, self._settings(way)),
@@ -139,7 +142,7 @@ class _WaySearch:
         )
         component = None
         if way.stage is self._accelerator.whole:
-            evidence.append(self._one_box_words())
+            evidence.append(self._one_box())
         elif way.part and way.rung is self._accelerator.rung:
             component = Component(
                 kind="way",
@@ -152,27 +155,27 @@ class _WaySearch:
                 stage=way.stage,
                 confidence=confidence,
                 component=component,
-                evidence=(*evidence, repeats, *(d.line for d in case.base.values[:2])),
+                evidence=(*evidence, repeats, *wrong_values(case.base.values)),
                 alternatives=tuple(one_box),
             )
         ]
 
-    def _one_box_words(self) -> str:
+    def _one_box(self) -> Evidence:
         rung = self._accelerator.rung
         offered = [way.name for way in self._ways if way.rung is rung and way.name not in ("", GRAPHS)]
         if offered:
-            return f"the adapter offers no way that fails on its own ({', '.join(offered)} pass)"
-        return "the adapter offers no further ways down, so its front end and its back end are not told apart"
+            return Evidence.of(EvidenceKind.NO_WAY_FAILS_ALONE, ways=offered)
+        return Evidence.of(EvidenceKind.NO_FURTHER_WAYS)
 
-    def _prove(self, place: int, alternatives: Sequence[Considered]) -> tuple[Confidence, str]:
+    def _prove(self, place: int, alternatives: Sequence[Considered]) -> tuple[Confidence, Evidence]:
         """Ask the two neighbours again."""
         rows = self._rows
         verdicts = [step.verdict for step in rows]
         considered = list(alternatives)
         if Verdict.GOOD in verdicts[place:] or set(verdicts[:place]) != {Verdict.GOOD}:
-            words = "the ways down are not in one order: some after it pass"
-            self._case.findings.warnings.append(words)
-            considered.append(Considered(name="not_monotone", open=True, words=words))
+            why = Evidence.of(EvidenceKind.WAYS_NOT_MONOTONE)
+            self._case.findings.warnings.append(why)
+            considered.append(Considered(name="not_monotone", open=True, why=why))
         bad, good, proof = self._case.prove(
             rows[place],
             rows[place - 1],
@@ -181,9 +184,12 @@ class _WaySearch:
             alternatives=considered,
         )
         rows[place], rows[place - 1] = bad, good
-        return proof.confidence, (
-            f"asked again: failed {bad.failures} of {bad.runs} runs, "
-            f"passed {good.runs - good.failures} of {good.runs}"
+        return proof.confidence, Evidence.of(
+            EvidenceKind.WAYS_REPEATED,
+            failures=bad.failures,
+            runs=bad.runs,
+            passes=good.runs - good.failures,
+            passing_runs=good.runs,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
 from accel_lab.core.stages import Stage
 from accel_lab.search import frames
@@ -13,11 +14,8 @@ NAME = "autograd_refusal"
 
 def ask(case: Case) -> Ruling:
     """Open wherever autograd's own check raised."""
-    words = (
-        "autograd itself raises there, and nothing below AOTAutograd handles autograd: what AOTAutograd or "
-        "the partitioner saves or writes back may be at fault"
-    )
-    return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
+    why = Evidence.of(EvidenceKind.AUTOGRAD_RAISES)
+    return Ruling(considered=Considered(name=NAME, open=True, why=why, component=True))
 
 
 ALTERNATIVE = Alternative(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
@@ -58,8 +59,7 @@ def localize_attribute(runner: LadderRunner, rung: Rung) -> Localization | None:
             + "no guard refused the change",
         ),
         evidence=[
-            f"it passes when only a change of {chosen} recompiles; "
-            + "no guard of the compiled code refused the change"
+            Evidence.of(EvidenceKind.GUARD_ON_ATTRIBUTE, value=chosen),
         ],
         exhibits=[
             Exhibit(

@@ -10,12 +10,13 @@ value out of range.
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import ByDesign, Considered, Step
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.torch_settings import EMULATE_CASTS, FALLBACK_RANDOM
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.other_numbers import RANDOM, RANDOM_WORDS, SEEDS, explained
+from accel_lab.search.other_numbers import RANDOM, SEEDS, explained
 
 from .case import NOTHING, Alternative, Case, Moment, Ruling
 
@@ -34,24 +35,32 @@ def ask_random(case: Case) -> Ruling:
     others = runner.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
     refused = [step for step in others if _alike(step, _top(case))]
     if not refused:
-        words = "the uncompiled script passes with other random numbers, so they alone do not explain it"
-        return Ruling(considered=Considered(name=RANDOM, open=False, words=words))
+        why = Evidence.of(EvidenceKind.PASSES_WITH_OTHER_NUMBERS)
+        return Ruling(considered=Considered(name=RANDOM, open=False, why=why))
     aligned = runner.one(
         Rung.KERNEL, (("inductor", {FALLBACK_RANDOM.key: FALLBACK_RANDOM.value}),), "by design"
     )
     if aligned.verdict is not Verdict.GOOD:
-        words = f"it fails as well with {FALLBACK_RANDOM.code}"
-        return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, words=words))
-    evidence = (
-        f"uncompiled, with other random numbers in the regions, it fails in the same way with "
-        f"{len(refused)} of {len(others)} seeds",
-        f"compiled with {FALLBACK_RANDOM.code}, and nothing else changed, it passes",
-    )
+        why = Evidence.of(EvidenceKind.FAILS_WITH_SETTING, setting=FALLBACK_RANDOM.code)
+        return Ruling(considered=Considered(name=RANDOM, open=aligned.verdict is Verdict.SKIP, why=why))
     if len(refused) < len(others) or not _explained(case, refused[0]):
-        words = f"other random numbers may explain it: {evidence[0]}; {evidence[1]}"
-        return Ruling(considered=Considered(name=RANDOM, open=True, words=words), warnings=(words,))
+        why = Evidence.of(
+            EvidenceKind.RANDOM_NUMBERS_MAY_EXPLAIN,
+            failing=len(refused),
+            seeds=len(others),
+            setting=FALLBACK_RANDOM.code,
+        )
+        return Ruling(considered=Considered(name=RANDOM, open=True, why=why), warnings=(why,))
     return Ruling(
-        by_design=ByDesign(kind=RANDOM, setting=FALLBACK_RANDOM.code, words=RANDOM_WORDS, evidence=evidence)
+        by_design=ByDesign(
+            kind=RANDOM,
+            setting=FALLBACK_RANDOM.code,
+            why=Evidence.of(EvidenceKind.OTHER_RANDOM_NUMBERS),
+            evidence=(
+                Evidence.of(EvidenceKind.FAILS_WITH_OTHER_SEEDS, failing=len(refused), seeds=len(others)),
+                Evidence.of(EvidenceKind.PASSES_WITH_ONLY_SETTING, setting=FALLBACK_RANDOM.code),
+            ),
+        )
     )
 
 
@@ -69,30 +78,31 @@ def ask_rounding(case: Case) -> Ruling:
     if plain is None or reference.outcome.status is not Status.OK:
         return NOTHING
     if runner.lab.differences(top.outcome, plain, reference.outcome):
-        words = "compiled values are further from a float64 run than eager's rounding explains"
-        return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
+        why = Evidence.of(EvidenceKind.FAR_FROM_FLOAT64)
+        return Ruling(considered=Considered(name=ROUNDING, open=False, why=why))
     low = sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
-    near = "the compiled values are not further from a float64 run than eager's"
     emulated = (("inductor", {EMULATE_CASTS.key: EMULATE_CASTS.value}),)
     if low and runner.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
-        evidence = (near, f"compiled with {EMULATE_CASTS.code}, and nothing else changed, it passes")
-        words = f"compiled code rounds to {' and '.join(low)} less often than uncompiled code"
         return Ruling(
-            by_design=ByDesign(kind=ROUNDING, setting=EMULATE_CASTS.code, words=words, evidence=evidence)
+            by_design=ByDesign(
+                kind=ROUNDING,
+                setting=EMULATE_CASTS.code,
+                why=Evidence.of(EvidenceKind.ROUNDS_LESS_OFTEN, dtypes=low),
+                evidence=(
+                    Evidence.of(EvidenceKind.NEAR_FLOAT64),
+                    Evidence.of(EvidenceKind.PASSES_WITH_ONLY_SETTING, setting=EMULATE_CASTS.code),
+                ),
+            )
         )
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
     others = runner.ask(nudged, "by design")
     if all(_alike(step, top) for step in others):
         # pytorch#157959: a lowering may owe the very bits (division by a constant). No setting shows that
         # these roundings are meant, so it stays open whether they are.
-        words = (
-            f"{near}, and uncompiled, with each element that the regions return moved by one unit in the "
-            f"last place, the script fails in the same way ({len(others)} of {len(others)} runs): it "
-            "compares bit by bit, and other roundings may be by design"
-        )
-        return Ruling(considered=Considered(name=ROUNDING, open=True, words=words, component=True))
-    words = "uncompiled the script accepts results that are off by a rounding, so that is not what it refuses"
-    return Ruling(considered=Considered(name=ROUNDING, open=False, words=words))
+        why = Evidence.of(EvidenceKind.REFUSES_ROUNDINGS, runs=len(others))
+        return Ruling(considered=Considered(name=ROUNDING, open=True, why=why, component=True))
+    why = Evidence.of(EvidenceKind.ACCEPTS_ROUNDINGS)
+    return Ruling(considered=Considered(name=ROUNDING, open=False, why=why))
 
 
 def _top(case: Case) -> Step:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.torch_settings import AUTOGRAD_CACHE, GRAPH_CACHE
@@ -61,9 +62,14 @@ def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
             confidence=Confidence.LIKELY,
             component=Component(kind="cache", name=setting, detail=words, confidence=proof.confidence),
             evidence=(
-                f"with the caches off it passed in {passes} of {len(passing) + off.runs} recorded runs, with "
-                f"{words} on it fails as the plain run does ({row.failures} of {row.runs} runs): what was "
-                "compiled for another state is used again",
+                Evidence.of(
+                    EvidenceKind.CACHE_FAILS,
+                    passes=passes,
+                    runs_off=len(passing) + off.runs,
+                    cache=words,
+                    failures=row.failures,
+                    runs_on=row.runs,
+                ),
             ),
         )
         break

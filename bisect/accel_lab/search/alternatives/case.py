@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.search.ladder import Reading
@@ -72,7 +73,7 @@ class Ruling:
     isolates: bool = False
     comparisons: int = 1
     row: Step | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Evidence, ...] = ()
 
 
 #: Answered by an alternative that does not apply.

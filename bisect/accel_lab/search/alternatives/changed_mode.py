@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
@@ -18,8 +19,8 @@ def ask(case: Case) -> Ruling:
     captured, plain = case.runner.ask([(Rung.DYNAMO, observe), (Rung.UNCOMPILED, observe)], "guard check")
     rows = [row for row in lost_state(captured, plain) if row[1].startswith("torch.")]
     if not rows:
-        words = "the captured graph leaves torch's modes as the script does"
-        return Ruling(considered=Considered(name=NAME, open=False, words=words))
+        why = Evidence.of(EvidenceKind.MODES_AGREE)
+        return Ruling(considered=Considered(name=NAME, open=False, why=why))
     call, mode, want, got = rows[0]
     return Ruling(
         culprit=Culprit(
@@ -33,10 +34,9 @@ def ask(case: Case) -> Ruling:
                 ),
             ),
             evidence=(
-                f"the graph that Dynamo captured leaves {mode} as {got}, the script as {want}; run once, "
-                "as at "
-                f"{Rung.DYNAMO}, that does no harm to this script, and {case.start} runs the graph more than "
-                "once",
+                Evidence.of(
+                    EvidenceKind.MODE_LEFT_CHANGED, mode=mode, compiled=got, script=want, at=case.start
+                ),
             ),
         )
     )

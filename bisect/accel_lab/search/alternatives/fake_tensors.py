@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.search import frames
@@ -19,11 +20,7 @@ def ask(case: Case) -> Ruling:
             stage=Stage.META_KERNEL,
             confidence=Confidence.LIKELY,
             component=Component(kind="op", name=op, detail="raises when it is traced on fake tensors"),
-            evidence=(
-                f"{case.start} runs {op} on fake tensors, and there it raises; uncompiled the real kernel "
-                "does "
-                "not: its meta kernel, or its handling of symbolic sizes, is the likelier cause",
-            ),
+            evidence=(Evidence.of(EvidenceKind.RAISES_ON_FAKE_TENSORS, at=case.start, operator=op),),
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
@@ -15,14 +16,10 @@ def ask(case: Case) -> Ruling:
     """Is the graph right once every operator gets its tensors laid out row by row?"""
     dense = case.runner.one(case.at.rung, (("contiguous", True),), "layout check")
     if dense.verdict is not Verdict.GOOD:
-        words = "it fails as well when every operator gets contiguous copies of its tensors"
-        ruled_out = Considered(name=NAME, open=False, words=words)
+        ruled_out = Considered(name=NAME, open=False, why=Evidence.of(EvidenceKind.FAILS_CONTIGUOUS))
         return Ruling(considered=ruled_out if dense.verdict is Verdict.BAD else None)
-    words = (
-        f"at {case.at.rung} it passes when every operator gets contiguous copies of its tensors: an eager "
-        "kernel that misreads legal strides may be at fault"
-    )
-    return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
+    why = Evidence.of(EvidenceKind.PASSES_CONTIGUOUS, at=case.at.rung)
+    return Ruling(considered=Considered(name=NAME, open=True, why=why, component=True))
 
 
 ALTERNATIVE = Alternative(

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
 from accel_lab.core.stages import Stage
 
@@ -23,27 +24,24 @@ def ask(case: Case) -> Ruling:
     """Does the pass at fault return one node where the graph returned two?"""
     for before, after in case.localization.changes:
         if merged := merged_results(before, after):
-            words = (
-                f"outputs {merged} become one node: AOTAutograd may be at fault for not separating the "
-                "aliases"
-            )
-            return Ruling(considered=Considered(name=NAME, open=True, words=words, component=True))
-    words = "no two results of the graph become one node"
-    return Ruling(considered=Considered(name=NAME, open=False, words=words))
+            one, other, view = merged
+            why = Evidence.of(EvidenceKind.OUTPUTS_MERGED, one=one, other=other, view=view)
+            return Ruling(considered=Considered(name=NAME, open=True, why=why, component=True))
+    why = Evidence.of(EvidenceKind.NO_OUTPUTS_MERGED)
+    return Ruling(considered=Considered(name=NAME, open=False, why=why))
 
 
-def merged_results(before: Sequence[str], after: Sequence[str]) -> str:
-    """Two results of a graph that are one afterwards, in words; empty where there are none."""
+def merged_results(before: Sequence[str], after: Sequence[str]) -> tuple[str, str, bool] | None:
+    """Two results of a graph that are one afterwards, and whether one is a view of the other."""
     old, new = _results(before), _results(after)
     if len(old) != len(new):
-        return ""
+        return None
     views = {frozenset((view["name"], view["of"])) for line in before if (view := _VIEW.match(line))}
     for one, two in itertools.combinations(range(len(old)), 2):
         pair = (old[one], old[two])
         if new[one] == new[two] != "None" and pair[0] != pair[1]:
-            how = "a view and what it is a view of" if frozenset(pair) in views else "two results"
-            return f"{pair[0]} and {pair[1]}, {how},"
-    return ""
+            return (*pair, frozenset(pair) in views)
+    return None
 
 
 def _results(lines: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
@@ -34,8 +35,8 @@ def ask(case: Case) -> Ruling:
         others = [m for m in watched if m["op"] not in {known["op"] for known in found}]
         ruling = _corrected(case, others) if others else ruling
     if ruling is None:
-        words = "every operator's result agrees with its meta kernel"
-        ruling = Ruling(considered=Considered(name=NAME, open=False, words=words))
+        why = Evidence.of(EvidenceKind.META_KERNELS_AGREE)
+        ruling = Ruling(considered=Considered(name=NAME, open=False, why=why))
     return replace(ruling, row=row)
 
 
@@ -46,23 +47,20 @@ def _mismatches(check: Step, start: Rung) -> list[dict[str, str]]:
 def _corrected(case: Case, mismatches: list[dict[str, str]]) -> Ruling:
     """Blame these meta kernels if the failing rung passes with them corrected and nothing else changed."""
     ops = sorted({str(m["op"]) for m in mismatches})
-    promises = "; ".join(
-        f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3]
-    )
+    promises = [f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3]]
     corrected = case.runner.one(case.start, (("meta_fix", ops),), "meta check")
     if corrected.verdict is not Verdict.GOOD:
-        words = f"meta kernels disagree with the real ones but are not the cause: {promises}"
-        return Ruling(considered=Considered(name=NAME, open=False, words=words), warnings=(words,))
+        why = Evidence.of(EvidenceKind.META_KERNELS_NOT_THE_CAUSE, promises=promises)
+        return Ruling(considered=Considered(name=NAME, open=False, why=why), warnings=(why,))
     # pytorch#141865: a check that is missing in the meta kernel may be one for the part that drops the call.
     sure = not any("accepts" in m["what"] for m in mismatches)
     culprit = Culprit(
         stage=Stage.META_KERNEL,
         confidence=Confidence.LIKELY,
-        component=Component(kind="op", name=ops[0], detail=shorten(promises, 300)),
+        component=Component(kind="op", name=ops[0], detail=shorten("; ".join(promises), 300)),
         evidence=(
-            f"the meta kernel predicts another result than the real kernel returns: {promises}",
-            f"with the meta kernel of {', '.join(ops)} corrected and nothing else changed, "
-            f"{case.start} passes",
+            Evidence.of(EvidenceKind.META_KERNEL_DIFFERS, promises=promises),
+            Evidence.of(EvidenceKind.META_KERNEL_CORRECTED, operators=ops, at=case.start),
         ),
     )
     return Ruling(culprit=culprit, passing_run=corrected if sure else None, isolates=len(ops) == 1)
@@ -103,12 +101,8 @@ def lost_check(case: Case) -> Ruling:
     for mismatch in check.outcome.facts.get("meta_mismatches") or []:
         refused = mismatch["real"].startswith("NotImplementedError") and "accepts" in mismatch["what"]
         if refused and str(mismatch["op"]) == case.component.name:
-            words = (
-                f"the real kernel of {case.component.name} refuses these inputs and its meta kernel takes "
-                "them: "
-                "the check may be missing there as well"
-            )
-            return Ruling(considered=Considered(name=LOST_CHECK.name, open=True, words=words))
+            why = Evidence.of(EvidenceKind.META_KERNEL_LACKS_CHECK, operator=case.component.name)
+            return Ruling(considered=Considered(name=LOST_CHECK.name, open=True, why=why))
     return Ruling()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit, Exhibit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
@@ -31,20 +32,18 @@ def ask(case: Case) -> Ruling:
         return NOTHING
     used = [str(row["op"]) for row in kernels_of(listed)]
     if not used:
-        return Ruling(considered=Considered(name=NAME, open=False, words="no operator has a Python kernel"))
+        why = Evidence.of(EvidenceKind.NO_PYTHON_KERNEL)
+        return Ruling(considered=Considered(name=NAME, open=False, why=why))
     fixes = _fixes(case, used)
     if not fixes:
-        words = "it fails as well with the native kernels of " + ", ".join(used[:4])
-        return Ruling(considered=Considered(name=NAME, open=False, words=words))
+        why = Evidence.of(EvidenceKind.FAILS_WITH_NATIVE_KERNELS, operators=used)
+        return Ruling(considered=Considered(name=NAME, open=False, why=why))
     compared = runner.one(Rung.DYNAMO, (("python_kernels", "compare"),), "Python kernels")
     rows = {str(row["op"]): row for row in kernels_of(compared)}
     different = [op for op in fixes if rows.get(op, {}).get("different")]
     if not different:
-        words = (
-            f"it passes when AOTAutograd traces the native kernel of {' or '.join(fixes)} instead of the "
-            "Python one, though both return the same when called by themselves"
-        )
-        return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
+        why = Evidence.of(EvidenceKind.NATIVE_KERNEL_FIXES, operators=list(fixes))
+        return Ruling(considered=Considered(name=NAME, open=True, why=why), warnings=(why,))
     op = different[0]
     return _blamed(case, op, fixes[op], rows[op], comparisons=len(used), alone=len(different) == 1)
 
@@ -84,10 +83,12 @@ def _blamed(
         confidence=Confidence.LIKELY,
         component=part,
         evidence=(
-            f"{case.start} traces {row['kernel']}, the Python kernel that torch's dispatcher takes for {op}; "
-            f"with only that kernel removed, so that the native one is traced, it passes",
-            "called by itself on the same inputs the Python kernel differs from the native one: "
-            + difference,
+            Evidence.of(
+                EvidenceKind.PYTHON_KERNEL_TRACED, at=case.start, kernel=str(row["kernel"]), operator=op
+            ),
+            Evidence.of(
+                EvidenceKind.PYTHON_KERNEL_DIFFERS, what=str(what), native=str(native), python=str(python)
+            ),
         ),
         exhibits=(
             Exhibit(

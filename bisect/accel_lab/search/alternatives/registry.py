@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.errors import OutOfTime
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
@@ -51,7 +52,7 @@ class Rulings:
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
     proof: Proof | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Evidence | str] = field(default_factory=list)
 
 
 def ask(case: Case, moment: Moment) -> Rulings:
@@ -98,15 +99,16 @@ def ask(case: Case, moment: Moment) -> Rulings:
                 part = ruling.culprit.component
                 if part is not None and ruling.isolates:
                     part = replace(part, confidence=rulings.proof.confidence)
-                line = (
-                    f"run again with only that corrected: passed "
-                    f"{passing_run.runs - passing_run.failures} of {passing_run.runs} runs"
+                repeated = Evidence.of(
+                    EvidenceKind.CORRECTED_AGAIN,
+                    passes=passing_run.runs - passing_run.failures,
+                    runs=passing_run.runs,
                 )
                 rulings.culprit = replace(
                     ruling.culprit,
                     confidence=rulings.proof.confidence,
                     component=part,
-                    evidence=(*ruling.culprit.evidence, line),
+                    evidence=(*ruling.culprit.evidence, repeated),
                 )
             break
     return rulings

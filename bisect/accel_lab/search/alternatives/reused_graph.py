@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -20,8 +21,7 @@ def ask(case: Case) -> Ruling:
     runner, start = case.runner, case.start
     fresh = runner.one(start, (("fresh", True),), "guard check")
     if fresh.verdict is not Verdict.GOOD:
-        words = "it fails as well when every call is recompiled, so no reused graph is needed"
-        ruled_out = Considered(name=NAME, open=False, words=words)
+        ruled_out = Considered(name=NAME, open=False, why=Evidence.of(EvidenceKind.FAILS_RECOMPILED))
         return Ruling(considered=ruled_out if fresh.verdict is Verdict.BAD else None)
     graphs = fresh.outcome.facts.get("graph_texts") or []
     result = dynamo_guards.find_guard(runner, start) or Localization()
@@ -31,26 +31,22 @@ def ask(case: Case) -> Ruling:
         baked = baked_attribute.localize_attribute(runner, start)
         result = baked or result
     if len(set(graphs)) < 2 and result.passing_run is None and baked is None:
-        words = (
-            "it passes when every call is recompiled, though each call captures the same graph: "
-            "a guard may be missing, or what was compiled does not last"
-        )
-        return Ruling(considered=Considered(name=NAME, open=True, words=words), warnings=(words,))
-    part, remark = result.component, ""
+        why = Evidence.of(EvidenceKind.PASSES_RECOMPILED)
+        return Ruling(considered=Considered(name=NAME, open=True, why=why), warnings=(why,))
+    part = result.component
+    flaky: tuple[Evidence, ...] = ()
     if part is not None:
         comparisons = max(1, len(result.exhibits[0].rows) - 1) if result.exhibits else 1
-        part, remark = prove_component(runner, part, result.passing_run, case.at, comparisons=comparisons)
+        part, flaky = prove_component(runner, part, result.passing_run, case.at, comparisons=comparisons)
     culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
         component=part
         or Component(kind="guard", name="reused graph", detail="a later call needs another graph"),
         evidence=(
-            f"at {start} it passes when every call is recompiled"
-            + (", and then the calls capture different graphs" if len(set(graphs)) > 1 else "")
-            + ": a graph was reused that does not fit (a missed guard or a wrong generalisation)",
+            Evidence.of(EvidenceKind.GRAPH_REUSED, at=start, graphs_differ=len(set(graphs)) > 1),
             *result.evidence,
-            *([remark] if remark else []),
+            *flaky,
         ),
         exhibits=tuple(result.exhibits),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
 from accel_lab.core.stages import LADDER, LONG_LADDER, Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -27,14 +28,14 @@ def _skipped(case: Case) -> list[Rung]:
 
 def ask(case: Case) -> Ruling:
     """A proven component rules it out: its pair of runs needs no rung."""
-    names = ", ".join(map(str, _skipped(case)))
+    rungs = _skipped(case)
     if case.component is not None and case.component.confidence is Confidence.PROVEN:
-        words = f"rung {names} was inconclusive, and leaving out the component alone fixes the failure"
-        return Ruling(considered=Considered(name=NAME, open=False, words=words))
-    words = f"rung {names} was inconclusive, so what is added there is not ruled out"
+        why = Evidence.of(EvidenceKind.RUNG_SKIPPED_COMPONENT_PROVEN, rungs=rungs)
+        return Ruling(considered=Considered(name=NAME, open=False, why=why))
+    why = Evidence.of(EvidenceKind.RUNG_SKIPPED, rungs=rungs)
     return Ruling(
-        considered=Considered(name=NAME, open=True, words=words, limit=Confidence.INCONCLUSIVE),
-        warnings=(words,),
+        considered=Considered(name=NAME, open=True, why=why, limit=Confidence.INCONCLUSIVE),
+        warnings=(why,),
     )
 
 

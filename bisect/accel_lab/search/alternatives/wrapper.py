@@ -6,6 +6,7 @@ identity, where torch.compile returns its argument, tells the two apart.
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -19,9 +20,9 @@ IDENTITY: Switches = (("identity", True),)
 
 #: What stands around the argument, by what the argument is (``regions[].wraps``), and its name in torch.
 _WRAPPERS = (
-    ("module", "OptimizedModule", "puts around a module"),
-    ("method", "Module.compile", "puts into the module's __call__"),
-    ("function", "_TorchDynamoContext.__call__", "puts around a function"),
+    ("module", "OptimizedModule"),
+    ("method", "Module.compile"),
+    ("function", "_TorchDynamoContext.__call__"),
 )
 
 
@@ -31,19 +32,15 @@ def ask(case: Case) -> Ruling:
     regions = wrapped.outcome.facts.get("regions") or [] if wrapped is not None else []
     bare = case.runner.one(Rung.UNCOMPILED, IDENTITY, "wrapper")
     if bare.verdict is not Verdict.GOOD:
-        words = "it fails as well when torch.compile returns its argument"
-        ruled_out = Considered(name=NAME, open=False, words=words)
+        ruled_out = Considered(name=NAME, open=False, why=Evidence.of(EvidenceKind.FAILS_WITHOUT_WRAPPER))
         return Ruling(considered=ruled_out if bare.verdict is Verdict.BAD else None)
     wraps = {str(region.get("wraps")) for region in regions}
-    kind, name, where = next((row for row in _WRAPPERS if row[0] in wraps), _WRAPPERS[-1])
+    kind, name = next((row for row in _WRAPPERS if row[0] in wraps), _WRAPPERS[-1])
     culprit = Culprit(
         stage=Stage.DYNAMO,
         confidence=Confidence.LIKELY,
         component=Component(kind="wrapper", name=name, detail=f"what torch.compile returns for a {kind}"),
-        evidence=(
-            "passes when torch.compile returns its argument, fails with the wrapper that torch.compile "
-            f"{where} and nothing compiled",
-        ),
+        evidence=(Evidence.of(EvidenceKind.WRAPPER_FAILS, wrapped=kind),),
     )
     return Ruling(culprit=culprit, passing_run=bare, isolates=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.time_budget import Allowance
 from accel_lab.search.premise import Baseline
 
@@ -25,16 +26,11 @@ def allowance_of(base: Baseline, plain_runs: int = PLAIN_RUNS) -> Allowance:
     return Allowance(seconds=plain_runs * max(plain, LEAST_PLAIN_S))
 
 
-def refusal(allowance: Allowance) -> str:
-    """What is said where the search for the component ran out of time."""
+def refusal(allowance: Allowance) -> Evidence:
+    """What is noted where the search for the component ran out of time."""
     if math.isinf(allowance.seconds):
-        return (
-            "the search for the part at fault ended with the time budget: what was not asked is not ruled out"
-        )
-    return (
-        f"the search for the part at fault ended after {allowance.used:.0f} s of runs, more than it may take "
-        f"({PLAIN_RUNS} plain runs): what was not asked is not ruled out"
-    )
+        return Evidence.of(EvidenceKind.SEARCH_OUT_OF_BUDGET)
+    return Evidence.of(EvidenceKind.SEARCH_OUT_OF_ALLOWANCE, seconds=allowance.used, plain_runs=PLAIN_RUNS)
 
 
 __all__ = ["AFTER_STAGE_PLAIN_RUNS", "LEAST_PLAIN_S", "PLAIN_RUNS", "allowance_of", "refusal"]

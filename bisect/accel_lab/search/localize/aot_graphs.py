@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Stage
 from accel_lab.core.text import shorten
@@ -30,7 +31,7 @@ def localize(questions: Questions, stage: Stage, at: Step, raised_in: Component 
     result.take(next(iter([*sole, *seen[: raised_in is not None], *candidates, *seen]), None))
     if stage is Stage.AOT_AUTOGRAD and _of_partitioner(settings):
         result.stage = Stage.PARTITIONER
-        result.evidence.append("only the partitioner reads that setting")
+        result.evidence.append(Evidence.of(EvidenceKind.PARTITIONER_SETTING))
     return result
 
 
@@ -70,10 +71,8 @@ def _operator(questions: Questions, result: Localization, raised_in: Component |
     alone = questions.one({"outside": kept}) if kept else control
     enough = alone is not None and alone.verdict is Verdict.BAD
     sure = len(fixes) == 1 or (len(names) == 1 and enough)
-    what = names[0] if len(names) == 1 else "any one of " + ", ".join(names)
     result.evidence.append(
-        f"it passes with only {what} run outside of AOTAutograd"
-        + ("; with all others outside it still fails" if enough and kept else "")
+        Evidence.of(EvidenceKind.OPERATOR_OUTSIDE_AOT, operators=names, others_fail=enough and bool(kept))
     )
     detail = "; ".join([*lines, *([f"raised in {raised_in.name}, {raised_in.detail}"] if raised_in else [])])
     component = Component(
@@ -107,7 +106,7 @@ def _settings(
     if not passing:
         return None
     names = [setting.words for setting, _ in passing]
-    result.evidence.append(f"with only {FUNCTORCH}.{' or '.join(names)} it passes")
+    result.evidence.append(Evidence.of(EvidenceKind.SETTING_FIXES, namespace=FUNCTORCH, settings=names))
     component = Component(
         kind="setting",
         name=shorten(", ".join(names), 120),
@@ -140,8 +139,17 @@ def _value(questions: Questions, at: Step, result: Localization) -> Component | 
     first = seen[0]
     kind, words = _PHASES[first.phase]
     forward = any(d.phase in ("output", "mutated_input") for d in seen)
-    direction = "the forward graph" if forward else "the backward graph (all outputs agree)"
-    result.evidence.append(f"{first.line}: made by {direction}")
+    result.evidence.append(
+        Evidence.of(
+            EvidenceKind.VALUE_OF_GRAPH,
+            name=first.name,
+            call=first.call,
+            phase=first.phase,
+            path=first.path,
+            how=first.comparison.detail or first.comparison.reason,
+            forward=forward,
+        )
+    )
     rows = [(d.phase, d.path, d.line) for d in seen]
     result.exhibits.append(
         Exhibit(

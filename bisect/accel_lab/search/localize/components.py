@@ -50,12 +50,12 @@ def localize_component(
     except OutOfTime:
         left = f"the component of {stage.value}"
         runner.lab.time_budget.leave(left)
-        return Localization(component=_from_frames(at.outcome, stage), evidence=[unasked(left).words])
+        return Localization(component=_from_frames(at.outcome, stage), evidence=[unasked(left).why])
     if result.component is None:
         return result
     questions = runner.counts.get("component", 0) - before
     try:
-        component, remark = prove_component(
+        component, flaky = prove_component(
             runner,
             result.component,
             result.passing_run,
@@ -66,8 +66,8 @@ def localize_component(
     except OutOfTime:
         left = "the repeats that would prove the component"
         runner.lab.time_budget.leave(left)
-        return replace(result, passing_run=None, evidence=[*result.evidence, unasked(left).words])
-    return replace(result, component=component, evidence=[*result.evidence, *([remark] if remark else [])])
+        return replace(result, passing_run=None, evidence=[*result.evidence, unasked(left).why])
+    return replace(result, component=component, evidence=[*result.evidence, *flaky])
 
 
 def _localize(

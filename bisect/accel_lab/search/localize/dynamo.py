@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
@@ -186,13 +187,9 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
     others = [key for key in fixes if key not in narrow]
     if len(code.keys) == 1:
         # With one frame and nothing in it this says no more than that Dynamo is at fault.
-        result.evidence.append(f"{narrow[0]} is all the code that Dynamo compiled")
+        result.evidence.append(Evidence.of(EvidenceKind.ONLY_TRACED_CODE, function=narrow[0]))
         return None
-    which = narrow[0] if len(narrow) == 1 else "each of " + ", ".join(narrow)
-    sentence = f"{which} must be traced for the failure: with only that left uncompiled, it passes"
-    if others:
-        sentence += f" (so it does with {', '.join(others)} around it)"
-    result.evidence.append(sentence)
+    result.evidence.append(Evidence.of(EvidenceKind.MUST_BE_TRACED, functions=narrow, around=others))
     frame = narrow[0] in code.frames
     component = Component(
         kind="frame" if frame else "function",
@@ -254,8 +251,13 @@ def _side_effect(
         if len({_root(path) for path, _, _ in rows}) == 1
         else None,
         evidence=[
-            f"the compiled code leaves {names[0]} as {first[3]!r}, the script as {first[2]!r}"
-            + ("; with the function left uncompiled, both agree" if mended else "")
+            Evidence.of(
+                EvidenceKind.STATE_DIFFERS,
+                thing=names[0],
+                compiled=first[3],
+                script=first[2],
+                function_mends=bool(mended),
+            )
         ],
         exhibits=[
             Exhibit(
@@ -322,10 +324,7 @@ def _setting(questions: Questions, observed: Step) -> Localization | None:
         return Localization(exhibits=exhibits) if exhibits else None
     if not rows and not _used_again(observed) and GENERALISING.issuperset(one.key for one in working):
         return Localization(
-            evidence=[
-                f"with {DYNAMO}.{fixes[0]} it passes: a workaround; causation is not "
-                "established, as nothing was compiled or used a second time"
-            ]
+            evidence=[Evidence.of(EvidenceKind.SETTING_WORKS_AROUND, namespace=DYNAMO, setting=fixes[0])]
         )
     return Localization(
         component=Component(
@@ -335,7 +334,7 @@ def _setting(questions: Questions, observed: Step) -> Localization | None:
             cure=working[0].code,
         ),
         passing_run=passing[0] if len(fixes) == 1 else None,
-        evidence=[f"with only {DYNAMO}.{fixes[0]} it passes"],
+        evidence=[Evidence.of(EvidenceKind.SETTING_FIXES, namespace=DYNAMO, settings=fixes[:1])],
         exhibits=exhibits,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import shorten
@@ -68,9 +69,9 @@ def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> 
     )
     what = ", ".join(fixes)
     change = f"{what}: {first['before'][fixes[0]]} when compiled, {later['before'].get(fixes[0])} when used"
-    evidence = f"it passes when only a change of {fixes[0]} recompiles"
+    evidence = Evidence.of(EvidenceKind.GUARD_FIXES, value=fixes[0])
     if len(fixes) > 1:
-        evidence = f"recompiling when any one of {what} changes fixes it; they change together"
+        evidence = Evidence.of(EvidenceKind.GUARDS_FIX, values=fixes)
     return Localization(
         component=Component(
             kind="guard",

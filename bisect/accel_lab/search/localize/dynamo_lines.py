@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
@@ -59,7 +60,6 @@ def _localization(key: str, lines: Sequence[int], source: Mapping[str, str], sam
     file = place.rpartition(":")[0].rpartition("/")[2]
     span = str(lines[0]) if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
     shown = next((text for line in lines if (text := source.get(str(line), "").strip())), "")
-    shown_as = f"`{shown}`" if len(lines) == 1 else f"lines {span} (`{shown}` ...)"
     every = sorted(map(int, source))
     return Localization(
         component=Component(
@@ -68,9 +68,14 @@ def _localization(key: str, lines: Sequence[int], source: Mapping[str, str], sam
             detail=shorten(f"{shown} in {function}", 300),
         ),
         evidence=[
-            f"with Dynamo's trace of {function} ended before line {lines[0]} it passes, with it ended behind "
-            f"{shown_as} it fails{'' if same else ' in another way'}; "
-            "what follows runs as plain Python in both"
+            Evidence.of(
+                EvidenceKind.TRACE_ENDED_AT_LINE,
+                function=function,
+                first=lines[0],
+                last=lines[-1],
+                source=shown,
+                same=same,
+            )
         ],
         exhibits=[
             Exhibit(

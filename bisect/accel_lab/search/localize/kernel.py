@@ -10,9 +10,10 @@ kernel, or one buffer in another's memory, the scheduler's choices are searched 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.text import shorten
@@ -198,18 +199,31 @@ def _add_operators(
     )
     result.passing_run = questions.passing(fixes[:1] or operators.necessary) if sole else None
     if len(fixes) > 1:
-        each = " or ".join(_spelt([item]) for item in fixes)
-        result.evidence.append(f"it passes when only {each} calls its eager kernel")
+        eager = Evidence.of(
+            EvidenceKind.ONE_OPERATOR_EAGER, operators=_operators_of(fixes), nodes=_nodes_of(fixes)
+        )
+        result.evidence.append(eager)
     elif operators.necessary:
-        verb = "calls its eager kernel" if len(operators.necessary) == 1 else "call their eager kernels"
-        result.evidence.append(f"it passes when only {_spelt(operators.necessary)} {verb}")
+        eager = Evidence.of(
+            EvidenceKind.OPERATORS_EAGER,
+            operators=_operators_of(operators.necessary),
+            nodes=_nodes_of(operators.necessary),
+        )
+        result.evidence.append(eager)
     for kept in (one for one in sets if len(one) < total):
-        result.evidence.append(f"with only {_spelt(kept)} lowered, and all others eager, it still fails")
+        lowered = Evidence.of(
+            EvidenceKind.ONLY_OPERATORS_LOWERED, operators=_operators_of(kept), nodes=_nodes_of(kept)
+        )
+        result.evidence.append(lowered)
     return list(chosen)
 
 
-def _spelt(items: Sequence[Item]) -> str:
-    return ", ".join(f"{operator(key)} (node {_node(key)})" for _, key in items[:6])
+def _operators_of(items: Sequence[Item]) -> list[str]:
+    return [_operator(key) for _, key in items]
+
+
+def _nodes_of(items: Sequence[Item]) -> list[str]:
+    return [_node(key) for _, key in items]
 
 
 def _names(items: Sequence[Item]) -> str:
@@ -218,7 +232,11 @@ def _names(items: Sequence[Item]) -> str:
 
 def operator(key: str) -> str:
     """The operator's name out of ``NODE target=OPERATOR#TURN``."""
-    return shorten(bare(key).split("target=", 1)[-1], 120)
+    return shorten(_operator(key), 120)
+
+
+def _operator(key: str) -> str:
+    return bare(key).split("target=", 1)[-1]
 
 
 def _node(key: str) -> str:
@@ -227,15 +245,10 @@ def _node(key: str) -> str:
 
 # -- the scheduler's choices -------------------------------------------------------------------
 
-#: The subsystem, the switches that say that it matters, the component's kind, how to describe it.
-_CHOICES: tuple[tuple[str, frozenset[str], str, Callable[[str], str]], ...] = (
-    (FUSIONS, frozenset({"fusion", "horizontal_fusion"}), "fusion", lambda name: f"{name} are not fused"),
-    (
-        REUSES,
-        frozenset({"inplace_buffers", "buffer_reuse", "memory_planning"}),
-        "reuse",
-        lambda name: f"this alone is left out: {name}",
-    ),
+#: The subsystem, the switches that say that it matters, the component's kind.
+_CHOICES: tuple[tuple[str, frozenset[str], str], ...] = (
+    (FUSIONS, frozenset({"fusion", "horizontal_fusion"}), "fusion"),
+    (REUSES, frozenset({"inplace_buffers", "buffer_reuse", "memory_planning"}), "reuse"),
 )
 
 
@@ -247,7 +260,7 @@ def _add_choice(
     allowance: Allowance,
 ) -> None:
     """The fusion or buffer reuse without which the failure disappears."""
-    for group, switches, kind, describe in _CHOICES:
+    for group, switches, kind in _CHOICES:
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
             continue
@@ -256,7 +269,11 @@ def _add_choice(
         if fix_set is None or questions.verdict(fix_set) is not Verdict.GOOD:
             continue
         names = list(dict.fromkeys(bare(key) for _, key in fix_set))
-        result.evidence.append(f"it passes when {describe(shorten(', '.join(names), 200))}")
+        result.evidence.append(
+            Evidence.of(EvidenceKind.FUSION_LEFT_OUT, fusions=names)
+            if group == FUSIONS
+            else Evidence.of(EvidenceKind.REUSE_LEFT_OUT, reuses=names)
+        )
         sole = len(names) == 1
         if result.component is None or (sole and result.passing_run is None):
             places = ", ".join(key.rsplit(":", 1)[-1].replace("+", " and ") for _, key in fix_set[:6])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Exhibit, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Confidence, Rung, Stage
@@ -150,7 +151,9 @@ def _show_error(result: Localization, kernels: Sequence[Kernel], outcome: Outcom
         )
     )
     result.evidence.append(
-        shorten(f"the C++ compiler stops at a line{writer or ' of no operator'}: {message}", 300)
+        Evidence.of(
+            EvidenceKind.LINE_DOES_NOT_COMPILE, operator=operator_of(key) if key else "", message=message
+        )
     )
     if result.component is None and key:
         result.component = Component(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -35,7 +36,7 @@ class Split:
     alternatives: list[Considered] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
     component: Component | None = None
-    evidence: list[str] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
 
 
 def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
@@ -55,19 +56,17 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
     )
     if loops is Verdict.BAD:
         result.stage = Stage.LOWERING
-        result.evidence.append("the loop IR from lowering, run by an interpreter, fails in the same way")
+        result.evidence.append(Evidence.of(EvidenceKind.LOOPS_FAIL))
         if unfused is not None:
-            result.evidence.append(unfused.words("lowering made"))
+            result.evidence.append(unfused.evidence(Stage.LOWERING))
             result.component = unfused.component()
         _doubt(runner, result, Rung.LOOPS)
     elif loops is Verdict.GOOD and unfused is not None and not (_crashes(top) or _compile_error(top)):
         _by_order(result, Stage.LOWERING, unfused)
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
         result.stage = Stage.SCHEDULER
-        result.evidence.append(
-            "the interpreted loop IR is right after lowering and wrong after the scheduler"
-        )
-        result.evidence += [fused.words("the scheduler fused")] if fused else []
+        result.evidence.append(Evidence.of(EvidenceKind.SCHEDULED_LOOPS_FAIL))
+        result.evidence += [fused.evidence(Stage.SCHEDULER)] if fused else []
         _doubt(runner, result, Rung.SCHEDULED)
     elif loops is Verdict.GOOD and fused is not None and not (_crashes(top) or _compile_error(top)):
         _by_order(result, Stage.SCHEDULER, fused)
@@ -98,13 +97,12 @@ def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
     below = runner.ask([(rung, step.settings) for step in fixes], "kernel split")
     apart = [step.label for step, same in zip(fixes, below, strict=True) if same.verdict is not Verdict.GOOD]
     if fixes:
-        words = (
-            f"yet the generated code passes with {'; '.join(apart)}, and the interpreted loop IR does not: "
-            "the two may fail for different reasons"
+        why = (
+            Evidence.of(EvidenceKind.SETTING_MISSES_LOOPS, switches=apart)
             if apart
-            else "the setting that fixes the generated code fixes the interpreted loop IR as well"
+            else Evidence.of(EvidenceKind.SETTING_FIXES_LOOPS)
         )
-        result.alternatives.append(Considered(name="two_failures", open=bool(apart), words=words))
+        result.alternatives.append(Considered(name="two_failures", open=bool(apart), why=why))
 
 
 def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConflict) -> None:
@@ -114,37 +112,35 @@ def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConfli
     is repeated).
     """
     result.stage, result.searched = stage, Stage.KERNEL
-    words = conflict.words("lowering made" if stage is Stage.LOWERING else "the scheduler fused")
-    result.evidence.append(words)
+    result.evidence.append(conflict.evidence(stage))
     result.component = conflict.component()
-    reason = "the interpreter runs an order with the right result, so no pair of runs isolates the order"
-    result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, words=reason))
+    why = Evidence.of(EvidenceKind.ORDER_NOT_ISOLATED)
+    result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, why=why))
 
 
 def _below_scheduler(runner: LadderRunner, result: Split, top: Step, fixes: set[str]) -> None:
     """Each nest is right as scheduled, so the fault lies in the generated code, around it, or in fusing."""
-    result.evidence.append(
-        "the scheduled loop IR, run by an interpreter, passes; only the generated code fails"
-    )
+    result.evidence.append(Evidence.of(EvidenceKind.SCHEDULED_LOOPS_PASS))
     raised = top.outcome.raised
     if "fusion" in fixes and "vectorisation" not in fixes:
-        words = "the failure disappears without fusion: the fusion may be illegal, or the fused kernel wrong"
-        result.alternatives.append(Considered(name="illegal_fusion", open=True, words=words))
+        why = Evidence.of(EvidenceKind.FUSION_IN_DOUBT)
+        result.alternatives.append(Considered(name="illegal_fusion", open=True, why=why))
     fusing = frames.about_fusion(raised.frames) if raised else None
     hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
     if fusing is not None and "fusion" in fixes:
         result.stage = Stage.SCHEDULER
         result.evidence.append(
-            f"it fails while kernels are fused ({fusing.function} in {fusing.file}) and passes without fusion"
+            Evidence.of(EvidenceKind.FAILS_WHILE_FUSING, function=fusing.function, file=fusing.file)
         )
     elif "strict_math" in fixes and "vectorisation" not in fixes:
         result.stage = Stage.RUNTIME
-        result.evidence.append(
-            "the same generated code passes when it is compiled without relaxed floating-point rules"
-        )
+        result.evidence.append(Evidence.of(EvidenceKind.PASSES_WITH_STRICT_MATH))
     elif hint is not None and hint[0] is Stage.RUNTIME and not _compile_error(top):
         result.stage = Stage.RUNTIME
-        result.evidence.append(f"it fails in {hint[1].function} ({hint[1].file}), after code generation")
+        frame = hint[1]
+        result.evidence.append(
+            Evidence.of(EvidenceKind.FAILS_AFTER_CODEGEN, function=frame.function, file=frame.file)
+        )
     elif "fusion" in fixes and "vectorisation" not in fixes and not _crashes(top):
         _fused(runner, result)
     else:
@@ -157,9 +153,8 @@ def _fused(runner: LadderRunner, result: Split) -> None:
     if together.verdict is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence = [
-            "the loops that the scheduler fused, run by an interpreter, pass one after another and fail in "
-            "the same way as one loop, index by index, as a fused kernel runs them: they must not be fused",
-            "it passes without fusion",
+            Evidence.of(EvidenceKind.FUSED_LOOP_FAILS),
+            Evidence.of(EvidenceKind.PASSES_WITHOUT_FUSION),
         ]
         return
     result.stage = Stage.KERNEL
@@ -168,17 +163,22 @@ def _fused(runner: LadderRunner, result: Split) -> None:
 def _by_frames(result: Split, top: Step, fixes: set[str], loops: Verdict) -> None:
     """The interpreter could not follow: what is left are the frames of a crash."""
     if loops is Verdict.DIFFERENT:
-        result.evidence.append("the loop IR, run by an interpreter, fails in another way")
+        result.evidence.append(Evidence.of(EvidenceKind.LOOPS_FAIL_DIFFERENTLY))
     raised = top.outcome.raised
     hint = frames.innermost(raised.frames, frames.KERNEL_STAGES) if raised else None
     if raised is not None and hint is not None:
         fusing = frames.about_fusion(raised.frames)
         if fusing is not None and "fusion" in fixes:
             result.stage = Stage.SCHEDULER
-            result.evidence.append(f"it fails in {fusing.function} ({fusing.file}) and passes without fusion")
+            result.evidence.append(
+                Evidence.of(EvidenceKind.FAILS_IN_FUSING, function=fusing.function, file=fusing.file)
+            )
         else:
             result.stage = Stage.CODEGEN if _compile_error(top) else hint[0]
-            result.evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+            frame = hint[1]
+            result.evidence.append(
+                Evidence.of(EvidenceKind.INNERMOST_FRAME, file=frame.file, function=frame.function)
+            )
 
 
 def _compile_error(top: Step) -> bool:
@@ -197,7 +197,7 @@ def _crashes(top: Step) -> bool:
 def _add_switches(result: Split) -> None:
     passing = [step.label for step in result.ablation if step.verdict is Verdict.GOOD]
     if passing:
-        result.evidence.append("it passes with: " + "; ".join(passing))
+        result.evidence.append(Evidence.of(EvidenceKind.PASSES_WITH_SWITCHES, switches=passing))
     narrow = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     if narrow and result.stage in (Stage.CODEGEN, Stage.KERNEL, Stage.SCHEDULER):
         result.component = Component(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import Component, Considered, Exhibit, Step
 from accel_lab.core.stages import Stage
 
@@ -32,7 +33,7 @@ class Localization:
 
     component: Component | None = None
     passing_run: Step | None = None
-    evidence: list[str] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
     exhibits: list[Exhibit] = field(default_factory=list)
     stage: Stage | None = None
     changes: list[tuple[list[str], list[str]]] = field(default_factory=list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.errors import OutOfTime
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Culprit, Step
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.time_budget import Allowance
@@ -28,7 +29,7 @@ class Opened:
     culprit: Culprit
     alternatives: list[Considered] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Evidence | str] = field(default_factory=list)
 
 
 def open_stage(
@@ -84,9 +85,9 @@ def _split(case: Case, full: bool) -> kernel_stage.Split:
     except OutOfTime:
         left = "the split of the kernel stage into lowering, scheduler and code generation"
         case.runner.lab.time_budget.leave(left)
-        evidence = [f"passes at {case.reading.last_good} and fails at {case.start}"]
+        pair = Evidence.of(EvidenceKind.PASSES_AND_FAILS_AT, below=str(case.reading.last_good), at=case.start)
         return kernel_stage.Split(
-            stage=Stage.KERNEL, ladder=case.ladder, evidence=evidence, alternatives=[unasked(left)]
+            stage=Stage.KERNEL, ladder=case.ladder, evidence=[pair], alternatives=[unasked(left)]
         )
 
 
@@ -117,16 +118,19 @@ def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
     return localization
 
 
-def _by_frames(case: Case) -> tuple[Stage, list[str]]:
+def _by_frames(case: Case) -> tuple[Stage, list[Evidence]]:
     """The stage, which the frames of an exception may correct, and the evidence of the two rungs."""
     stage, below, at = case.stage, row(case.ladder, case.reading.last_good), case.at
-    how = "in the same way" if at.verdict is Verdict.BAD else "in another way"
-    evidence = [f"passes at {below.rung} and fails {how} at {at.rung}, which adds {at.rung.record.adds}"]
+    same = at.verdict is Verdict.BAD
+    evidence = [Evidence.of(EvidenceKind.RUNG_ADDS_FAILURE, below=below.rung, at=at.rung, same=same)]
     hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
     if hint is not None and hint[0] is not stage:
         # Frames are evidence only if the signature matches: another failure's tell where that one ends.
         if at.verdict is Verdict.BAD:
-            evidence.append(f"the innermost frame lies in {hint[1].file} ({hint[1].function})")
+            frame = hint[1]
+            evidence.append(
+                Evidence.of(EvidenceKind.INNERMOST_FRAME, file=frame.file, function=frame.function)
+            )
         if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
             # Code that both partitioners share fails with either, so only its frames tell.
             stage = Stage.PARTITIONER

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.stages import Rung, Stage
@@ -211,31 +212,24 @@ def _localization(
     words = "; ".join(application_words(tree, a) for a in culprits[:_SHOWN])
     if len(culprits) > _SHOWN:
         words += f"; and {len(culprits) - _SHOWN} more"
-    called = " and ".join(short_words(tree, a) for a in culprits[:_SHOWN])
-    if len(culprits) > _SHOWN:
-        called += f" and {len(culprits) - _SHOWN} more"
-    evidence = [f"at {search.rung} the failure disappears when only {called} is left out"]
+    left_out = [short_words(tree, application) for application in culprits]
+    evidence = [Evidence.of(EvidenceKind.PASS_LEFT_OUT, rung=search.rung, passes=left_out)]
     sufficient = _sufficient(search, culprits)
-    if sufficient:
-        evidence.append(sufficient)
+    evidence += sufficient
     if fix_set.stand_ins:
-        first = short_words(tree, culprits[0])
-        told = " and ".join(short_words(tree, tree.get(kind.items[0])) for kind in fix_set.stand_ins)
-        evidence.append(f"with only {first} left out it still fails, as {told} then does the same")
+        stand_ins = [short_words(tree, tree.get(kind.items[0])) for kind in fix_set.stand_ins]
+        evidence.append(Evidence.of(EvidenceKind.PASS_STOOD_IN_FOR, applied=left_out[0], stand_ins=stand_ins))
     elif len(culprits) > 1:
-        evidence.append("all of them must be left out: with any one of them left in it does not pass")
+        evidence.append(Evidence.of(EvidenceKind.PASSES_ONLY_TOGETHER))
     thorough = all(level.alone for level in [*path, fix_set]) or bool(sufficient)
     sure = at.verdict is Verdict.BAD and len(names) == 1 and thorough and not search.spent
     rivals = [kind for kind in others if name_of(tree.get(kind.items[0])) not in names]
     detail = words
     if rivals:
         sure = False
-        told = ", ".join(name_of(tree.get(kind.items[0])) for kind in rivals[:5])
-        detail += f"; also fixed by leaving out {told}"
-        evidence.append(
-            f"also fixed by leaving out {told}, which is applied earlier: the failure needs "
-            "what both of them do"
-        )
+        earlier = [name_of(tree.get(kind.items[0])) for kind in rivals]
+        detail += f"; also fixed by leaving out {', '.join(earlier[:5])}"
+        evidence.append(Evidence.of(EvidenceKind.EARLIER_PASS_FIXES, passes=earlier))
     exhibits, changes = [], []
     for application in culprits[:_SHOWN]:
         change = _change(search, application, culprits)
@@ -263,11 +257,11 @@ def _word(application: Application) -> str:
     return {"patterns": "pattern", "reinplacing": "reinplacing"}.get(application.subsystem, "pass")
 
 
-def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
-    """Whether the failure appears with everything else left out that can be; in words, if it does."""
+def _sufficient(search: _Search, culprits: Sequence[Application]) -> list[Evidence]:
+    """Whether the failure appears with everything else left out that can be: the evidence, if it does."""
     tree = search.tree
     if search.hanging or search.spent:
-        return ""
+        return []
     kept = tree.with_those_around(culprits)
     stiff = {
         item
@@ -277,13 +271,10 @@ def _sufficient(search: _Search, culprits: Sequence[Application]) -> str:
     }
     rest = [a.item for a in tree.changing() if a.item not in kept and a.item not in stiff]
     if not rest:
-        return ""
+        return []
     if search.ask([rest])[0] is not Verdict.BAD:
-        return ""
-    return (
-        f"with {'it' if len(culprits) == 1 else 'them'} alone applied and "
-        f"{len(rest)} other application{'s' if len(rest) > 1 else ''} left out, it still fails"
-    )
+        return []
+    return [Evidence.of(EvidenceKind.PASS_ALONE_FAILS, applied=len(culprits), left_out=len(rest))]
 
 
 def _change(

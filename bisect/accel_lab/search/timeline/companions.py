@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
 from accel_lab.core.flip_details import Blame, Swap
 from accel_lab.core.verdict import Verdict
@@ -52,7 +53,8 @@ def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
     alone = one_sided(good, bad)
     if not names:
         summary = "its companions are the same on both sides" + (_only_on_one(alone) if alone else "")
-        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), words=summary)])
+        why = Evidence.of(EvidenceKind.COMPANION_ON_ONE_SIDE)
+        proof = prove_verdicts([], [Considered(name="one_sided", open=bool(alone), why=why)])
         return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {summary}", open=alone)
     swapper = _Swapper(good=good, bad=bad, names=names, ask=ask)
     pair = swapper.pairs([names])[0]
@@ -158,8 +160,8 @@ def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: M
 
     def verdict(culprits: tuple[str, ...], isolated: bool, sentence: str) -> Blame:
         """``isolated``: both runs of a pair speak for just these."""
-        words = "what else differs is not ruled out"
-        other = Considered(name="another_companion", open=not isolated, words=words)
+        why = Evidence.of(EvidenceKind.COMPANION_NOT_ISOLATED)
+        other = Considered(name="another_companion", open=not isolated, why=why)
         return Blame(
             culprits=culprits,
             proven=prove_verdicts((swap.error for swap in swapper.swaps), [other]).proven,

@@ -1,0 +1,90 @@
+"""Sentences on the ladder: the two rungs, the repeats, the premise, the environment of the script."""
+
+from __future__ import annotations
+
+from accel_lab.core.evidence import EvidenceKind as Kind
+from accel_lab.core.stages import Rung
+
+from .template import Words, alike
+
+
+def _rung_adds_failure(below: str, at: str, same: bool) -> str:
+    return f"passes at {below} and fails {alike(same)} at {at}, which adds {Rung(at).record.adds}"
+
+
+def _fails_uncompiled(same: bool) -> str:
+    return (
+        f"the script fails {alike(same)} when torch.compile is the identity, so no part of the compiler is "
+        "needed for it"
+    )
+
+
+def _second_fault(regions: list[str]) -> str:
+    return f"a second fault: it stays when the regions [{', '.join(regions)}] are kept on a rung that passes"
+
+
+def _wrong_value(name: str, call: int, phase: str, path: str, how: str) -> str:
+    """A call below 0 stands for what no call of the region left."""
+    turn = f" call {call}" if call >= 0 else ""
+    return f"{name}{turn} {phase} {path}: {how}"
+
+
+def _state_left_behind(first: int, runs: int, later: int) -> str:
+    rare = ", unless the failure is a rare one" if first == 1 else ""
+    return (
+        f"the first {first} of {runs} runs failed and none of the {later} after them: state left outside the "
+        "script's folder by the first runs (a file, a cache, a database) keeps it from failing again"
+        f"{rare}, so it cannot be bisected until every run starts from the same state"
+    )
+
+
+WORDS: dict[Kind, Words] = {
+    Kind.SAID: "{text}",
+    Kind.PASSES_AND_FAILS_AT: "passes at {below} and fails at {at}",
+    Kind.RUNG_ADDS_FAILURE: _rung_adds_failure,
+    Kind.INNERMOST_FRAME: "the innermost frame lies in {file} ({function})",
+    Kind.PAIR_REPEATED: (
+        "run again: {below} passed {passes} of {passes} runs, {at} failed {failures} of {runs}"
+    ),
+    Kind.PAIR_CHOSEN_AFTERWARDS: "{below} passed {passes} of {passes} runs; {at} failed {failures} times",
+    Kind.FAILS_UNCOMPILED: _fails_uncompiled,
+    Kind.SECOND_FAULT: _second_fault,
+    Kind.NO_SECOND_FAULT: (
+        "with only the failing region kept below that stage, and all others compiled, the script passes"
+    ),
+    Kind.WRONG_VALUE: _wrong_value,
+    Kind.UNASKED: "the time was up before it was asked: {question}",
+    Kind.COMPONENT_FLAKY: "run again, what passed before failed: the failure is flaky",
+    Kind.LADDER_NOT_MONOTONE: ("the ladder is not monotone: it fails at {rungs} and passes again at {above}"),
+    Kind.RUNGS_FAIL_DIFFERENTLY: "{rungs} fails in another way than the script does",
+    Kind.PAIR_OF_ANOTHER_STAGE: "the pair of rungs {below} and {at} isolates {isolates}, not {stage}",
+    Kind.RUNG_FLAKY: "a rung that passed at first failed when it was run again: the script is flaky",
+    Kind.INSTRUMENTATION_HIDES: (
+        "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): instrumentation hides "
+        "the failure"
+    ),
+    Kind.LAB_MAKES_FAILURE: (
+        "the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the failure "
+        "comes from what the lab changes in order to look, not from the script"
+    ),
+    Kind.STATE_LEFT_BEHIND: _state_left_behind,
+    Kind.RUN_NOT_PREPARED: "the lab could not prepare the run",
+    Kind.FAILS_IN_TWO_WAYS: "two runs of the unchanged script failed in two different ways",
+    Kind.MODULE_MISSING: "a module that the script imports is not installed",
+    Kind.FILE_MISSING: "a file that the script opens does not exist",
+    Kind.FILE_FORBIDDEN: "a file may not be read or written",
+    Kind.DISK_FULL: "there is no space left on the device",
+    Kind.PYTHON_HEADERS_MISSING: (
+        "the headers of Python are missing, which every generated kernel includes (python3-dev)"
+    ),
+    Kind.COMPILER_BROKEN: "the C++ compiler cannot build even an empty library: {message}",
+    Kind.FAILS_WITHOUT_KERNELS: "the script fails without generated kernels too",
+    Kind.PASSES_WITHOUT_KERNELS: (
+        "without generated kernels the script passed {passes} of {passing_runs} runs, with them it failed "
+        "{failures} of {runs}"
+    ),
+    Kind.COMPANION_ON_ONE_SIDE: "a companion that only one side has cannot be swapped",
+    Kind.COMPANION_NOT_ISOLATED: "what else differs is not ruled out",
+}
+
+__all__ = ["WORDS"]
