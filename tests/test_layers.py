@@ -33,7 +33,10 @@ ARROWS: dict[str, frozenset[str]] = {
     "child": frozenset({"accelerators", "mock", "protocol"}),
     "accelerators": frozenset({"protocol"}),  # not the mock: it is one adapter among others
     "mock": frozenset({"accelerators", "protocol"}),
-    "triage": frozenset({"core", "execution"}),
+    # Jobs for the workers of a cluster; a job is a command of the lab, in a process of its own.
+    "engine": frozenset({"core", "execution"}),
+    # A job takes along what a bundle would pack.
+    "triage": frozenset({"core", "execution", "engine", "reporting"}),
     "config": frozenset({"core"}),
     # What runs inside somebody's job (the child's code), and the process that runs a capsule by itself.
     "record": frozenset({"core", "child", "execution", "reduction", "minimize"}),
@@ -77,6 +80,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "protocol": frozenset(),
     "core": frozenset({"cattrs", "tomli"}),
     **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
+    "engine": frozenset({"distributed", "fsspec"}),  # the extra `cluster`
 }
 PROCESS_MODULE = Path("execution", "processes", "process.py")
 PROCESS_IMPORTS = frozenset({"subprocess", "multiprocessing", "pty"})
