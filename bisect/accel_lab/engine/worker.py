@@ -43,8 +43,8 @@ LEAST_FREE = 512 << 20
 RAN = "ran.json"
 _COMMANDS = frozenset({"bisect", "matrix", "bench"})
 _PAUSE_S = 3.0
-#: One job at a time in a worker's process, however many threads it was given.
-_ONE = threading.Lock()
+#: One job at a time on a worker, however many threads it was given: a lock for each worker of the process.
+_LOCKS: dict[str, threading.Lock] = {}
 
 
 class Run(Protocol):
@@ -75,8 +75,8 @@ class Worker:
 
     def __call__(self, key: str) -> str:
         """The :class:`Answer` as JSON. Nothing is raised: what failed here is an answer too."""
-        with _ONE:
-            name = worker_name()
+        name = worker_name()
+        with _LOCKS.setdefault(name, threading.Lock()):
             try:
                 answer = self._perform(key, name)
             except OSError as error:
