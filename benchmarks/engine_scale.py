@@ -158,7 +158,8 @@ def _job(folder: Path, number: int, length: float) -> PackedJob:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as text."""
-    head = "workers   jobs   work s   wall s   efficiency   best possible   overhead a job   CPU a job   at 60 s a job"
+    head = "workers   jobs   work s   wall s   efficiency   best possible   overhead a job   CPU a job   "
+    head += "at 60 s a job"
     lines = [
         f"{row.workers:7d} {row.jobs:6d} {row.work_s:8.1f} {row.wall_s:8.1f} {row.efficiency:11.1%} "
         f"{row.ideal:14.1%} {row.overhead_s:13.3f} s {row.cpu_s / row.jobs:9.3f} s {row.at_a_bisection:14.1%}"

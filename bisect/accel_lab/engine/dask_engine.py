@@ -53,6 +53,13 @@ class DaskEngine:
         return list(self._client.scheduler_info()["workers"])
 
 
+def _quiet() -> None:
+    """What happens to the engine is said in the lab's own lines: Dask gives each of its loggers a level."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(("distributed", "tornado"))]
+    for name in ("distributed", *names):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
 def _connected(address: str, connect_s: float) -> Any:
     try:
         from distributed import Client
@@ -60,8 +67,7 @@ def _connected(address: str, connect_s: float) -> Any:
         raise UsageError(
             "--engine dask needs distributed, which is not installed here: pip install 'accel-lab[cluster]'"
         ) from None
-    for name in ("distributed", "tornado"):  # what happened is said in the lab's own lines
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    _quiet()
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
     if "scheduler_file" in where and not Path(address).is_file():
         raise UsageError(f"--engine {PREFIX}{address}: there is no such scheduler file")

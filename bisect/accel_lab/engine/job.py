@@ -23,7 +23,8 @@ class Request(Record):
 
     ``words`` are the command and its options. ``script`` and ``cwd`` are places in the pack. ``python`` is
     the interpreter on the asking machine and ``torch`` the version that it has, which a worker's must have
-    too. ``lab`` is :func:`lab_identity` of the asking lab.
+    too. ``lab`` is :func:`lab_identity` of the asking lab. ``script`` is empty for a command that takes none.
+    ``session`` sets jobs apart that must not share a run: measurements.
     """
 
     words: tuple[str, ...]
@@ -32,6 +33,7 @@ class Request(Record):
     python: str
     torch: str
     lab: str
+    session: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
