@@ -72,7 +72,7 @@ def test_a_killed_worker_loses_nothing_and_nothing_is_asked_twice(tmp_path: Path
         "fx_passes": ["s2.py"],
     }
     assert sorted(bisections()) == ["s0.py", "s1.py", "s2.py", "s3.py", "s4.py"]
-    assert any(line.startswith("s1.py: begun on tcp://") for line in said)
+    assert any(line.startswith("s1.py: lost on tcp://") for line in said)
     assert list((tmp_path / "dask").glob("*/accel-lab-jobs-*/*/runs")) == []
 
 

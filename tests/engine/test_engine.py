@@ -109,7 +109,7 @@ def test_the_scripts_of_a_lost_worker_go_to_another(tmp_path: Path, url: str) ->
     triage = Triage(tmp_path, url, {**TEXTS, "b": "# dynamo end-once\n2"})
     assert members(triage.run("one")) == FAULTS
     assert sorted(bisections()) == ["a.py", "b.py", "c.py", "d.py"]
-    assert triage.said == ["b.py: begun on w0, then on w1; the last one finished it, the others were lost"]
+    assert triage.said == ["b.py: lost on w0; finished on w1"]
 
 
 def test_a_script_that_ends_its_workers_is_given_up_and_may_be_tried_again(tmp_path: Path, url: str) -> None:
@@ -370,4 +370,6 @@ def test_a_lost_engine_is_lost_for_every_later_job(tmp_path: Path, url: str) -> 
 def test_the_options_name_a_cluster() -> None:
     found = engine_options.chosen("dask:tcp://x:8786", "s3://b/lab")
     assert found is not None and (found.name, found.address) == ("dask:tcp://x:8786", "tcp://x:8786")
+    path = engine_options.chosen("dask:tcp://x:8786", "shared/lab")
+    assert path is not None and path.store == f"file://{Path.cwd() / 'shared' / 'lab'}"
     assert engine_options.chosen("local", None) is None and engine_options.chosen(None, None) is None

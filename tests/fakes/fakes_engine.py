@@ -15,7 +15,7 @@ from pathlib import Path
 from accel_lab.engine.lab_command import LabRun
 
 #: The file that notes which script was bisected by which process; workers inherit it.
-LOG = "ACCEL_LAB_TEST_BISECTIONS"
+LOG = "LAB_TEST_BISECTIONS"
 
 _here = threading.local()
 

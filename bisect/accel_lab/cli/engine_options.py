@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ def chosen(engine: str | None, store: str | None) -> Cluster | None:
         )
     if store.startswith("memory:"):
         raise UsageError("--store memory:// is of one process only: name a folder that the workers reach too")
+    if "://" not in store:  # a path, which the workers must not take from where they are
+        store = f"file://{os.path.abspath(store)}"
     return Cluster(address=address, store=store)
 
 

@@ -40,6 +40,10 @@ class NotRun(LabError):
     """No worker could run this job; the others may still be run."""
 
 
+#: What is said of a job that was not run to its end because the user stopped.
+INTERRUPTED = "interrupted"
+
+
 class Stopped(LabError):
     """The user has asked to stop."""
 
@@ -152,7 +156,7 @@ class Dispatch:
         """One handing over to a worker, and its word."""
         with self._lock:
             if self._stop.is_set():
-                raise Stopped("interrupted")
+                raise Stopped(INTERRUPTED)
             if self._gone:
                 raise EngineLost(self._gone)
             avoid = sorted(self._unfit)
@@ -166,7 +170,7 @@ class Dispatch:
             text = future.result()
         except CancelledError:
             if self._stop.is_set():
-                raise Stopped("interrupted") from None
+                raise Stopped(INTERRUPTED) from None
             raise self._lost() from None
         except LabError:
             raise
@@ -224,9 +228,7 @@ class Dispatch:
             raise BadPack("it is the run of another job")
         begun = starts(self._store, job.key)
         if len(begun) > 1:
-            self._listener(
-                f"{name}: begun on {', then on '.join(begun)}; the last one finished it, the others were lost"
-            )
+            self._listener(f"{name}: lost on {', '.join(begun[:-1])}; finished on {begun[-1]}")
         return Fetched(folder=folder, ran=ran)
 
 
@@ -240,4 +242,4 @@ def _read(text: object, key: str) -> Answer:
     return answer
 
 
-__all__ = ["Dispatch", "Engine", "EngineLost", "Fetched", "NotRun", "Stopped"]
+__all__ = ["INTERRUPTED", "Dispatch", "Engine", "EngineLost", "Fetched", "NotRun", "Stopped"]

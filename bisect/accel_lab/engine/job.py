@@ -50,7 +50,7 @@ class PackedJob:
         The path of the interpreter is no part of it: the version of torch is.
         """
         asked = {**self.request.to_json(), "python": ""}
-        digests = {name: _digest(path) for name, path in sorted(self.files.items())}
+        digests = {name: file_digest(path) for name, path in sorted(self.files.items())}
         return hashlib.sha256(json.dumps([asked, digests], sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -104,12 +104,31 @@ def lab_identity() -> str:
     return f"{accel_lab.__version__} {digest.hexdigest()[:12]}"
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file's content; many scripts may name the same one, so it is read once."""
+    found = path.stat()
+    return _digest(str(path), found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _digest(path: str, size: int, changed: int) -> str:
+    """``size`` and ``changed`` (ns) tell a file from what lay there before."""
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    with open(path, "rb") as stream:
         while piece := stream.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
 
 
-__all__ = ["BESIDE", "CWD", "REQUEST", "Answer", "PackedJob", "Ran", "Request", "State", "lab_identity"]
+__all__ = [
+    "BESIDE",
+    "CWD",
+    "REQUEST",
+    "Answer",
+    "PackedJob",
+    "Ran",
+    "Request",
+    "State",
+    "file_digest",
+    "lab_identity",
+]

@@ -79,8 +79,6 @@ class Store:
         """The names of the files in one folder of the store, sorted; none where it is not there."""
 
         def listed() -> list[str]:
-            # A listing that fsspec keeps would not show what another machine has written since.
-            self._files.invalidate_cache()
             try:
                 found = self._files.ls(self._path(folder), detail=False)
             except FileNotFoundError:
@@ -142,7 +140,8 @@ def _opened(url: str) -> tuple[Any, str]:
             "--store needs fsspec, which is not installed here: pip install 'accel-lab[cluster]'"
         ) from None
     try:
-        files, root = fsspec.core.url_to_fs(url)
+        # A listing that is kept would hide what another machine has written since.
+        files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:  # s3fs and the like, named by fsspec
         raise UsageError(f"--store {url} needs a package that is not installed here: {error}") from None
     except Exception as error:

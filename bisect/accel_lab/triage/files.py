@@ -9,14 +9,16 @@ import ast
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from accel_lab.execution.programs import CAPSULE
 from accel_lab.reporting.bundle.kinds_of_files import is_environment, is_secret
 from accel_lab.reporting.bundle.local_imports import MAX_MODULES, imported_names, module_files
 
-#: Limits of what one script takes along: the bytes of all files, the files of a folder that it names.
-MOST_BYTES, MOST_OF_FOLDER = 512 << 20, 500
+#: Limits of what one script takes along: the bytes of all files, the files of a folder that it names, and the
+#: names of such a folder that are looked at.
+MOST_BYTES, MOST_OF_FOLDER, _MOST_LOOKED = 512 << 20, 500, 20_000
 _MOST_TEXT = 4 << 20
 _MOST_NAME = 255
 
@@ -80,8 +82,8 @@ def _take_named(text: str, found: Needed, script: Path, *, folders: bool = True)
         if path == script or found.folder not in path.parents:
             continue
         if folders and _is_data(path):
-            below = (one for one in sorted(path.rglob("*")) if not one.name.startswith("."))
-            for one, _ in zip(below, range(MOST_OF_FOLDER), strict=False):
+            below = sorted(islice(path.rglob("*"), _MOST_LOOKED))
+            for one in [one for one in below if not one.name.startswith(".")][:MOST_OF_FOLDER]:
                 found.take(one)
         else:
             found.take(path)

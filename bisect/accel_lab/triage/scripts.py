@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accel_lab.core.errors import UsageError
 from accel_lab.core.record import Record
+from accel_lab.engine.job import file_digest
 from accel_lab.execution.programs import CAPSULE, CAPSULE_SCRIPT, read_program
 
 from .files import needed_beside
@@ -78,10 +79,7 @@ def _digest(path: Path, sha256: str) -> str:
         return sha256
     digest = hashlib.sha256(sha256.encode())
     for name, file in sorted(files.items()):
-        digest.update(name.encode("utf-8", "surrogateescape"))
-        with file.open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
+        digest.update(f"{name}\0{file_digest(file)}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

@@ -21,7 +21,7 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.text import command_line, counted, printable, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
-from accel_lab.engine.dispatch import EngineLost
+from accel_lab.engine.dispatch import INTERRUPTED, EngineLost
 from accel_lab.engine.store import StoreLost
 from accel_lab.engine.worker import torch_of
 from accel_lab.execution.processes.interruptible import Interruptible
@@ -230,7 +230,7 @@ def _asker(stop: threading.Event) -> Callable[[Job], Result]:
 
     def ask(job: Job) -> Result:
         if stop.is_set():
-            return Result(key=job.key, script=job.script, verdict=ERROR, said="interrupted")
+            return Result(key=job.key, script=job.script, verdict=ERROR, said=INTERRUPTED)
         return run_job(job, stop)
 
     return ask
@@ -262,6 +262,8 @@ class _Teller:
                 sys.stderr.flush()
 
     def result(self, done: int, of: int, result: Result) -> None:
+        if result.verdict == ERROR and result.said == INTERRUPTED:
+            return
         said = result.fault.stage if result.fault is not None else result.verdict.replace("_", " ")
         self.line(f"{done} of {of}  {shorten(result.script.name, 60)}: {said}  {result.seconds:.0f} s")
 
