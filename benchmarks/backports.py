@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from accel_lab.core.flip_change import FlipChange, Piece
 from accel_lab.search.change.backport import NAME, backport_text, patch_of
 from accel_lab.search.change.companions import closure
 from accel_lab.search.change.pieces import Versions
@@ -66,11 +67,11 @@ def row(case: Case, pythons: tuple[str, str], sources: Sources, limit_s: float) 
     for name in case.change:
         path, _, key = name.partition("::")
         chosen.setdefault(path, set()).add(key)
-    change = {
-        "found": True,
-        "patch": patch_of(sources.patched({path: frozenset(keys) for path, keys in chosen.items()})),
-        "pieces": [{"file": path, "symbol": key} for path, keys in chosen.items() for key in keys],
-    }
+    change = FlipChange(
+        found=True,
+        patch=patch_of(sources.patched({path: frozenset(keys) for path, keys in chosen.items()})),
+        pieces=tuple(Piece(file=path, symbol=key) for path, keys in chosen.items() for key in keys),
+    )
     old, new = (release(torch_version(python)) for python in pythons)
     text = backport_text(change, release=old, fixed=new)
     if not text:

@@ -10,6 +10,7 @@ threads of this process, so the overhead of many is also that of one Python: the
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import os
 import random
@@ -42,6 +43,7 @@ BISECTION_S = 60.0
 class Row:
     """One number of workers. ``work_s`` is the sum of the jobs' lengths, ``wall_s`` the time for all.
 
+    ``ideal_s`` is the time for all of an engine that costs nothing and gives out the jobs in their order.
     ``cpu_s`` is the processor time of this process: of the asking side, the scheduler and all workers.
     """
 
@@ -49,7 +51,7 @@ class Row:
     jobs: int
     work_s: float
     wall_s: float
-    longest_s: float
+    ideal_s: float
     cpu_s: float
 
     @property
@@ -59,13 +61,13 @@ class Row:
 
     @property
     def ideal(self) -> float:
-        """The best that any engine could do with these lengths: at the end workers have nothing left."""
-        return self.work_s / (self.workers * max(self.work_s / self.workers, self.longest_s))
+        """The efficiency of that engine: at the end workers have nothing left to do."""
+        return self.work_s / (self.workers * self.ideal_s)
 
     @property
     def overhead_s(self) -> float:
-        """Seconds of a worker's time, a job, that were not work; the idle end is in it."""
-        return (self.workers * self.wall_s - self.work_s) / self.jobs
+        """Seconds of a worker's time, a job, beyond those of that engine."""
+        return self.workers * (self.wall_s - self.ideal_s) / self.jobs
 
     @property
     def at_a_bisection(self) -> float:
@@ -95,6 +97,14 @@ def lengths(count: int, mean_s: float, seed: int) -> list[float]:
     drawn = [rng.lognormvariate(0.0, 0.7) for _ in range(count)]
     scale = mean_s * count / sum(drawn)
     return [one * scale for one in drawn]
+
+
+def ideal(drawn: Sequence[float], workers: int) -> float:
+    """When the last job ends, if each worker that is free takes the next one at once."""
+    free = [0.0] * workers
+    for length in drawn:
+        heapq.heapreplace(free, free[0] + length)
+    return max(free)
 
 
 def measured(workers: int, each: int, mean_s: float, seed: int) -> Row:
@@ -136,7 +146,7 @@ def measured(workers: int, each: int, mean_s: float, seed: int) -> Row:
         jobs=len(drawn),
         work_s=sum(drawn),
         wall_s=wall,
-        longest_s=max(drawn),
+        ideal_s=ideal(drawn, workers),
         cpu_s=cpu,
     )
 
@@ -158,7 +168,7 @@ def _job(folder: Path, number: int, length: float) -> PackedJob:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as text."""
-    head = "workers   jobs   work s   wall s   efficiency   best possible   overhead a job   CPU a job   "
+    head = "workers   jobs   work s   wall s   efficiency   at no cost      overhead a job   CPU a job   "
     head += "at 60 s a job"
     lines = [
         f"{row.workers:7d} {row.jobs:6d} {row.work_s:8.1f} {row.wall_s:8.1f} {row.efficiency:11.1%} "

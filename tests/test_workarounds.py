@@ -22,7 +22,7 @@ def found(**changes: Any) -> Findings:
         "found": True,
         "both_ways": True,
         "pieces": [{"file": FILE, "symbol": "f"}],
-        "patch": patch_of([(FILE, OLD, NEW)]),
+        "patch": [row.to_json() for row in patch_of([(FILE, OLD, NEW)])],
         **changes,
     }
     findings = Findings(program=Program(path="/x.py"))
@@ -50,8 +50,6 @@ def test_a_proven_change_becomes_a_file_that_the_script_imports_first(tmp_path: 
         (found(both_ways=None), "2.13.0"),
         (found(found=False), "2.13.0"),
         (found(patch=[]), "2.13.0"),
-        (found(patch=[{"file": 1}]), "2.13.0"),
-        (found(pieces=[{}]), "2.13.0"),
         (found(), "2.12.1"),
         (Findings(program=Program(path="/x.py")), "2.13.0"),
     ],
@@ -59,6 +57,15 @@ def test_a_proven_change_becomes_a_file_that_the_script_imports_first(tmp_path: 
 def test_nothing_else_does(findings: Findings, release: str, tmp_path: Path) -> None:
     assert backports(findings, "import torch\n", release, tmp_path) == []
     assert not (tmp_path / "backport").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"patch": [{"file": 1}]}, {"pieces": [{}]}, {"patch": [{"file": "", "sha256": "", "hunks": [1]}]}],
+)
+def test_a_damaged_change_is_refused_in_one_line(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        found(**changes)
 
 
 def test_the_file_that_is_changed_is_the_script_or_the_test_file(tmp_path: Path) -> None:

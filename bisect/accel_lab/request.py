@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.record import Record, written
 from accel_lab.execution.notebooks import as_script
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.marker import mark
 from accel_lab.lab import Oracle
@@ -57,12 +56,6 @@ class Request(Record):
     def cwd(self) -> str:
         """Where it is asked."""
         return os.getcwd()
-
-
-def state_folder() -> Path:
-    """Where runs are kept unless ``--out`` says otherwise: ``ACCEL_LAB_HOME`` or the user's data folder."""
-    home = os.environ.get("ACCEL_LAB_HOME")
-    return Path(home) if home else Path(platformdirs.user_data_dir("accel-lab"))
 
 
 def new_run_folder(request: Request, command: str = "bisect") -> Path:

@@ -92,13 +92,10 @@ def backports(findings: Findings, source: str, release: str, folder: Path) -> li
     """
     flips = findings.versions.flips if findings.versions is not None else ()
     flip = next((one for one in flips if one.kind == "fixed" and one.after == release and one.change), None)
-    if flip is None or flip.change.get("both_ways") is not True:
+    if flip is None or flip.change is None or flip.change.both_ways is not True:
         return []
-    try:
-        text = backport_text(flip.change, release=release, fixed=flip.at)
-        symbols = ", ".join(str(row["symbol"]) for row in flip.change["pieces"])
-    except (ValueError, KeyError, TypeError):
-        return []
+    text = backport_text(flip.change, release=release, fixed=flip.at)
+    symbols = ", ".join(piece.symbol for piece in flip.change.pieces)
     place = folder / "backport"
     edited = paste_above(source, ["import sys", f"sys.path.insert(0, {str(place)!r})", f"import {NAME}"])
     if not text or edited is None:

@@ -107,3 +107,14 @@ def test_a_decomposition_is_shown_with_what_it_became(prober: Prober, tmp_path: 
     assert printed(plain) == "24.0"
     without = ask(prober, tmp_path, DECOMPOSITION, Rung.DECOMP, off={"decomposition": [key]})
     assert printed(without) == "0.0"
+
+
+@pytest.mark.torch
+def test_each_pass_that_is_called_by_name_can_be_left_out(prober: Prober, tmp_path: Path) -> None:
+    """What calls one may count what it returns, or go on with the graph that it returns."""
+    plain = ask(prober, tmp_path, PATTERN, Rung.FX)
+    names = [row["key"] for row in rows(plain, "pass_functions")]
+    assert len(names) > 3
+    without = ask(prober, tmp_path, PATTERN, Rung.FX, off={"pass_functions": names})
+    assert all(row.get("off") for row in rows(without, "pass_functions") if row["key"] in names)
+    assert printed(without) == "[8.0, 20.0, 12.0]"

@@ -12,8 +12,8 @@ import fakes_kept
 from accel_lab.cli.commands.clean_command import command as clean
 from accel_lab.cli.commands.runs_command import command as listing
 from accel_lab.core.errors import UsageError
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.marker import mark
-from accel_lab.request import state_folder
 
 
 @pytest.fixture

@@ -139,6 +139,12 @@ def test_the_result_fails_is_one_minimal_and_does_not_depend_on_workers(data: st
         assert sorted(calls_of(results[0])) == sorted(bad)
 
 
+def test_a_node_that_only_joins_two_needed_ones_goes(tmp_path: Path) -> None:
+    problem = FakeProblem(needs("op1", "op2", "op4"))
+    result = reduce_graph(problem, chain(tmp_path, [(0,), (0,), (1, 2), (0, 3)]), CHECK)
+    assert sorted(calls_of(emit(result, CHECK).source)) == ["op1", "op2", "op4"]
+
+
 def test_the_best_so_far_is_the_result_when_the_time_is_over(tmp_path: Path) -> None:
     program = straight(tmp_path, 64)
     for budget in (0, 1, 5, 20):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.flip_change import FlipChange
 from accel_lab.core.text import for_terminal
 from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.page.report import render_html
@@ -262,7 +263,7 @@ CHANGE = {
     ],
 )
 def test_the_change_is_told_as_far_as_it_was_shown(changes: dict[str, Any], words: str) -> None:
-    assert words in since.change_line({**CHANGE, **changes})
+    assert words in since.change_line(FlipChange.from_json({**CHANGE, **changes}))
 
 
 def test_the_change_is_on_the_page_and_in_the_terminal(tmp_path: Path) -> None:

@@ -116,6 +116,26 @@ def test_a_wrong_meta_kernel_is_blamed_only_if_correcting_it_cures() -> None:
     assert other is not None and other.stage is Stage.CODEGEN
 
 
+@pytest.mark.parametrize("op", ["aten.x.default", "aten.y.default"])
+def test_a_meta_kernel_that_dynamo_reads_is_not_dynamos_fault(op: str) -> None:
+    """The script reads a stride; batch_norm calls another kernel (y) on fake tensors than on real ones."""
+
+    def mismatch(name: str) -> list[dict[str, str]]:
+        return [{"op": name, "what": "stride", "real": "(1,)", "fake": "(0,)"}]
+
+    def answer(probe: Probe) -> Outcome | None:
+        switches = dict(probe.switches)
+        if "meta_eager" in switches:
+            return passing(facts={"meta_mismatches": mismatch("aten.x.default")})
+        if "meta_watch" in switches:
+            return failing(facts={"meta_mismatches": mismatch("aten.y.default")})
+        return passing() if op in switches.get("meta_fix", ()) else None
+
+    culprit = diagnose(FakeLab(fault=Rung.DYNAMO, answer=answer)).culprit
+    assert culprit is not None and culprit.stage is Stage.META_KERNEL
+    assert culprit.component is not None and culprit.component.name == op
+
+
 def test_a_graph_that_does_not_last_leaves_open_whose_fault_it_is() -> None:
     """Compiled afresh it passes, with the same graph each time: a missing guard looks like that as well."""
 

@@ -40,7 +40,8 @@ def test_at_most_eight_warm_probes_name_the_stage(fault: Rung) -> None:
     found = diagnose(FakeLab(fault=fault), components=False, witness=False)
     warm_baseline = sum(step.runs for step in found.baseline if step.outcome.warm)
     ladder = found.probes["ladder"] + found.probes.get("meta check", 0) + warm_baseline
-    assert ladder <= 8 + (fault is Rung.AOT)
+    # Dynamo reads what meta kernels promise: they are checked in two ways.
+    assert ladder <= 8 + (fault in (Rung.AOT, Rung.DYNAMO))
 
 
 def test_a_script_that_does_not_fail() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_change import Piece
 from accel_lab.versions.change import lines_of
 from accel_lab.versions.commits import commits_of, read_log, shown_commands
 
@@ -50,8 +51,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def piece(clone: Path) -> dict[str, object]:
-    return {"file": FILE, "symbol": "area", "lines": lines_of((clone / FILE).read_text(), "area")}
+def piece(clone: Path) -> Piece:
+    return Piece(file=FILE, symbol="area", lines=lines_of((clone / FILE).read_text(), "area"))
 
 
 def test_only_what_touched_the_lines_is_named_with_its_pull_request(clone: Path, tmp_path: Path) -> None:
@@ -61,11 +62,11 @@ def test_only_what_touched_the_lines_is_named_with_its_pull_request(clone: Path,
 
 
 def test_the_command_to_type_counts_lines_in_the_newer_release(clone: Path) -> None:
-    assert piece(clone)["lines"] == [5, 6]
+    assert piece(clone).lines == (5, 6)
     assert shown_commands([piece(clone)], "2.13.0", "2.14.1") == [
         "git log -L5,6:torch/shapes.py v2.13.0..v2.14.1"
     ]
-    assert shown_commands([{"file": FILE, "symbol": "gone", "lines": []}], "2.13.0", "2.14.1") == []
+    assert shown_commands([Piece(file=FILE, symbol="gone")], "2.13.0", "2.14.1") == []
 
 
 @pytest.mark.parametrize(
@@ -99,5 +100,5 @@ def test_the_number_of_a_subject_counts_where_the_body_has_none() -> None:
 
 def test_the_lines_of_a_method_and_of_what_is_not_there() -> None:
     source = "class A:\n    x = 1\n\n    def f(self):\n        return 1\n"
-    assert lines_of(source, "A.f") == [4, 5]
-    assert lines_of(source, "A.g") == [] == lines_of("def f(:", "f")
+    assert lines_of(source, "A.f") == (4, 5)
+    assert lines_of(source, "A.g") == () == lines_of("def f(:", "f")

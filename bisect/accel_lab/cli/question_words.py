@@ -106,6 +106,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "show_pass": lambda name: f"graph around {bare(str(name))}",
     "meta_fix": lambda ops: "meta kernel corrected: " + _listed(list(ops), "operators"),
     "meta_eager": lambda value: "meta kernels checked as operators are called",
+    "meta_watch": lambda value: "meta kernels checked as Dynamo calls them",
     "contiguous": lambda value: "contiguous inputs for every operator",
     "fresh": lambda value: "recompiled at every call",
     "identity": lambda value: "torch.compile returns its argument",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .flip_change import FlipChange
 from .flip_details import FlipDetails
 from .outcome import Status
 from .record import Record, as_json, written
@@ -83,8 +84,7 @@ class Flip(Record):
 
     ``kind`` is ``introduced``, ``fixed`` or ``broken_again``. ``between`` are the releases from ``after``
     to ``at`` that could not be judged: with any, the flip is a range, ``after`` < x <= ``at``.
-    ``change`` is the piece of torch's sources that makes the difference (``found``, ``file``, ``symbol``,
-    ``diff``, ``both_ways``, ``complete``, ``pieces``, ``runs``), or ``why`` none was found; empty: not asked.
+    ``change`` is the piece of torch's sources that makes the difference; None where it was not asked for.
     ``confidence`` is that both neighbours were judged rightly; None where no verdict was in doubt.
     """
 
@@ -95,7 +95,7 @@ class Flip(Record):
     confidence: float | None = None
     notes: tuple[str, ...] = ()
     details: FlipDetails | None = field(default=None, metadata=as_json(empty=True))
-    change: dict[str, Any] = field(default_factory=dict)
+    change: FlipChange | None = field(default=None, metadata=as_json(empty=True))
 
 
 @dataclass(frozen=True, kw_only=True)

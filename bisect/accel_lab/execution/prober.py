@@ -29,9 +29,10 @@ from .asides import Asides, Interrupted, Runner, aside_folder
 from .collect import collected
 from .journal import Journal, write_atomic
 from .processes import process
+from .run_folder.compiler_checks import CompilerChecks, share_headers
 from .run_folder.surroundings import enter_command
 from .run_folder.workspace import Place, Workspace, write_job
-from .warm import WarmServer
+from .warm import WarmServer, start_server
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 LOG = logging.getLogger("accel_lab.prober")
@@ -85,6 +86,7 @@ class Prober:
         self._wants_server = False
         self._sanitizer: tuple[str, ...] | None = None
         self._heap: dict[str, str] = {}
+        self._compiler_checks = CompilerChecks(python)
         self._keep = keep
         self._runner = runner
         self._asides = Asides(
@@ -163,15 +165,8 @@ class Prober:
     def _start_server(self) -> WarmServer | None:
         with self._lock:
             if self._server is None and self._wants_server and not self._cold_only:
-                place = self.workspace.root / "server"
-                (place / "cache" / "triton").mkdir(parents=True, exist_ok=True)
                 env = {**self.environment, **self._heap}
-                env.setdefault("PYTHONHASHSEED", "0")
-                env["PYTHONDONTWRITEBYTECODE"] = "1"
-                env["TORCHINDUCTOR_CACHE_DIR"] = str(place / "cache")
-                env["TRITON_CACHE_DIR"] = str(place / "cache" / "triton")
-                marker = f"server-{uuid.uuid4().hex}"
-                self._server = WarmServer(self.python, self.workspace.library, env, place / "log.txt", marker)
+                self._server = start_server(self.python, self.workspace, env, self._compiler_checks)
             return self._server
 
     def go_cold(self) -> None:
@@ -355,6 +350,9 @@ class Prober:
             return self._sanitizer
 
     def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
+        if "measure" not in dict(probe.switches):
+            self._compiler_checks.lend(place.cache)
+            share_headers(place.temporary, self.environment)
         if probe.bare:
             program = place.view.inside(probe.program.to_json())
             target = [program["path"]] if program["path"] is not None else ["-m", program["module"]]

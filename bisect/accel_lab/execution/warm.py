@@ -7,7 +7,8 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
 from .processes.process import Ended, Watch, spawn, sweep
+from .run_folder.compiler_checks import CompilerChecks
+from .run_folder.workspace import Workspace
 
 START_TIMEOUT_S = 240.0
 
@@ -25,8 +28,19 @@ class WarmServer:
     Raises :class:`LabError` where it cannot be started or died; the prober then goes on cold.
     """
 
-    def __init__(self, python: str, library: Path, env: Mapping[str, str], log: Path, marker: str) -> None:
+    def __init__(
+        self,
+        python: str,
+        library: Path,
+        env: Mapping[str, str],
+        log: Path,
+        marker: str,
+        *,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``on_ready`` is called once, before the first job can be handed over."""
         self._marker = marker
+        self._on_ready = on_ready
         self._log = log
         self._messages: dict[str, dict[str, Any]] = {}
         self._ended: dict[str, int] = {}
@@ -146,8 +160,10 @@ class WarmServer:
                 message = json.loads(line)
             except ValueError:
                 continue
+            event = message.get("event")
+            if event == "ready":
+                self._on_ready()
             with self._changed:
-                event = message.get("event")
                 if event == "ready":
                     self._ready = message
                 elif event == "started":
@@ -165,6 +181,31 @@ class WarmServer:
         except OSError:
             lines = []
         return lines[-1][:300] if lines else f"no message (see {self._log.name})"
+
+
+def start_server(
+    python: str, workspace: Workspace, base: Mapping[str, str], checks: CompilerChecks
+) -> WarmServer:
+    """A warm server with caches of its own in the run's folder; what it finds out of the compiler is kept."""
+    place = workspace.root / "server"
+    cache = place / "cache"
+    (cache / "triton").mkdir(parents=True, exist_ok=True)
+    checks.lend(cache)
+    env = {
+        **base,
+        "PYTHONHASHSEED": base.get("PYTHONHASHSEED", "0"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+        "TRITON_CACHE_DIR": str(cache / "triton"),
+    }
+    return WarmServer(
+        python,
+        workspace.library,
+        env,
+        place / "log.txt",
+        f"server-{uuid.uuid4().hex}",
+        on_ready=lambda: checks.keep(cache),
+    )
 
 
 def _ended(status: int | None, limit: str | None, seconds: float, peak_mb: float) -> Ended:

@@ -75,6 +75,7 @@ _RECORDS = (
     ),
     SwitchRecord("trace", _FLAG, "torch's structured trace written, nothing recorded", rungs=_LAYERED),
     SwitchRecord("meta_eager", _FLAG, "meta kernels checked"),
+    SwitchRecord("meta_watch", _FLAG, "meta kernels checked as Dynamo calls them"),
     SwitchRecord("python_kernels", _TEXT, "kernels of the Python dispatcher"),
     SwitchRecord("show_pass", _TEXT, "graphs before and after", rungs=(Rung.DECOMP, Rung.FX)),
     SwitchRecord("annotate", _FLAG, "kernels annotated with their operators", rungs=_KERNELS),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_change import FlipChange
 from accel_lab.core.flip_details import Blame, FlipDetails
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
@@ -155,7 +155,7 @@ class VersionAxis:
 
     def _change(
         self, good: tuple[ReleaseSession, Side], bad: tuple[ReleaseSession, Side], stage: Stage
-    ) -> dict[str, Any]:
+    ) -> FlipChange:
         """The piece of torch's sources that makes the difference."""
         try:
             found = find_change(
@@ -169,24 +169,25 @@ class VersionAxis:
         except Interrupted:
             raise
         except LabError as error:
-            return {"found": False, "why": str(error), "runs": 0, "candidates": 0}
-        if found["found"]:
-            older, newer = sorted((good[0].version, bad[0].version), key=self._line.index)
-            found |= self._commits(found["pieces"], older, newer)
-        return found
+            return FlipChange(found=False, why=str(error))
+        if not found.found:
+            return found
+        older, newer = sorted((good[0].version, bad[0].version), key=self._line.index)
+        return self._with_commits(found, older, newer)
 
-    def _commits(self, pieces: Sequence[Mapping[str, Any]], older: str, newer: str) -> dict[str, Any]:
-        """What touched the pieces between two releases: the commits, or how to find them."""
-        told: dict[str, Any] = {"log": shown_commands(pieces, older, newer)}
+    def _with_commits(self, found: FlipChange, older: str, newer: str) -> FlipChange:
+        """With what touched the pieces between two releases: the commits, or how to find them."""
+        found = replace(found, log=tuple(shown_commands(found.pieces, older, newer)))
         if self._clone is None:
-            return told
+            return found
+        folder = self._sessions.setting.folder / "git"
         try:
-            commits = commits_of(self._clone, pieces, older, newer, self._sessions.setting.folder / "git")
+            commits = commits_of(self._clone, found.pieces, older, newer, folder)
         except Interrupted:
             raise
         except LabError as error:
-            return {**told, "git": str(error)}
-        return {**told, "commits": [commit.to_json() for commit in commits]}
+            return replace(found, git=str(error))
+        return replace(found, commits=tuple(commits))
 
     def _blame(self, good: ReleaseSession, bad: ReleaseSession) -> Blame | str:
         """Whether it is torch that makes the difference, or a package that came along with it.

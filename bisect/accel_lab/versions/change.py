@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any
 
 from packaging.version import Version
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_change import FlipChange, Piece
 from accel_lab.core.stages import LADDER, Rung, Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.core.verdict import Verdict
@@ -59,8 +59,8 @@ def find_change(
     *,
     limit_s: float,
     listener: Callable[[str], None],
-) -> dict[str, Any]:
-    """What of torch's Python sources makes the difference between two releases, as the flip's ``change``.
+) -> FlipChange:
+    """What of torch's Python sources makes the difference between two releases.
 
     ``good`` and ``bad`` are the release that passes and the one that fails, with their ladders. Raises
     :class:`LabError` where the sources cannot be read.
@@ -73,7 +73,7 @@ def find_change(
         found = ChangeSearch(mixer, near, far, _names(bad[1]), listener).run()
         fixed = Version(good[0].version) > Version(bad[0].version)
         newer = {path: both.text(fixed, path) or "" for path, _ in getattr(found, "places", ())}
-        return _as_json(found, newer)
+        return _record(found, newer)
 
 
 def _rung(good: Side, bad: Side) -> Rung:
@@ -94,39 +94,39 @@ def _names(bad: Side) -> set[str]:
     return (words | set(files[-3:])) - {"aten", "prims", "default", "Tensor", "torch", "forward", "call"}
 
 
-def _as_json(found: Change | NoChange, newer: Mapping[str, str]) -> dict[str, Any]:
+def _record(found: Change | NoChange, newer: Mapping[str, str]) -> FlipChange:
     """``newer`` are the changed files in the newer release, in which the pieces' lines are counted."""
     if isinstance(found, NoChange):
-        return {"found": False, "why": found.reason, "runs": found.runs, "candidates": found.candidates}
+        return FlipChange(found=False, why=found.reason, runs=found.runs, candidates=found.candidates)
     path, key = found.main
-    return {
-        "found": True,
-        "file": path,
-        "symbol": key,
-        "diff": found.diff,
-        "both_ways": found.both_ways,
-        "complete": found.complete,
-        "pieces": [
-            {"file": path, "symbol": key, "lines": lines_of(newer[path], key)} for path, key in found.places
-        ],
-        "patch": patch_of(found.files),
-        "runs": found.runs,
-        "candidates": found.candidates,
-    }
+    return FlipChange(
+        found=True,
+        file=path,
+        symbol=key,
+        diff=found.diff,
+        both_ways=found.both_ways,
+        complete=found.complete,
+        pieces=tuple(
+            Piece(file=path, symbol=key, lines=lines_of(newer[path], key)) for path, key in found.places
+        ),
+        patch=patch_of(found.files),
+        runs=found.runs,
+        candidates=found.candidates,
+    )
 
 
-def lines_of(source: str, key: str) -> list[int]:
+def lines_of(source: str, key: str) -> tuple[int, ...]:
     """The first and the last line of a piece, from 1; empty where the source does not have it."""
     try:
         piece = Versions.parse("", source, source).base.by_key.get(key)
     except (SyntaxError, ValueError, RecursionError):
-        return []
+        return ()
     text = piece.text.lstrip("\n") if piece is not None else ""
     at = source.find(text) if text else -1
     if at < 0:
-        return []
+        return ()
     first = source.count("\n", 0, at) + 1
-    return [first, first + text.count("\n")]
+    return first, first + text.count("\n")
 
 
 class _Sources:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.flip_change import Commit, Piece
 from accel_lab.core.probe import Limits
-from accel_lab.core.record import Record
 from accel_lab.core.text import command_line, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.execution.processes import process
@@ -32,24 +30,15 @@ _RESOLVED = re.compile(
 _NUMBER = re.compile(r"\(#(\d{1,9})\)\s*$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Commit(Record):
-    """One commit. ``pull`` is the number of its pull request, None where the commit does not say it."""
-
-    sha: str
-    subject: str
-    pull: int | None = None
-
-
-def log_command(piece: Mapping[str, Any], older: str, newer: str) -> list[str]:
+def log_command(piece: Piece, older: str, newer: str) -> list[str]:
     """The command that shows what touched a piece, in a clone of PyTorch; empty for unknown lines."""
-    lines = piece.get("lines") or []
-    if len(lines) != 2:
+    if len(piece.lines) != 2:
         return []
-    return ["git", "log", f"-L{lines[0]},{lines[1]}:{piece['file']}", f"v{older}..v{newer}"]
+    first, last = piece.lines
+    return ["git", "log", f"-L{first},{last}:{piece.file}", f"v{older}..v{newer}"]
 
 
-def shown_commands(pieces: Sequence[Mapping[str, Any]], older: str, newer: str) -> list[str]:
+def shown_commands(pieces: Sequence[Piece], older: str, newer: str) -> list[str]:
     """Those commands as a user would type them."""
     found = [log_command(piece, older, newer) for piece in pieces]
     return [command_line(*command) for command in found if command]
@@ -57,7 +46,7 @@ def shown_commands(pieces: Sequence[Mapping[str, Any]], older: str, newer: str) 
 
 def commits_of(
     clone: Path,
-    pieces: Sequence[Mapping[str, Any]],
+    pieces: Sequence[Piece],
     older: str,
     newer: str,
     folder: Path,
@@ -83,7 +72,7 @@ def commits_of(
         words = ("--no-patch", "--no-color", "--no-ext-diff", f"--format=%H{_FIELD}%s{_FIELD}%b{_ROW}")
         said = git.answer(command[1], *words, *command[2:])
         if said is None:
-            raise LabError(f"git could not follow the lines of {piece['file']} in {clone}")
+            raise LabError(f"git could not follow the lines of {piece.file} in {clone}")
         for commit in read_log(said):
             found.setdefault(commit.sha, commit)
     return list(found.values())[:MOST_COMMITS]
@@ -129,4 +118,4 @@ class _Git:
         return text if ended.exit_code == 0 else None
 
 
-__all__ = ["Commit", "commits_of", "log_command", "read_log", "shown_commands"]
+__all__ = ["commits_of", "log_command", "read_log", "shown_commands"]

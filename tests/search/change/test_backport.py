@@ -6,24 +6,25 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from accel_lab.core.flip_change import FlipChange, Piece
 from accel_lab.search.change.backport import MOST_LINES, NAME, backport_text, hunks_of, patch_of
 
 OLD = "import math\n\n\ndef area(r):\n    return math.pi * r\n\n\ndef other():\n    return '{x}'\n"
 NEW = OLD.replace("math.pi * r", "math.pi * r * r  # mended")
 
 
-def change(base: str = OLD, mixed: str = NEW) -> dict[str, Any]:
-    return {
-        "found": True,
-        "both_ways": True,
-        "pieces": [{"file": "torch/shapes.py", "symbol": "area"}],
-        "patch": patch_of([("torch/shapes.py", base, mixed)]),
-    }
+def change(base: str = OLD, mixed: str = NEW) -> FlipChange:
+    return FlipChange(
+        found=True,
+        both_ways=True,
+        pieces=(Piece(file="torch/shapes.py", symbol="area"),),
+        patch=patch_of([("torch/shapes.py", base, mixed)]),
+    )
 
 
 @pytest.fixture
@@ -36,7 +37,9 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "torch-2.13.0.dist-info").mkdir()
     metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n"
     (tmp_path / "torch-2.13.0.dist-info" / "METADATA").write_text(metadata)
-    text = backport_text(json.loads(json.dumps(change())), release="2.13.0", fixed="2.14.1")
+    text = backport_text(
+        FlipChange.from_json(json.loads(json.dumps(change().to_json()))), release="2.13.0", fixed="2.14.1"
+    )
     (tmp_path / f"{NAME}.py").write_text(text)
     return tmp_path
 
@@ -94,9 +97,9 @@ def test_hunks_make_one_text_of_the_other() -> None:
 
 def test_what_is_too_much_or_was_not_found_is_no_backport() -> None:
     many = "\n".join(f"x{n} = {n}" for n in range(MOST_LINES + 1))
-    assert patch_of([("torch/shapes.py", OLD, many)]) == []
-    assert backport_text({**change(), "found": False}, release="1", fixed="2") == ""
-    assert backport_text({**change(), "patch": []}, release="1", fixed="2") == ""
+    assert patch_of([("torch/shapes.py", OLD, many)]) == ()
+    assert backport_text(replace(change(), found=False), release="1", fixed="2") == ""
+    assert backport_text(replace(change(), patch=()), release="1", fixed="2") == ""
 
 
 def test_what_torch_cached_without_it_is_not_used_with_it(project: Path) -> None:

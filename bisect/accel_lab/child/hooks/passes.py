@@ -5,8 +5,11 @@ Private parts of torch are used where they are there (``hasattr``) and left alon
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
 import sys
+import textwrap
 import types
 from typing import Any, Set
 
@@ -91,8 +94,9 @@ class Passes:
     def _wrap_functions(self) -> None:
         """The pass functions that Inductor calls by name, without an observer around them.
 
-        One that is left out does nothing and returns None, or the module it was given where it returns
-        one; one that cannot be left out makes the run fail in another way, which is then no cure.
+        One that is left out does nothing and returns what it would if it found nothing to do: the module it
+        was given, 0 where it counts, else None. One that cannot be left out makes the run fail in another
+        way, which is then no cure.
         """
         wrapped: Set[Any] = set()
         for module_name, name, _ in passes.DRIVERS:
@@ -130,7 +134,7 @@ class Passes:
             record, off = self._applied.enter(FUNCTIONS, name, function)
             first = next((a for a in [*args, *kwargs.values()] if _graph(a) is not None), None)
             if off:
-                return first if "GraphModule" in str(function.__annotations__.get("return", "")) else None
+                return {"graph": first, "number": 0}.get(_returns(_plain(function)))
             return self._applied.run(
                 record,
                 _root(function),
@@ -187,6 +191,26 @@ def _is_pass(function: Any) -> bool:
     )
     returns = function.__annotations__.get("return")
     return takes and (returns in (None, "None", "int", int) or "Graph" in str(returns))
+
+
+@functools.lru_cache(maxsize=None)
+def _returns(function: Any) -> str:
+    """What a pass returns: ``graph``, ``number``, or nothing; by its annotation, or else by its source."""
+    said = getattr(function, "__annotations__", {}).get("return", "")
+    if said != "":
+        word = getattr(said, "__name__", str(said))
+        return "graph" if "Graph" in word else "number" if word in ("int", "bool") else ""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value]
+    if any(isinstance(value, ast.Name) and value.id in parameters for value in returned):
+        return "graph"
+    counts = (ast.Constant, ast.Name, ast.BinOp, ast.Call)
+    values = [value for value in returned if not (isinstance(value, ast.Constant) and value.value is None)]
+    return "number" if values and all(isinstance(value, counts) for value in values) else ""
 
 
 def _graph(value: Any) -> Any:

@@ -27,7 +27,7 @@ from ..torch_internals import compilers, dynamo
 from ..torch_internals.backends import describe_backend
 from ..torch_internals.bisector import start_bisector
 from .builder import RungBuilder, builder_of
-from .meta_check import MismatchLog, checking_mode, correct_meta_kernels
+from .meta_check import MismatchLog, checking_mode, correct_meta_kernels, watch_fake_kernels
 from .regions import Context, Identity, identity
 
 #: The rungs that take the place of any backend, also of one that the lab knows nothing of.
@@ -117,6 +117,8 @@ class Ladder:
             self.adapter = AdapterRung(self.switches["adapter"], self.artifacts.home)
         if self.switches.get("meta_fix"):
             correct_meta_kernels(self.switches["meta_fix"])
+        if self.switches.get("meta_watch"):
+            watch_fake_kernels(self.meta_log)
 
     def _builder(self, rung: str) -> RungBuilder:
         if rung not in self._builders:

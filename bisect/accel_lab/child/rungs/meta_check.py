@@ -3,6 +3,9 @@
 The post-AOT graph is interpreted under a dispatch mode that first runs each operator on fake copies
 of its inputs, then compares shape, dtype and strides, and whether both raise. What differs is noted
 with the operator's name; the run itself goes on undisturbed.
+
+A composite operator may call another kernel on fake tensors than on real ones (batch_norm does), and Dynamo
+sees the fake ones only. So each operator can also be checked the other way round, as Dynamo runs it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import functools
 from typing import Any, Dict, List
 
 from ..torch_internals.dispatch import fake_tensors, is_operator, without_modes
+
+#: Operators whose result, or whose argument afterwards, no meta kernel can know without the values.
+_VALUE_TAGS = ("data_dependent_output", "dynamic_output_shape", "inplace_view")
 
 
 class MismatchLog:
@@ -48,11 +54,7 @@ def checking_mode(log: MismatchLog) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     _, fake_mode_type = fake_tensors()
-    skip_tags = tuple(
-        getattr(torch.Tag, name)
-        for name in ("data_dependent_output", "dynamic_output_shape", "inplace_view")
-        if hasattr(torch.Tag, name)
-    )
+    skip_tags = _tags(*_VALUE_TAGS)
 
     class Check(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -73,7 +75,7 @@ def checking_mode(log: MismatchLog) -> Any:
                     func, "the meta kernel raises, the real kernel accepts", "no error", _line(fake_error)
                 )
                 return result
-            self._compare(func, result, fake_result)
+            _compare(log, func, result, fake_result)
             return result
 
         @staticmethod
@@ -112,42 +114,56 @@ def checking_mode(log: MismatchLog) -> Any:
                 with fake_mode:
                     return func(*fake_args, **fake_kwargs), None, False
             except Exception as error:
-                name = type(error).__name__
-                if isinstance(error, NotImplementedError) or name in (
-                    "UnsupportedOperatorException",
-                    "DynamicOutputShapeException",
-                    "DataDependentOutputException",
-                    "UnsupportedFakeTensorException",
-                    "MetadataMismatchError",
-                ):
-                    return None, None, True
-                return None, error, False
-
-        @staticmethod
-        def _compare(func: Any, result: Any, fake_result: Any) -> None:
-            real_leaves, _ = pytree.tree_flatten(result)
-            fake_leaves, _ = pytree.tree_flatten(fake_result)
-            if len(real_leaves) != len(fake_leaves):
-                log.add(func, "number of results", len(real_leaves), len(fake_leaves))
-                return
-            for real, fake in zip(real_leaves, fake_leaves):
-                if isinstance(real, torch.Tensor) != isinstance(fake, torch.Tensor):
-                    log.add(func, "kind of result", type(real).__name__, type(fake).__name__)
-                elif isinstance(real, torch.Tensor):
-                    Check._compare_tensors(func, real, fake)
-
-        @staticmethod
-        def _compare_tensors(func: Any, real: Any, fake: Any) -> None:
-            if tuple(real.shape) != tuple(fake.shape):
-                log.add(func, "shape", tuple(real.shape), tuple(fake.shape))
-            elif real.dtype != fake.dtype:
-                log.add(func, "dtype", real.dtype, fake.dtype)
-            elif real.layout is torch.strided and real.numel() > 0:
-                pairs = [(r, f) for n, r, f in zip(real.shape, real.stride(), fake.stride()) if n > 1]
-                if any(r != f for r, f in pairs):
-                    log.add(func, "stride", tuple(real.stride()), tuple(fake.stride()))
+                return (None, None, True) if _is_no_answer(error) else (None, error, False)
 
     return Check()
+
+
+def _tags(*names: str) -> Any:
+    """Those of torch's tags of operators that this release has."""
+    import torch
+
+    return tuple(getattr(torch.Tag, name) for name in names if hasattr(torch.Tag, name))
+
+
+def _is_no_answer(error: Any) -> bool:
+    """Whether a fake kernel says by this error that it cannot know, or that there is none."""
+    return isinstance(error, NotImplementedError) or type(error).__name__ in (
+        "UnsupportedOperatorException",
+        "DynamicOutputShapeException",
+        "DataDependentOutputException",
+        "UnsupportedFakeTensorException",
+        "MetadataMismatchError",
+    )
+
+
+def _compare(log: MismatchLog, func: Any, result: Any, fake_result: Any) -> None:
+    import torch
+    from torch.utils import _pytree as pytree
+
+    real_leaves, _ = pytree.tree_flatten(result)
+    fake_leaves, _ = pytree.tree_flatten(fake_result)
+    if len(real_leaves) != len(fake_leaves):
+        log.add(func, "number of results", len(real_leaves), len(fake_leaves))
+        return
+    for real, fake in zip(real_leaves, fake_leaves):
+        if isinstance(real, torch.Tensor) != isinstance(fake, torch.Tensor):
+            log.add(func, "kind of result", type(real).__name__, type(fake).__name__)
+        elif isinstance(real, torch.Tensor):
+            _compare_tensors(log, func, real, fake)
+
+
+def _compare_tensors(log: MismatchLog, func: Any, real: Any, fake: Any) -> None:
+    import torch
+
+    if tuple(real.shape) != tuple(fake.shape):
+        log.add(func, "shape", tuple(real.shape), tuple(fake.shape))
+    elif real.dtype != fake.dtype:
+        log.add(func, "dtype", real.dtype, fake.dtype)
+    elif real.layout is torch.strided and real.numel() > 0:
+        pairs = [(r, f) for n, r, f in zip(real.shape, real.stride(), fake.stride()) if n > 1]
+        if any(r != f for r, f in pairs):
+            log.add(func, "stride", tuple(real.stride()), tuple(fake.stride()))
 
 
 def _line(error: Any) -> Any:
@@ -196,42 +212,77 @@ def _on_fillings(func: Any, args: Any, kwargs: Any, other: Any) -> Any:
     raise refused  # type: ignore[misc]
 
 
+class _NotStatic(Exception):
+    """The arguments have symbolic sizes, or are too large to be made for real."""
+
+
+#: Elements of all arguments together, beyond which an operator is not run for real to check its fake result.
+_MOST_ELEMENTS = 1 << 26
+
+
+def _on_real_fillings(func: Any, args: Any, kwargs: Any) -> Any:
+    """What the real kernel returns for zeros in place of the fake tensors, or for ones if it refuses zeros.
+
+    Raises :class:`_NotStatic`, or what the real kernel raises.
+    """
+    import torch
+
+    fake_type, _ = fake_tensors()
+    symbolic = tuple(
+        getattr(torch, name) for name in ("SymInt", "SymFloat", "SymBool") if hasattr(torch, name)
+    )
+    left = [_MOST_ELEMENTS]
+
+    def real_of(leaf: Any, value: Any) -> Any:
+        if isinstance(leaf, symbolic):
+            raise _NotStatic
+        if not isinstance(leaf, fake_type):
+            return leaf
+        if not all(isinstance(n, int) for n in (*leaf.shape, *leaf.stride())):
+            raise _NotStatic
+        left[0] -= _extent(leaf)
+        if left[0] < 0:
+            raise _NotStatic
+        return _filled(leaf, value, leaf.fake_device)
+
+    with without_modes():
+        return _on_fillings(func, args, kwargs, real_of)
+
+
+def _around_fake_kernels(around: Any) -> None:
+    """From now on ``around(run, mode, func, args, kwargs)`` stands for the fake result of each operator.
+
+    ``run()`` gives the one that torch's fake kernel gives. Relies on ``FakeTensorMode.dispatch``.
+    """
+    _, mode_type = fake_tensors()
+    original = mode_type.dispatch
+
+    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return around(lambda: original(self, func, types, args, kwargs), self, func, args, kwargs)
+
+    mode_type.dispatch = dispatch
+
+
 def correct_meta_kernels(names: Any) -> None:
     """From now on the fake results of the operators ``names`` take their metadata from the real kernel.
 
-    The real kernel is run on zeros of the same shapes and strides, and where it refuses those, on ones.
-    Relies on ``FakeTensorMode.dispatch``; shapes must be static.
+    The real kernel is run on zeros of the same shapes and strides, and where it refuses those, on ones; what
+    it refuses, the fake one then refuses too. Shapes must be static.
     """
     import torch
     from torch.utils import _pytree as pytree
 
-    FakeTensor, FakeTensorMode = fake_tensors()
+    fake_type, _ = fake_tensors()
     wanted = set(names)
-    original = FakeTensorMode.dispatch
 
-    def static(tensor: Any) -> Any:
-        return all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride()))
-
-    class Symbolic(Exception):
-        pass
-
-    def real_of(leaf: Any, value: Any) -> Any:
-        if isinstance(leaf, FakeTensor):
-            if not static(leaf):
-                raise Symbolic
-            return _filled(leaf, value, leaf.fake_device)
-        return leaf
-
-    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def corrected(run: Any, mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         if str(func) not in wanted:
-            return original(self, func, types, args, kwargs)
+            return run()
         try:
-            with without_modes():
-                # What the real kernel refuses, the fake one now refuses too.
-                real = _on_fillings(func, args, kwargs, real_of)
-        except Symbolic:
-            return original(self, func, types, args, kwargs)
+            real = _on_real_fillings(func, args, kwargs)
+        except _NotStatic:
+            return run()
 
         def fake_of(tensor: Any) -> Any:
             if not isinstance(tensor, torch.Tensor):
@@ -240,11 +291,40 @@ def correct_meta_kernels(names: Any) -> None:
                 meta = torch.empty_strided(
                     tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
                 )
-            return FakeTensor(self, meta, tensor.device)
+            return fake_type(mode, meta, tensor.device)
 
         return pytree.tree_map(fake_of, real)
 
-    FakeTensorMode.dispatch = dispatch
+    _around_fake_kernels(corrected)
+
+
+def watch_fake_kernels(log: MismatchLog) -> None:
+    """From now on each fake result is compared with what the real kernel returns for zeros.
+
+    An operator of torch's own, whose result depends on no values and draws no random numbers.
+    """
+    skip_tags = _tags(
+        "data_dependent_output", "dynamic_output_shape", "inplace_view", "nondeterministic_seeded"
+    )
+
+    def watched(run: Any, mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        known = is_operator(func) and func.namespace in ("aten", "prims")
+        if not known or any(tag in func.tags for tag in skip_tags):
+            return run()
+        try:
+            real = _on_real_fillings(func, args, kwargs)
+        except Exception:  # it refuses both fillings, as it may, or they cannot be made
+            return run()
+        try:
+            result = run()
+        except Exception as error:
+            if not _is_no_answer(error):
+                log.add(func, "the meta kernel raises, the real kernel accepts", "no error", _line(error))
+            raise
+        _compare(log, func, real, result)
+        return result
+
+    _around_fake_kernels(watched)
 
 
 def _extent(tensor: Any) -> Any:

@@ -22,10 +22,11 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.files import write_atomic
 from accel_lab.core.text import printable
 from accel_lab.execution.builds import Build, inspect_build
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.execution.run_folder.lock import held
-from accel_lab.request import new_folder, state_folder
+from accel_lab.request import new_folder
 from accel_lab.workloads import measure, registry
 from accel_lab.workloads.measure import Described, Settings
 

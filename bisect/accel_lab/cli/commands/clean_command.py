@@ -13,9 +13,9 @@ import click
 from accel_lab.cli.commands.runs_command import KINDS, all_runs
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import InUse, held, holder
 from accel_lab.execution.run_folder.marker import objection
-from accel_lab.request import state_folder
 
 
 @click.command(name="clean")

@@ -13,9 +13,10 @@ import click
 from accel_lab.cli.demo_steps import FAULT, SCRIPT, SHIPPED, STEPS, Step
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.files import write_atomic
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import INTERRUPTED
 from accel_lab.reporting.tables.findings import wrapped
-from accel_lab.request import new_folder, state_folder
+from accel_lab.request import new_folder
 
 WIDTH = 100
 

@@ -21,6 +21,7 @@ from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.text import command_line
 from accel_lab.core.versions import Versions
 from accel_lab.core.workarounds import KnownFailure, Workaround
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import CAPSULE
 from accel_lab.execution.run_folder.lock import held
@@ -30,7 +31,7 @@ from accel_lab.reporting.runs.joint import joint
 from accel_lab.reporting.runs.kept_run import KeptRun, kept_run
 from accel_lab.reporting.schema import json_text
 from accel_lab.reporting.words import joint as joint_words
-from accel_lab.request import load_request, state_folder
+from accel_lab.request import load_request
 from accel_lab.session import Session
 
 FORMATS = ("html", "json", "md")

@@ -12,9 +12,9 @@ from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
 from accel_lab.core.text import shorten
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.marker import is_marked, made_by
 from accel_lab.reporting.runs.kept_run import kept_run
-from accel_lab.request import state_folder
 
 #: Below the user's data folder: what ``accel-lab bench`` leaves, and what all other commands do.
 KINDS = ("runs", "bench", "demo")

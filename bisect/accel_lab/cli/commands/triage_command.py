@@ -24,12 +24,13 @@ from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.engine.dispatch import INTERRUPTED, EngineLost
 from accel_lab.engine.store import StoreLost
 from accel_lab.engine.worker import torch_of
+from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.reporting.page import triage as page
 from accel_lab.reporting.schema import json_text
 from accel_lab.reporting.words import triage as words
-from accel_lab.request import new_folder, state_folder
+from accel_lab.request import new_folder
 from accel_lab.triage.jobs import ERROR, Job, Result, run_job
 from accel_lab.triage.remote import Remote
 from accel_lab.triage.scripts import find_scripts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from .arguments import Arg, Meta, Ref, refs
+from .arguments import Arg, Meta, Ref, TensorMeta, refs
 from .edits import checked, cut_after, splat, stand_ins, with_result, without
 from .program import Function, Program, Statement, TensorInput, live, tidy, with_function
 from .state import State
@@ -204,11 +204,23 @@ def _ways_without(
             yield from (with_result(program, index, [used]) for used in reversed(replacement))
         yield with_result(program, index, results)
         yield with_result(program, index, [*results, *(r for r in replacement if r not in results)])
-    for stand_in in stand_ins(function, statement, metas)[:2]:
-        yield without(program, index, [name], {name: stand_in})
-    yield without(program, index, [name])
+    places = [{name: stand_in} for stand_in in stand_ins(function, statement, metas)[:2]]
+    for stand_in in (*places, None):
+        yield without(program, index, [name], stand_in)
+    wider = _with_operands_returned(program, index, statement)
+    if wider is not None:
+        for stand_in in (*places, None):
+            yield without(wider, index, [name], stand_in)
     if statement.uses:
         yield splat(program, index, name, "ones")
+
+
+def _with_operands_returned(program: Program, index: int, statement: Statement) -> Program | None:
+    """The operands of a statement as further results: they then stay without what only joins them."""
+    function = program.functions[index]
+    operands = [s.name for s in function.body if s.name in statement.uses and isinstance(s.meta, TensorMeta)]
+    further = [Ref(name) for name in operands if Ref(name) not in function.results]
+    return with_result(program, index, [*function.results, *further]) if further else None
 
 
 __all__ = [

@@ -273,7 +273,7 @@ class _Maker(Entries):
     def _changes(self) -> None:
         """The smallest difference of torch's sources at each flip where one was found."""
         flips = self.findings.versions.flips if self.findings.versions else ()
-        texts = [str(flip.change["diff"]) for flip in flips if flip.change.get("diff")]
+        texts = [flip.change.diff for flip in flips if flip.change is not None and flip.change.diff]
         if texts:
             self._add("change.diff", self.redactor.text("\n".join(texts), "change.diff") + "\n", rank=REPORT)
 

@@ -171,17 +171,16 @@ def _files(files: FileChanges | None, texts: TextBudget) -> View | None:
 
 
 def _change(flip: Flip) -> list[str]:
-    if not flip.change:
+    if flip.change is None:
         return []
     return [_capital(line) for line in (since.change_line(flip.change), *since.commit_lines(flip.change))]
 
 
 def _change_diff(flip: Flip, texts: TextBudget) -> list[Shown]:
     """The smallest difference of torch's sources that moves the failure."""
-    diff = flip.change.get("diff")
-    if not diff or texts.spent:
+    if flip.change is None or not flip.change.diff or texts.spent:
         return []
-    text = texts.say(diff, limit=texts.room())
+    text = texts.say(flip.change.diff, limit=texts.room())
     texts.taken(len(text))
     return [Shown(title="The change, in torch's own sources", text=text, diff=True)]
 

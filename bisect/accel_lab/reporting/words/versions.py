@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accel_lab.core.flip_change import FlipChange
 from accel_lab.core.versions import Flip, Measurement, Tested, Versions
 
 from . import terms
@@ -40,41 +41,35 @@ def flip_line(flip: Flip) -> str:
     return f"{kind} {where} ({known}: {flip.after}{chance})"
 
 
-def change_line(change: Mapping[str, Any]) -> str:
+def change_line(change: FlipChange) -> str:
     """The piece of torch's sources that moved the failure, and what was run to show it."""
-    runs = change.get("runs", 0)
-    if not change.get("found"):
-        return f"the change was not found ({runs} runs): {change.get('why', '')}"
-    pieces = [
-        f"{row['symbol']} in {row['file']}" for row in _list(change.get("pieces")) if isinstance(row, Mapping)
-    ]
+    if not change.found:
+        return f"the change was not found ({change.runs} runs): {change.why}"
+    pieces = [f"{piece.symbol} in {piece.file}" for piece in change.pieces]
     names = "; ".join(pieces[:3]) + (f"; {len(pieces) - 3} more" if len(pieces) > 3 else "")
-    if not change.get("complete", True):
-        return f"the change is in {names} ({runs} runs, not narrowed down further in the time given)"
+    if not change.complete:
+        return f"the change is in {names} ({change.runs} runs, not narrowed down further in the time given)"
     proof = {
         True: "the failure goes and comes with it",
         False: "the failing release passes with it exchanged, but the passing one does not fail with it: "
         "it may hide the failure rather than mend it",
         None: "the failing release passes with it exchanged; the other direction was not asked",
-    }[change.get("both_ways")]
-    return f"the change is {names} ({proof}; {runs} runs)"
+    }[change.both_ways]
+    return f"the change is {names} ({proof}; {change.runs} runs)"
 
 
-def commit_lines(change: Mapping[str, Any]) -> list[str]:
+def commit_lines(change: FlipChange) -> list[str]:
     """The commits that touched the piece, from a clone; without one the command that shows them."""
-    rows = [row for row in _list(change.get("commits")) if isinstance(row, Mapping)]
-    lines = [
-        f"commit {str(row.get('sha'))[:12]}: {row.get('subject')}"
-        + (f" (pull request #{row['pull']})" if row.get("pull") else "")
-        for row in rows
-    ]
-    if rows:
-        return lines
-    if "commits" in change:
+    if change.commits:
+        return [
+            f"commit {commit.sha[:12]}: {commit.subject}"
+            + (f" (pull request #{commit.pull})" if commit.pull else "")
+            for commit in change.commits
+        ]
+    if change.commits is not None:
         return ["no commit between the two tags touched those lines in the clone"]
-    why = f" ({change['git']})" if change.get("git") else ""
-    commands = [str(command) for command in _list(change.get("log"))]
-    return [f"its commits, in a clone of PyTorch{why}: {command}" for command in commands[:3]]
+    why = f" ({change.git})" if change.git else ""
+    return [f"its commits, in a clone of PyTorch{why}: {command}" for command in change.log[:3]]
 
 
 def headline(versions: Versions | None) -> str:
@@ -95,7 +90,7 @@ def notes_of(versions: Versions) -> list[str]:
     axes = versions.axes
     lines = [axes.sentence, *axes.notes] if axes is not None else []
     for flip in versions.flips:
-        if flip.change:
+        if flip.change is not None:
             lines.append(f"{flip.after} to {flip.at}: {change_line(flip.change)}")
             lines += commit_lines(flip.change)
     headline_text = headline(versions)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from accel_lab.core.flip_change import FilePatch, FlipChange
 
 from .companions import module_of
 
@@ -69,47 +70,37 @@ sys.meta_path.insert(0, _Finder)
 '''
 
 
-def hunks_of(base: str, mixed: str) -> list[list[Any]]:
-    """``[first line, last line, lines instead]`` for each difference; lines end with a line feed."""
+def hunks_of(base: str, mixed: str) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
+    """First line, line behind the last, lines instead, for each difference; lines end with a line feed."""
     one, two = base.split("\n"), mixed.split("\n")
     matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
-    return [[a, b, two[c:d]] for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+    return tuple((a, b, tuple(two[c:d])) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
 
 
-def patch_of(files: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
+def patch_of(files: Sequence[tuple[str, str, str]]) -> tuple[FilePatch, ...]:
     """What a backport exchanges, from each file as it is and as it shall be; empty where that is too much."""
-    rows = [
-        {
-            "file": path,
-            "sha256": hashlib.sha256(base.encode()).hexdigest(),
-            "hunks": hunks_of(base, mixed),
-        }
+    rows = tuple(
+        FilePatch(file=path, sha256=hashlib.sha256(base.encode()).hexdigest(), hunks=hunks_of(base, mixed))
         for path, base, mixed in files
-    ]
-    size = sum(len(new) + last - first for row in rows for first, last, new in _hunks(row))
-    return rows if size <= MOST_LINES else []
+    )
+    return rows if sum(row.lines for row in rows) <= MOST_LINES else ()
 
 
-def _hunks(row: Mapping[str, Any]) -> list[tuple[int, int, list[str]]]:
-    return [(int(first), int(last), [str(line) for line in new]) for first, last, new in row["hunks"]]
-
-
-def backport_text(change: Mapping[str, Any], *, release: str, fixed: str) -> str:
-    """The file; empty without a patch. Raises ValueError, KeyError or TypeError for a damaged change."""
-    rows = change.get("patch") or []
-    if not change.get("found") or not rows:
+def backport_text(change: FlipChange, *, release: str, fixed: str) -> str:
+    """The file; empty without a patch."""
+    if not change.found or not change.patch:
         return ""
     lines = []
-    for row in rows:
-        lines.append(f"    {module_of(str(row['file']))!r}: (")
-        lines += [f"        {str(row['sha256'])!r},", "        ["]
-        for first, last, new in _hunks(row):
+    for row in change.patch:
+        lines.append(f"    {module_of(row.file)!r}: (")
+        lines += [f"        {row.sha256!r},", "        ["]
+        for first, last, new in row.hunks:
             lines.append(f"            ({first}, {last}, [")
             lines += [f"                {line!r}," for line in new]
             lines.append("            ]),")
         lines += ["        ],", "    ),"]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-    symbols = ", ".join(f"{row['symbol']} ({row['file']})" for row in change.get("pieces") or [])
+    symbols = ", ".join(f"{piece.symbol} ({piece.file})" for piece in change.pieces)
     return _HOOK.format(
         name=NAME,
         release=release,
