@@ -273,6 +273,29 @@ def test_the_key_of_a_job_covers_its_files_the_options_torch_and_the_lab(
     assert len(others) == 5 and first not in others
 
 
+def test_a_large_file_that_scripts_share_lies_in_the_store_once(tmp_path: Path, url: str) -> None:
+    sizes = list[int]()
+
+    def bisect(words: list[str], *, cwd: Path, folder: Path) -> LabRun:
+        sizes.append(Path(words[-1]).with_name("weights.bin").stat().st_size)
+        return fake_bisect(words, cwd=cwd, folder=folder)
+
+    text = "# dynamo\nopen('weights.bin')\n"
+    triage = Triage(tmp_path, url, {"a": text, "b": text + "2\n"}, run=bisect)
+    (triage.place / "weights.bin").write_bytes(bytes(3 << 20))
+    triage.run("one")
+    store = Store(url)
+    assert sizes == [3 << 20, 3 << 20] and len(store.names("files")) == 1 and len(store.names("jobs")) == 2
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(b"half")
+    store.put(damaged, store.names("files")[0])
+    for name in store.names("runs"):
+        store.drop(name)
+    said = [row["said"] for row in triage.run("two")["scripts"]]
+    assert all("is lost or damaged in the store: beside/weights.bin" in line for line in said)
+    assert [row["verdict"] for row in triage.run("two")["scripts"]] == ["fails", "fails"]
+
+
 def test_what_a_script_imports_and_names_travels_and_secrets_do_not(tmp_path: Path) -> None:
     text = (
         "import pack\nfrom helper import x\nopen('w.bin'); open('id.pem'); open('data'); open('../up.txt')\n"

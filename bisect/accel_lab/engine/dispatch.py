@@ -21,10 +21,10 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles
 
-from .job import REQUEST, Answer, PackedJob, Ran, State
+from .job import APART, REQUEST, Answer, PackedJob, Ran, State
 from .packing import BadPack, pack, unpack
 from .store import Store
-from .worker import RAN, job_name, run_name, starts
+from .worker import RAN, file_name, job_name, run_name, starts
 
 #: A job is handed to a worker so often.
 MOST_TRIES = 6
@@ -131,8 +131,13 @@ class Dispatch:
         if self._store.has(job_name(job.key)):
             return
         with tempfile.TemporaryDirectory(prefix="accel-lab-job-") as folder:
+            apart = job.apart
+            for name, digest in apart.items():
+                if not self._store.has(file_name(digest)):
+                    self._store.put(job.files[name], file_name(digest))
             target = Path(folder) / "job.zip"
-            pack(target, job.files.items(), [(REQUEST, json.dumps(job.request.to_json()))])
+            texts = [(REQUEST, json.dumps(job.request.to_json())), (APART, json.dumps(apart))]
+            pack(target, [(name, path) for name, path in job.files.items() if name not in apart], texts)
             self._store.put(target, job_name(job.key))
 
     def _have_run(self, job: PackedJob, name: str) -> None:

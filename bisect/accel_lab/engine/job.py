@@ -15,6 +15,9 @@ from accel_lab.core.record import Record
 
 #: In a job's pack: the request; below these, the files beside the script and those of the working directory.
 REQUEST, BESIDE, CWD = "request.json", "beside", "cwd"
+#: In a job's pack too: by their places the hashes of the files that lie in the store by themselves. Those of
+#: so many bytes do, for many scripts may share one.
+APART, APART_BYTES = "apart.json", 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,12 @@ class PackedJob:
         asked = {**self.request.to_json(), "python": ""}
         digests = {name: file_digest(path) for name, path in sorted(self.files.items())}
         return hashlib.sha256(json.dumps([asked, digests], sort_keys=True).encode()).hexdigest()[:32]
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """The hashes of the large files, which lie in the store by themselves."""
+        large = {name: path for name, path in self.files.items() if path.stat().st_size >= APART_BYTES}
+        return {name: file_digest(path) for name, path in large.items()}
 
 
 class State(str, Enum):
@@ -121,6 +130,7 @@ def _digest(path: str, size: int, changed: int) -> str:
 
 
 __all__ = [
+    "APART",
     "BESIDE",
     "CWD",
     "REQUEST",

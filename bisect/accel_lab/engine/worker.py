@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import platform
+import re
 import shutil
 import stat
 import sys
@@ -28,10 +29,11 @@ from accel_lab.core.errors import DiskFull, LabError
 from accel_lab.core.files import remove, write_atomic
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles
+from accel_lab.core.untrusted.shapes import Table
 from accel_lab.execution.builds import inspect_build
 from accel_lab.execution.run_folder.lock import InUse, held
 
-from .job import REQUEST, Answer, Ran, Request, State, lab_identity
+from .job import APART, REQUEST, Answer, Ran, Request, State, file_digest, lab_identity
 from .lab_command import ENDS, LabRun, newest_run, run_lab
 from .packing import files_below, pack, unpack
 from .store import Store, StoreLost
@@ -179,6 +181,13 @@ def job_name(key: str) -> str:
     return f"jobs/{key}.zip"
 
 
+def file_name(digest: str) -> str:
+    """Where a large file of jobs lies in the store; raises :class:`LabError` for what is no hash."""
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise LabError("a job names a file by what is no hash")
+    return f"files/{digest}"
+
+
 def starts(store: Store, key: str) -> list[str]:
     """The workers on which a job was begun and did not fail in an orderly way, in their order."""
     return [store.read(name)[:200] for name in store.names(f"begun/{key}")]
@@ -208,7 +217,20 @@ def _fetched(store: Store, key: str, place: Path) -> Request:
         except FileNotFoundError:
             raise LabError(f"the store {store.url} has no job {key}") from None
         unpack(source, place / "job")
-    request = Request.from_json(ChildFiles(place / "job").json(REQUEST))
+    left = ChildFiles(place / "job")
+    request = Request.from_json(left.json(REQUEST))
+    for name, digest in (left.json(APART, Table(str)) or {}).items():
+        target = _inside(place, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            store.get(file_name(digest), target)
+            whole = file_digest(target) == digest
+        except FileNotFoundError:
+            whole = False
+        if not whole:  # whoever asks again sends both again
+            store.drop(file_name(digest))
+            store.drop(job_name(key))
+            raise LabError(f"a file of the job is lost or damaged in the store: {name}; ask again")
     if not request.words or request.words[0] not in _COMMANDS:
         raise LabError(f"a job asks for a command that no worker runs: {' '.join(request.words)[:80]}")
     _inside(place, request.cwd).mkdir(parents=True, exist_ok=True)
@@ -261,6 +283,7 @@ __all__ = [
     "MOST_STARTS",
     "RAN",
     "Worker",
+    "file_name",
     "job_name",
     "run_name",
     "starts",
