@@ -23,8 +23,8 @@ ARROWS: dict[str, frozenset[str]] = {
     "reduction": frozenset({"core"}),
     "numerics": frozenset({"core"}),
     # GuardInspector hooks into Dynamo with the code that the child uses, in the process of its caller.
-    "inspection": frozenset({"core", "child"}),
-    "execution": frozenset({"core"}),
+    "inspection": frozenset({"core", "child", "protocol"}),
+    "execution": frozenset({"core", "protocol"}),  # it reads what the child writes
     "environments": frozenset({"core"}),
     "reporting": frozenset({"core", "numerics", "inspection"}),
     # The workloads run in the probed interpreter, where what adapters are registered there is asked.
@@ -37,6 +37,8 @@ ARROWS: dict[str, frozenset[str]] = {
     "engine": frozenset({"core", "execution"}),
     # A job takes along what a bundle would pack.
     "triage": frozenset({"core", "execution", "engine", "reporting"}),
+    # A web server over what the others leave; the command line is its child.
+    "dashboard": frozenset({"core", "execution", "reporting"}),
     "config": frozenset({"core"}),
     # What runs inside somebody's job (the child's code), and the process that runs a capsule by itself.
     "record": frozenset({"core", "child", "execution", "reduction", "minimize"}),
@@ -81,6 +83,8 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "core": frozenset({"cattrs", "tomli"}),
     **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
     "engine": frozenset({"distributed", "fsspec"}),  # the extra `cluster`
+    # The extra of the same name.
+    "dashboard": frozenset({"anyio", "jinja2", "sse_starlette", "starlette", "uvicorn"}),
 }
 PROCESS_MODULE = Path("execution", "processes", "process.py")
 PROCESS_IMPORTS = frozenset({"subprocess", "multiprocessing", "pty"})

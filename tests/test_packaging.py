@@ -140,7 +140,7 @@ def test_wheel_declares_the_command_and_the_extras(wheel: Path) -> None:
         scripts = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert "accel-lab = accel_lab.cli.main:main" in scripts
-    assert {"Provides-Extra: torch", "Provides-Extra: dev"} <= set(text.splitlines())
+    assert {f"Provides-Extra: {name}" for name in ("torch", "dev", "dashboard")} <= set(text.splitlines())
     # Nothing but the package and its metadata: a `bisect` or `docker` beside it would shadow other packages.
     assert tops == {"accel_lab", metadata.split("/")[0]}
 
@@ -161,7 +161,11 @@ def test_lock_names_no_host(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "keys"),
-    [("lab", ["dependencies"]), ("dev", ["dependencies", "dev"]), ("torch", ["dependencies", "torch"])],
+    [
+        ("lab", ["dependencies"]),
+        ("dev", ["dependencies", "dev", "dashboard"]),
+        ("torch", ["dependencies", "torch"]),
+    ],
 )
 def test_lock_holds_what_the_project_declares(name: str, keys: list[str]) -> None:
     pinned = {normalised(requirement.split("==")[0]) for requirement in lock(name)}

@@ -176,3 +176,9 @@ def test_no_buffer_of_a_healthy_script_differs(prober: Prober, tmp_path: Path) -
     (graph,) = outcome.facts["divergence"]["graphs"]
     assert len(graph["rows"]) >= 3
     assert not any(row["differs"] for row in graph["rows"])
+
+
+def test_strict_flags_hold_over_those_of_the_script(prober: Prober, tmp_path: Path) -> None:
+    script = (Path(__file__).parents[2] / "repros" / "inject-runtime-flags" / "repro.py").read_text()
+    assert ask(prober, tmp_path, script).status is Status.EXCEPTION
+    assert ask(prober, tmp_path, script, strict_math=True).status is Status.OK

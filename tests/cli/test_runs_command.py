@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import fakes_kept
+from accel_lab.cli.commands.bundle_command import command as bundle
 from accel_lab.cli.commands.clean_command import command as clean
 from accel_lab.cli.commands.runs_command import command as listing
 from accel_lab.core.errors import UsageError
@@ -113,3 +114,18 @@ def test_recordings_and_triages_are_listed_with_what_they_found(home: Path) -> N
         (folder / f"{name}.json").write_text(json.dumps(data))
     assert told(home)["my-record"] == ("record", "1 capsule", "")
     assert told(home)["my-triage"] == ("triage", "2 scripts, distinct faults: 1", "")
+
+
+@pytest.mark.parametrize("kind", [*fakes_kept.KINDS, "demo"])
+def test_a_bundle_of_a_run_without_a_verdict_is_one_line(home: Path, kind: str) -> None:
+    folder = home / "runs" / "kept"
+    if kind == "demo":
+        folder.mkdir()
+        mark(folder, kind)
+    else:
+        fakes_kept.write(folder, kind)
+    with pytest.raises(
+        UsageError, match=f"kept is a run of `accel-lab {kind}`, and a bundle holds a failure"
+    ):
+        CliRunner().invoke(bundle, ["kept"], standalone_mode=False, catch_exceptions=False)
+    assert not (folder / "bundle.zip").exists()

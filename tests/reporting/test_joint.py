@@ -84,10 +84,10 @@ def test_a_benchmark_has_a_line_for_each_model_and_backend(tmp_path: Path) -> No
             "backend": name,
             "standing": "ok",
             "violations": {"dtype": 0},
-            "distance": {"differing": 0, "tensors": 4, "to_eager": "nan"},
+            "distance": {"differing": differing, "tensors": 4, "to_eager": "nan"},
             "latency_ms": {"median": 12.0},
         }
-        for name in ("eager", "inductor")
+        for name, differing in (("eager", []), ("inductor", ["logits: 0.1 off", "loss: 0.2 off"]))
     ]
     (folder / "bench.json").write_text(json.dumps({"complete": True, "rows": rows}))
     run = kept_run(folder)

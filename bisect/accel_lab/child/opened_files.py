@@ -19,7 +19,8 @@ import threading
 from importlib import util
 from typing import Any, Dict, List, Optional, Tuple
 
-LOG = "opened.txt"
+from .protocol import files
+
 #: More files than this are not told; a log that says so is cut.
 MOST = 20_000
 #: Nothing that a project keeps lies here, unless the script does.
@@ -37,7 +38,7 @@ class Opened:
     """The audit hook of one run of ``script`` (None: a module). ``folder`` is the probe's: the lab's own."""
 
     def __init__(self, folder: str, script: Optional[str]) -> None:
-        self._log = os.path.join(folder, LOG)
+        self._log = os.path.join(folder, files.OPENED)
         self._seen: Dict[str, str] = {}
         self._busy = threading.local()
         self._folder = folder.rstrip("/") + "/"

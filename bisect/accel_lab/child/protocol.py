@@ -7,6 +7,6 @@ rungs``.
 
 from __future__ import annotations
 
-from accel_lab.protocol import facts, job, rungs, switches
+from accel_lab.protocol import facts, files, job, rungs, switches
 
-__all__ = ["facts", "job", "rungs", "switches"]
+__all__ = ["facts", "files", "job", "rungs", "switches"]

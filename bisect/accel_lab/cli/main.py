@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("env", "List, build, prune and verify the environments of the releases."),
     "list": ("runs", "List earlier runs."),
     "clean": ("clean", "Remove earlier runs."),
+    "dashboard": ("dashboard", "Serve a web page on this machine: start bisections, browse the runs."),
     "demo": ("demo", "Show all of this on a shipped script, in two minutes."),
     "doctor": ("doctor", "Say what this machine and an interpreter have."),
 }

@@ -45,10 +45,11 @@ class ProgramCommand(click.Command):
     def _program_before(self, ctx: click.Context, head: list[str]) -> bool:
         """Whether a script stands among the words before: then a later ``-m`` is the script's own."""
         try:
-            _, rest, _ = self.make_parser(ctx).parse_args(list(head))
+            values, rest, _ = self.make_parser(ctx).parse_args(list(head))
         except click.UsageError:
             return False
-        return bool(rest)
+        # Where it stands depends on the release of click, which has a mark of its own for none.
+        return bool(rest) or (bool(values.get("program")) and isinstance(values["program"], tuple))
 
 
 def program_options(command: F) -> F:

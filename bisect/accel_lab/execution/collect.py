@@ -14,6 +14,7 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted import records
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RESULT
+from accel_lab.protocol.files import OPENED
 
 from . import sanitizer
 from .processes.process import Ended
@@ -41,8 +42,6 @@ _STDERR_BYTES = 8 << 20
 
 # Where the warm server says that a run ended by a mistake of the lab, not by the program.
 CRASH = "crash.txt"
-# The files that the program opened, one a line (``child.opened``).
-OPENED = "opened.txt"
 _OPENED_BYTES = 8 << 20
 _OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath", "spawned")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from accel_lab.core.untrusted.child_files import ChildFiles, parsed
 from accel_lab.core.untrusted.shapes import Range
+from accel_lab.protocol.files import LAYERS
 
-FILE = "layers.jsonl"
 MOST_LAYERS = 200
 #: The kinds in the order in which the compiler makes them, and their titles.
 TITLES = {
@@ -154,11 +154,11 @@ def read(files: ChildFiles) -> list[Layer]:
     A last line that a killed process left unfinished is dropped. Raises ``Refused`` for any other line that
     is not what the child writes.
     """
-    text = files.text(FILE)
+    text = files.text(LAYERS)
     if text is None:
         return []
     lines = text.split("\n")[:-1]
-    return [_layer(parsed(line, FILE, _LAYER)) for line in lines[:MOST_LAYERS]]
+    return [_layer(parsed(line, LAYERS, _LAYER)) for line in lines[:MOST_LAYERS]]
 
 
 def _layer(row: dict[str, Any]) -> Layer:
@@ -227,4 +227,4 @@ def amount(size: float) -> str:
     return f"{size / 1024**step:.{0 if step == 0 else 1}f} {units[step]}"
 
 
-__all__ = ["FILE", "TITLES", "Layer", "Memory", "Node", "Tensor", "amount", "read"]
+__all__ = ["TITLES", "Layer", "Memory", "Node", "Tensor", "amount", "read"]

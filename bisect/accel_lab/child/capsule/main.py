@@ -14,12 +14,12 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ..artifacts import write_json
 from ..program import join_threads, run_program
+from ..protocol import files
 from ..runner import AfterImport
 from ..torch_internals import dynamo
 
 #: The recording of this process, once something was compiled.
 _current: List[Any] = []
-SUMMARY = "recorded.json"
 
 
 def rank() -> str:
@@ -82,7 +82,7 @@ def _end() -> None:
     summary = finish()
     say(told(_current[0]))
     if summary["capsules"] or os.path.isdir(_current[0].home):
-        write_json(os.path.join(_current[0].home, SUMMARY), summary, indent=1)
+        write_json(os.path.join(_current[0].home, files.RECORDED), summary, indent=1)
 
 
 def _say_kept(path: str) -> None:

@@ -18,11 +18,11 @@ from torch.utils import _pytree as pytree
 from ..artifacts import Artifacts
 from ..capture.graph_text import target_text
 from ..capture.source_lines import source_of
+from ..protocol import files
 from ..torch_internals import layers as places
 from .scheduler import quietly
 
 MOST_LAYERS, MOST_NODES, MOST_BYTES = 120, 4000, 24 << 20
-FILE = "layers.jsonl"
 #: What AOTAutograd calls the gradients that come into a backward graph.
 _TANGENT = "tangents_"
 
@@ -117,7 +117,7 @@ class Layers:
                 **more,
             }
             self._count += 1
-            with open(os.path.join(self._folder, FILE), "a", encoding="utf-8") as stream:
+            with open(os.path.join(self._folder, files.LAYERS), "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
 
 
@@ -164,4 +164,4 @@ def _number(extent: Any) -> int:
     return hint if isinstance(hint, int) else -1
 
 
-__all__: List[str] = ["FILE", "Layers"]
+__all__: List[str] = ["Layers"]

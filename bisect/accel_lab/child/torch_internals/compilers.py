@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -15,18 +16,29 @@ def cpp_compiler() -> str:
     return str(get_cpp_compiler())
 
 
+#: Behind all other flags, so that they hold whoever asked for others: the script may have its own.
+_STRICT = "-fno-fast-math -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off"
+
+
 def strict_math() -> bool:
     """Compile kernels without the flags that relax floating-point rules; False where they are not known.
 
-    Relies on ``torch/_inductor/cpp_builder.py: _get_ffast_math_flags`` (from 2.5 on).
+    Relies on ``torch/_inductor/cpp_builder.py: CppBuilder.get_command_line`` (2.5 on), whose line is what is
+    run and what a kernel's name is the hash of.
     """
     try:
-        from torch._inductor import cpp_builder
+        from torch._inductor.cpp_builder import CppBuilder
     except ImportError:
         return False
-    if not hasattr(cpp_builder, "_get_ffast_math_flags"):
+    original = getattr(CppBuilder, "get_command_line", None)
+    if original is None or sys.platform == "win32":
         return False
-    cpp_builder._get_ffast_math_flags = lambda: ["ffp-contract=off"]
+
+    @functools.wraps(original)
+    def strict(builder: Any) -> str:
+        return "%s %s" % (original(builder).rstrip(), _STRICT)
+
+    CppBuilder.get_command_line = strict
     return True
 
 

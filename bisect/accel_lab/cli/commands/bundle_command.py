@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.commands.report_command import find_run, only_read
+from accel_lab.cli.commands.report_command import any_run, find_run, only_read
 from accel_lab.cli.finish import elsewhere, report_left, sum_up, write_files
 from accel_lab.cli.options import Number
 from accel_lab.cli.rehearse import Rehearsal, ship
@@ -19,12 +19,21 @@ from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import UsageError
 from accel_lab.core.text import printable
 from accel_lab.execution.run_folder.lock import held
+from accel_lab.execution.run_folder.marker import made_by
 from accel_lab.reporting.bundle.limits import LIMIT_BYTES
 from accel_lab.reporting.bundle.writer import BundleReport
 from accel_lab.reporting.redact.review import Left, count_words
+from accel_lab.reporting.runs.kept_run import kept_run
 
 #: A list of words is refused beyond this: it is another file than was meant.
 _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
+#: Commands whose runs have a verdict, and what to do about runs of some others.
+_BUNDLED = frozenset({"bisect", "minimize"})
+_INSTEAD = {
+    "triage": "each of its faults has one, which triage.html names",
+    "matrix": "`accel-lab bisect --versions SPEC SCRIPT` makes one",
+    "demo": "the bisection in its folder has one",
+}
 
 
 @click.command(name="bundle")
@@ -65,7 +74,7 @@ def command(
 ) -> int:
     """Write the bundle of RUN (a folder, or a name from `accel-lab list`)."""
     words = _words_of(words_file) if words_file is not None else []
-    folder = find_run(run)
+    folder = _with_verdict(run)
     path = Path(output) if output else folder / "bundle.zip"
     limit = int(limit_mb * 1e6)
     with held(folder), tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
@@ -96,6 +105,19 @@ def command(
             "--redact-words FILE; an empty file leaves all of them in."
         )
     return 0
+
+
+def _with_verdict(name: str) -> Path:
+    """The folder of a run that a bundle can be made of; one line about any other run."""
+    folder = any_run(name)
+    run = kept_run(folder, made_by(folder))
+    kind = run.kind if run is not None else made_by(folder)
+    if kind in _BUNDLED or not kind:
+        return find_run(name)
+    instead = _INSTEAD.get(kind, "`accel-lab bisect SCRIPT` makes one")
+    raise UsageError(
+        f"{name} is a run of `accel-lab {kind}`, and a bundle holds a failure with its verdict: {instead}"
+    )
 
 
 def _moved(draft: Path, path: Path) -> None:

@@ -17,11 +17,11 @@ from accel_lab.execution.processes import process
 from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.protocol.files import RECORDED
 from accel_lab.record.verified import Capsule, finish_capsule, is_capsule
 from accel_lab.reporting.schema import json_text
 from accel_lab.request import Request, opened
 
-_SUMMARY = "recorded.json"
 _COUNTS = {"graphs": int, "checked": int, "unchecked": {}, "check_seconds": float, "notes": [str]}
 
 
@@ -132,7 +132,7 @@ def _capsules(folder: Path) -> list[Path]:
 def _counts(folder: Path) -> dict[str, Any]:
     """What the job said of its recording; empty where it did not come to its end, or compiled nothing."""
     try:
-        said = ChildFiles(folder / "capsules").json(_SUMMARY, _COUNTS)
+        said = ChildFiles(folder / "capsules").json(RECORDED, _COUNTS)
     except (Refused, OSError):
         return {}
     return dict(said) if isinstance(said, dict) else {}

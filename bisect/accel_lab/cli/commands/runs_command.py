@@ -29,32 +29,33 @@ def all_runs(home: Path) -> list[dict[str, Any]]:
 
 def kept_runs(base: Path) -> list[dict[str, Any]]:
     """Name, kind, time, verdict, size and folder of every run in a folder, newest first."""
-    rows = []
-    for folder in base.iterdir() if base.is_dir() else ():
-        if folder.is_symlink() or not folder.is_dir():
-            continue
-        made = made_by(folder)
-        run = kept_run(folder, made)
-        if run is not None:
-            kind, verdict, stage = run.kind, run.verdict, run.stage
-        elif is_benchmark(folder):
-            kind, verdict, stage = "bench", "unfinished", ""
-        elif is_marked(folder):
-            kind, verdict, stage = made or "once", "-" if made == "demo" else "unfinished", ""
-        else:
-            continue
-        rows.append(
-            {
-                "name": folder.name,
-                "time": folder.stat().st_mtime,
-                "kind": kind,
-                "verdict": verdict,
-                "stage": stage,
-                "mb": sum(_size(path) for path in folder.rglob("*")) / 1e6,
-                "folder": str(folder),
-            }
-        )
-    return sorted(rows, key=lambda row: -row["time"])
+    found = (described(folder) for folder in (base.iterdir() if base.is_dir() else ()))
+    return sorted((row for row in found if row is not None), key=lambda row: -row["time"])
+
+
+def described(folder: Path) -> dict[str, Any] | None:
+    """The row of one run; None for a folder that is none."""
+    if folder.is_symlink() or not folder.is_dir():
+        return None
+    made = made_by(folder)
+    run = kept_run(folder, made)
+    if run is not None:
+        kind, verdict, stage = run.kind, run.verdict, run.stage
+    elif is_benchmark(folder):
+        kind, verdict, stage = "bench", "unfinished", ""
+    elif is_marked(folder):
+        kind, verdict, stage = made or "once", "-" if made == "demo" else "unfinished", ""
+    else:
+        return None
+    return {
+        "name": folder.name,
+        "time": folder.stat().st_mtime,
+        "kind": kind,
+        "verdict": verdict,
+        "stage": stage,
+        "mb": sum(_size(path) for path in folder.rglob("*")) / 1e6,
+        "folder": str(folder),
+    }
 
 
 def is_benchmark(folder: Path) -> bool:

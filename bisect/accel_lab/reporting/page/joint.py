@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from .text_budget import Redact, TextBudget, keep
 MOST_ROWS = 500
 
 
-def render(data: Mapping[str, Any], *, redact: Redact = keep) -> str:
-    """The page as text. A run's page is linked where its folder has one."""
+def render(
+    data: Mapping[str, Any], *, redact: Redact = keep, link: Callable[[Mapping[str, Any]], str] | None = None
+) -> str:
+    """The page as text. A run's page is linked where its folder has one; ``link`` gives other addresses."""
     texts = TextBudget(redact)
 
     def say(text: Any) -> str:
@@ -39,7 +41,7 @@ def render(data: Mapping[str, Any], *, redact: Redact = keep) -> str:
         runs=[
             {
                 "cells": [say(run[name]) for name in ("name", "kind", "torch", "verdict")],
-                "page": _link(run),
+                "page": (link or _file)(run),
             }
             for run in data["runs"][:MOST_ROWS]
         ],
@@ -59,5 +61,5 @@ def render(data: Mapping[str, Any], *, redact: Redact = keep) -> str:
     )
 
 
-def _link(run: Mapping[str, Any]) -> str:
+def _file(run: Mapping[str, Any]) -> str:
     return Path(run["folder"], run["page"]).absolute().as_uri() if run["page"] else ""

@@ -17,6 +17,8 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.untrusted.shapes import Range, Table
 
 _MOST_BYTES = 64 << 20
+#: So many differing results a benchmark names (``workloads.measure``), however many there are.
+_MOST_NAMED = 10
 _TEXT, _COUNT, _NUMBER = (None, str), (None, Range(0)), (None, float, str)
 
 
@@ -147,7 +149,7 @@ def _bench(data: dict[str, Any], run: KeptRun) -> KeptRun:
             model=row.get("model", ""),
             backend=row.get("backend", ""),
             constraints=row.get("violations"),
-            different=(row.get("distance") or {}).get("differing"),
+            different=_differing(row.get("distance")),
             values=(row.get("distance") or {}).get("tensors"),
             error=(row.get("distance") or {}).get("to_eager"),
             measure="to eager",
@@ -162,6 +164,12 @@ def _bench(data: dict[str, Any], run: KeptRun) -> KeptRun:
     verdict = ", ".join(f"{count} {standing}" for standing, count in sorted(counts.items()))
     torch = str((data.get("environment") or {}).get("torch") or "")
     return replace(run, torch=torch, verdict=verdict if data["complete"] else "unfinished", lines=lines)
+
+
+def _differing(distance: dict[str, Any] | None) -> int | None:
+    """How many results differ; None where it is not said, or where more may differ than are named."""
+    named = (distance or {}).get("differing")
+    return len(named) if named is not None and len(named) < _MOST_NAMED else None
 
 
 def _median_s(spread: dict[str, Any] | None) -> float | None:
@@ -215,7 +223,7 @@ _SUMMARY = {
 _STEP = {"verdict?": _TEXT, "torch?": _TEXT, "max_abs_error?": _NUMBER}
 _CULPRIT = {"stage?": _TEXT, "confidence?": _TEXT, "component?": (None, {"name?": _TEXT})}
 _SCRIPT = {"path?": _TEXT, "module?": _TEXT}
-_DISTANCE = {"differing": _COUNT, "tensors": _COUNT, "to_eager": _NUMBER}
+_DISTANCE = {"differing?": (None, [str]), "tensors": _COUNT, "to_eager": _NUMBER}
 #: Kind, file, its shape as far as it is read, the page beside it, and its reader; the first file counts.
 _FILES: tuple[tuple[str, str, Any, str, _Reader], ...] = (
     ("matrix", "matrix.json", {"script": _SCRIPT, "sentences": [str]}, "matrix.html", _matrix),

@@ -1,0 +1,120 @@
+"""Which folders a page may speak of: roots of scripts, and the folders that hold runs. Links are resolved."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from accel_lab.core.errors import UsageError
+
+#: What can be bisected: a script, or a notebook.
+SUFFIXES = (".py", ".ipynb")
+_MOST_PATH = 4096
+#: Entries of folders that are looked at for the list of scripts, and scripts that it offers.
+_MOST_ENTRIES, _MOST_SCRIPTS, _MOST_DEPTH = 4_000, 200, 3
+
+
+class NotThere(Exception):
+    """What a request names is not there, or not to be shown; the text is for the person who asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """``roots`` hold scripts; ``runs`` are the folders of runs by the word that stands for them in a URL.
+
+    ``new_runs`` is where a bisection puts its folder, ``pythons`` are the interpreters that may be probed,
+    the default first, and ``cwd`` is where a bisection is started.
+    """
+
+    roots: tuple[Path, ...]
+    runs: Mapping[str, Path]
+    new_runs: Path
+    pythons: tuple[str, ...]
+    cwd: Path
+
+
+def places(roots: tuple[Path, ...], kept: Mapping[str, Path], pythons: tuple[str, ...]) -> Places:
+    """The places for these roots; ``kept`` are the folders of runs that ``accel-lab list`` knows.
+
+    The runs that lie in a root, or in a folder ``runs`` there, are shown too. Raises :class:`UsageError` for
+    a root that is no folder.
+    """
+    real = []
+    for root in roots:
+        if not root.is_dir():
+            raise UsageError(f"{root} is not a folder: name one that holds scripts with --root")
+        real.append(Path(os.path.realpath(root)))
+    found = {name: Path(os.path.realpath(folder)) for name, folder in kept.items()}
+    for number, root in enumerate(real, 1):
+        for name, folder in ((f"root{number}", root), (f"root{number}-runs", root / "runs")):
+            if folder not in found.values() and not folder.is_symlink():
+                found[name] = folder
+    return Places(
+        roots=tuple(dict.fromkeys(real)),
+        runs=found,
+        new_runs=Path(os.path.realpath(kept["runs"])),
+        pythons=pythons,
+        cwd=Path.cwd(),
+    )
+
+
+def script_inside(said: str, roots: tuple[Path, ...]) -> Path:
+    """The real path of a script in a root; a relative one is looked for in each root.
+
+    Raises :class:`NotThere` for what is outside once its links are resolved, and for what is no regular file.
+    """
+    if not said or "\0" in said or len(said) > _MOST_PATH:
+        raise NotThere("Name a script: a path inside the roots.")
+    tried = [Path(said)] if os.path.isabs(said) else [root / said for root in roots]
+    for path in tried:
+        try:
+            real = Path(os.path.realpath(path, strict=True))
+            mode = real.stat().st_mode
+        except (OSError, ValueError):
+            continue
+        if not any(root in real.parents for root in roots):
+            continue
+        if not stat.S_ISREG(mode) or real.suffix not in SUFFIXES:
+            raise NotThere(f"{said} is not a script: a file that ends in .py or .ipynb is wanted.")
+        return real
+    raise NotThere(f"There is no script {said} inside the roots. Another root is named with --root.")
+
+
+def scripts(roots: tuple[Path, ...]) -> list[str]:
+    """Scripts to choose from, some levels deep, as they are typed: relative to the first root, else whole."""
+    found = [str(path.relative_to(roots[0]) if root == roots[0] else path) for root, path in _scripts(roots)]
+    return sorted(dict.fromkeys(found))
+
+
+def _scripts(roots: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
+    looked = offered = 0
+    for root in roots:
+        waiting = [(root, 0)]
+        while waiting:
+            folder, depth = waiting.pop(0)
+            try:
+                with os.scandir(folder) as listed:
+                    entries = sorted(listed, key=lambda entry: entry.name)
+            except OSError:
+                continue
+            for entry in entries:
+                looked += 1
+                if looked > _MOST_ENTRIES or offered >= _MOST_SCRIPTS:
+                    return
+                if entry.name.startswith((".", "_")):
+                    continue
+                if entry.is_dir(follow_symlinks=False) and depth < _MOST_DEPTH and _holds_scripts(entry):
+                    waiting.append((Path(entry.path), depth + 1))
+                elif entry.name.endswith(SUFFIXES) and entry.is_file(follow_symlinks=False):
+                    offered += 1
+                    yield root, Path(entry.path)
+
+
+def _holds_scripts(entry: os.DirEntry[str]) -> bool:
+    """Whether a folder may hold a user's scripts: not a run's folder, and no environment."""
+    return not any(
+        os.path.lexists(os.path.join(entry.path, name)) for name in ("accel-lab-run.json", "pyvenv.cfg")
+    )

@@ -1,0 +1,197 @@
+"""The runs that the page shows, and the files in their folders, which are a stranger's."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.execution.run_folder.lock import NAME as LOCK
+
+from .places import NotThere
+
+#: Of one folder of runs so many entries are looked at; of a run's folder so many files are listed.
+_MOST_ENTRIES, MOST_FILES, _MOST_DEPTH = 10_000, 3_000, 12
+MOST_BYTES = 64 << 20
+_TEXT = "text/plain; charset=utf-8"
+_SHOWN = {
+    ".html": "text/html; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+}
+
+#: What ``accel-lab list`` says of a folder; None for one that is no run.
+Describe = Callable[[Path], "dict[str, Any] | None"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One run in the list. ``time`` is in seconds since the epoch, ``key`` stands for it in a URL."""
+
+    key: str
+    folder: Path
+    name: str
+    kind: str
+    verdict: str
+    stage: str
+    time: float
+    mb: float
+
+    @property
+    def url(self) -> str:
+        """The address of its page, below the dashboard's root."""
+        return f"/runs/{quote(self.key)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFile:
+    """One regular file of a run; ``size`` is in bytes."""
+
+    path: str
+    size: int
+
+    @property
+    def suffix(self) -> str:
+        """``.png``"""
+        return Path(self.path).suffix.lower()
+
+    @property
+    def group(self) -> str:
+        """The folder that it is listed under; empty for the run's own."""
+        return self.path.split("/", 1)[0] if "/" in self.path else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A file as it goes to the browser. ``stranger``: it is shown as a page, and is not to be believed."""
+
+    data: bytes
+    kind: str
+    stranger: bool
+    attached: bool
+
+
+class Runs:
+    """The runs in some folders. What is said of one is kept until its folder changes."""
+
+    def __init__(self, bases: Mapping[str, Path], describe: Describe) -> None:
+        self._bases, self._describe = dict(bases), describe
+        self._known: dict[Path, tuple[int, dict[str, Any] | None]] = {}
+        self._lock = threading.Lock()
+
+    def rows(self) -> list[Row]:
+        """All runs, newest first."""
+        found = [row for base in self._bases for row in self._of(base)]
+        return sorted(found, key=lambda row: (-row.time, row.key))
+
+    def row(self, base: str, name: str) -> Row:
+        """One run; raises :class:`NotThere` for a name that is none's. A link is no run."""
+        folder = self._bases.get(base)
+        if folder is None or name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise NotThere("There is no such run.")
+        made = self._row(base, folder / name)
+        if made is None:
+            raise NotThere("There is no such run: it was removed, or never made.")
+        return made
+
+    def key_of(self, folder: Path) -> str:
+        """The key of a run's folder; empty where it is none that is shown."""
+        for base, place in self._bases.items():
+            if folder.parent == place:
+                return f"{base}/{folder.name}"
+        return ""
+
+    def _of(self, base: str) -> list[Row]:
+        rows = []
+        try:
+            with os.scandir(self._bases[base]) as entries:
+                for number, entry in enumerate(entries):
+                    if number >= _MOST_ENTRIES:
+                        break
+                    row = self._row(base, Path(entry.path))
+                    rows += [row] if row is not None else []
+        except OSError:
+            pass
+        return rows
+
+    def _row(self, base: str, folder: Path) -> Row | None:
+        try:
+            folder.name.encode("utf-8")  # else there is no address for it
+            state = folder.lstat()
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISDIR(state.st_mode) or os.path.realpath(folder) != str(folder):
+            return None
+        with self._lock:
+            known = self._known.get(folder)
+        if known is None or known[0] != state.st_mtime_ns:
+            try:
+                known = (state.st_mtime_ns, self._describe(folder))
+            except OSError:  # it is being removed
+                return None
+            with self._lock:
+                self._known[folder] = known
+        said = known[1]
+        if said is None:
+            return None
+        words = {name: str(said[name]) for name in ("name", "kind", "verdict", "stage")}
+        return Row(key=f"{base}/{folder.name}", folder=folder, time=said["time"], mb=said["mb"], **words)
+
+
+def files_of(folder: Path) -> tuple[list[RunFile], bool]:
+    """The regular files below a run's folder in the order of their names; whether there are more."""
+    found: list[RunFile] = []
+    waiting = [(folder, 0)]
+    while waiting:
+        place, depth = waiting.pop(0)
+        try:
+            with os.scandir(place) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if len(found) >= MOST_FILES:
+                return found, True
+            try:
+                state = entry.stat(follow_symlinks=False)
+                path = os.path.relpath(entry.path, folder)
+                path.encode("utf-8")
+            except (OSError, UnicodeEncodeError):
+                continue
+            if stat.S_ISDIR(state.st_mode) and depth < _MOST_DEPTH:
+                waiting.append((Path(entry.path), depth + 1))
+            elif stat.S_ISREG(state.st_mode) and path != LOCK:
+                found.append(RunFile(path=path, size=state.st_size))
+    return sorted(found, key=lambda file: file.path), False
+
+
+def served(folder: Path, path: str) -> Served:
+    """A file of a run; raises :class:`NotThere` for what is no regular file there, a link included."""
+    if path == LOCK:  # who knows the id of a run may have a process taken for one of the run's
+        raise NotThere("The lock of a run is not shown.")
+    try:
+        data = ChildFiles(folder).data(path, MOST_BYTES)
+    except (Refused, ValueError) as error:
+        raise NotThere(f"{error}.") from None
+    if data is None:
+        raise NotThere("There is no such file in that run.")
+    suffix = Path(path).suffix.lower()
+    kind = _SHOWN.get(suffix)
+    if kind is None and b"\0" not in data[:8192] and suffix not in (".zip", ".pdf"):
+        kind = _TEXT
+    stranger = suffix in (".html", ".svg")
+    attached = kind is None
+    return Served(data=data, kind=kind or _binary(path), stranger=stranger, attached=attached)
+
+
+def _binary(path: str) -> str:
+    guessed = mimetypes.guess_type(path)[0] or ""
+    return guessed if guessed == "application/zip" else "application/octet-stream"
