@@ -33,7 +33,10 @@ ARROWS: dict[str, frozenset[str]] = {
     "child": frozenset({"accelerators", "mock", "protocol"}),
     "accelerators": frozenset({"protocol"}),  # not the mock: it is one adapter among others
     "mock": frozenset({"accelerators", "protocol"}),
-    "triage": frozenset({"core", "execution"}),
+    # Jobs for the workers of a cluster; a job is a command of the lab, in a process of its own.
+    "engine": frozenset({"core", "execution"}),
+    # A job takes along what a bundle would pack.
+    "triage": frozenset({"core", "execution", "engine", "reporting"}),
     # A web server over what the others leave; the command line is its child.
     "dashboard": frozenset({"core", "execution", "reporting"}),
     "config": frozenset({"core"}),
@@ -79,6 +82,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "protocol": frozenset(),
     "core": frozenset({"cattrs", "tomli"}),
     **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
+    "engine": frozenset({"distributed", "fsspec"}),  # the extra `cluster`
     # The extra of the same name.
     "dashboard": frozenset({"anyio", "jinja2", "sse_starlette", "starlette", "uvicorn"}),
 }

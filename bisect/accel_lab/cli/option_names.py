@@ -10,8 +10,10 @@ import click
 
 #: Commands that run a program or a model. The others read, remove or trust what is there: no file does that.
 SETTABLE = ("bisect", "minimize", "run", "bench", "matrix", "diff", "guards", "capture", "check")
-#: What is said of one call only, or takes a question's place.
-_NEVER = frozenset({"help", "version", "module", "resume", "config", "yes", "verbose", "log-file"})
+#: What is said of one call only, takes a question's place, or sends the user's files to another machine.
+_NEVER = frozenset(
+    {"help", "version", "module", "resume", "config", "yes", "verbose", "log-file", "engine", "store"}
+)
 
 
 def names_of(command: click.Command) -> dict[str, click.Option]:

@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import threading
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import accel_lab
 from accel_lab.core.errors import LabError
-from accel_lab.core.probe import Limits
 from accel_lab.core.record import Record
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
-from accel_lab.execution.processes import process
+from accel_lab.engine.lab_command import newest_run, run_lab
+from accel_lab.engine.worker import RAN
 
 from .scripts import Script
 
-#: A job has no limit of its own: the bisection has (``--budget``, ``--timeout``).
-_LIMITS = Limits(timeout_s=30 * 86_400.0, memory_mb=1 << 24, processes=1 << 16)
-_MAIN = "import sys; sys.path.insert(0, {root!r}); from accel_lab.cli.main import main; main()"
 _REPORT_BYTES = 256 << 20
-#: In a job's folder, once its bisection has come to its end; and the exit codes that say so.
-_DONE, _ENDS = "done", (0, 1, 125)
+#: In a job's folder, once its bisection has come to its end.
+DONE = "done"
 #: How the lab itself could not do it; any other verdict is one of ``Findings.verdict``.
 ERROR = "error"
 
@@ -91,54 +85,48 @@ def run_job(job: Job, stop: threading.Event | None = None) -> Result:
     place = Path(job.folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
-        run = _newest(place)
-        if not (place / _DONE).is_file():
+        run = newest_run(place)
+        if not (place / DONE).is_file():
             # An interrupted bisection has a report too, of what it knew.
             finished, said = _bisect(job, place, run, stop)
-            run = _newest(place)
+            run = newest_run(place)
             if not finished:
-                return _error(job, said)
-            (place / _DONE).touch()
+                return error_result(job, said)
+            (place / DONE).touch()
         if run is None:
-            return _error(job, "its bisection left no folder")
+            return error_result(job, "its bisection left no folder")
         return read_result(job, run)
     except (LabError, OSError) as error:
-        return _error(job, str(error))
+        return error_result(job, str(error))
 
 
-def _error(job: Job, said: str) -> Result:
+def error_result(job: Job, said: str) -> Result:
+    """The result of a job that the lab could not do."""
     return Result(key=job.key, script=job.script, verdict=ERROR, said=shorten(said, 400))
-
-
-def _newest(place: Path) -> Path | None:
-    runs = [path.parent for path in (place / "runs").glob("*/request.json")]
-    return max(runs, key=lambda run: run.stat().st_mtime, default=None)
 
 
 def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event | None) -> tuple[bool, str]:
     """Run ``accel-lab bisect`` in a process of its own; whether it came to its end, and its last words."""
-    root = str(Path(accel_lab.__file__).resolve().parents[1])
     if earlier is not None:
-        words = ["--resume", str(earlier)]
+        words = ["bisect", "--resume", str(earlier)]
     else:
-        words = ["--out", str(place / "runs"), *job.options, job.script.path]
-    ended = process.run(
-        [sys.executable, "-c", _MAIN.format(root=root), "bisect", *words],
-        cwd=Path(job.cwd),
-        env=os.environ,
-        stdout=place / "out.txt",
-        stderr=place / "err.txt",
-        limits=_LIMITS,
-        marker=f"triage-{uuid.uuid4().hex}",
-        stop=stop,
-    )
-    lines = (ChildFiles(place).tail("err.txt", 20_000) or "").strip().splitlines()
-    said = f"{lines[-1] if lines else 'accel-lab bisect said nothing'} ({ended.how})"
-    return ended.exit_code in _ENDS, said
+        words = ["bisect", "--out", str(place / "runs"), *job.options, job.script.path]
+    ended = run_lab(words, cwd=Path(job.cwd), folder=place, stop=stop)
+    return ended.finished, ended.said
 
 
 def read_result(job: Job, run: Path) -> Result:
-    """What the report of a finished bisection says; raises :class:`Refused` for one of another shape."""
+    """What the report of a finished bisection says; raises :class:`Refused` for one of another shape.
+
+    A run of another machine names its files by where they lay there; here they are named by where they lie.
+    """
+    origin = _origin(Path(job.folder))
+
+    def here(path: object) -> str:
+        text = str(path or "")
+        inside = bool(origin) and text.startswith(f"{origin}/")
+        return os.path.join(job.folder, text[len(origin) + 1 :]) if inside else text
+
     report = ChildFiles(run).json("report.json", {"verdict": str, "summary?": str}, most=_REPORT_BYTES)
     if report is None:
         raise Refused(f"{run} has no report.json")
@@ -149,11 +137,11 @@ def read_result(job: Job, run: Path) -> Result:
         verdict=str(report["verdict"]),
         said=shorten(str(report.get("summary") or ""), 1000),
         confidence=str(_table(report.get("culprit")).get("confidence") or ""),
-        fault=_fault(report, run),
+        fault=_fault(report, run, here(_table(report.get("repro")).get("graph"))),
         run=str(run),
-        repro=str(repro.get("script") or ""),
+        repro=here(repro.get("script")),
         lines=repro.get("lines_after") if isinstance(repro.get("lines_after"), int) else None,
-        bundle=str(report.get("bundle") or ""),
+        bundle=here(report.get("bundle")),
         seconds=_number(_table(report.get("seconds")).get("total")),
         probes=int(_number(report.get("probes"))),
         torch=str(_table(report.get("environment")).get("torch") or ""),
@@ -161,8 +149,8 @@ def read_result(job: Job, run: Path) -> Result:
     )
 
 
-def _fault(report: Mapping[str, Any], run: Path) -> Fault | None:
-    """The fault of a report that names a stage."""
+def _fault(report: Mapping[str, Any], run: Path, graph: str) -> Fault | None:
+    """The fault of a report that names a stage; ``graph`` is the path of its smallest graph."""
     culprit = _table(report.get("culprit"))
     if report["verdict"] != "fails" or not culprit.get("stage"):
         return None
@@ -173,8 +161,14 @@ def _fault(report: Mapping[str, Any], run: Path) -> Fault | None:
         component=f"{part['kind']} {part['name']}" if part.get("name") else "",
         signature=_signature(_table(_table(report.get("baseline")).get("signature"))),
         flips=tuple(f"{flip.get('kind')} {flip.get('at')}" for flip in flips),
-        graph=_graph(run, str(_table(report.get("repro")).get("graph") or "")),
+        graph=_graph(run, graph),
     )
+
+
+def _origin(folder: Path) -> str:
+    """The folder of the job on the worker that ran it; empty where it ran here."""
+    ran = ChildFiles(folder).json(RAN, {"origin": str}) if folder.is_dir() else None
+    return str(ran["origin"]).rstrip("/") if ran is not None else ""
 
 
 def _signature(signature: Mapping[str, Any]) -> str:
@@ -211,4 +205,4 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-__all__ = ["ERROR", "Fault", "Job", "Result", "read_result", "run_job"]
+__all__ = ["DONE", "ERROR", "Fault", "Job", "Result", "error_result", "read_result", "run_job"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 from collections.abc import Sequence
@@ -11,7 +10,10 @@ from pathlib import Path
 
 from accel_lab.core.errors import UsageError
 from accel_lab.core.record import Record
+from accel_lab.engine.job import file_digest
 from accel_lab.execution.programs import CAPSULE, CAPSULE_SCRIPT, read_program
+
+from .files import needed_beside
 
 #: Folders that hold no scripts of the user's.
 _NOT_LOOKED_AT = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -20,7 +22,7 @@ MOST_SCRIPTS = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Script(Record):
-    """One script to bisect. ``name`` is its path below the place; ``sha256`` covers its imports there."""
+    """One script to bisect. ``name`` is its path below the place; ``sha256`` covers what it needs there."""
 
     path: str
     name: str
@@ -71,43 +73,14 @@ def find_scripts(place: Path) -> Found:
 
 
 def _digest(path: Path, sha256: str) -> str:
-    """A digest of the script and of what it surely reads: the modules beside it that it imports, and their
-    own; of a capsule its tensors. Alone it is the script's own SHA-256.
-    """
-    files: dict[str, Path] = {}
-    if (path.parent / CAPSULE).is_file():
-        files = {tensors.name: tensors for tensors in path.parent.glob("*.safetensors")}
-    waiting = [path]
-    while waiting:
-        for name in _imported(waiting.pop()):
-            for beside in (path.parent / f"{name}.py", path.parent / name / "__init__.py"):
-                if name not in files and beside.is_file() and beside != path:
-                    files[name] = beside
-                    waiting.append(beside)
+    """A digest of the script and of what it surely reads beside it (:mod:`.files`); alone it is its own."""
+    files = needed_beside(path)
     if not files:
         return sha256
     digest = hashlib.sha256(sha256.encode())
     for name, file in sorted(files.items()):
-        digest.update(name.encode())
-        with file.open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
+        digest.update(f"{name}\0{file_digest(file)}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def _imported(path: Path) -> set[str]:
-    """The first names of the modules that a file imports anywhere."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return set()
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
 
 
 def _is_wanted(path: Path, place: Path) -> bool:

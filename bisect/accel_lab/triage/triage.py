@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,18 @@ REQUEST, RESULTS, TRIAGE = "triage-request.json", "results.jsonl", "triage.json"
 _MOST_BYTES = 1 << 30
 
 Listener = Callable[[int, int, Result], None]
+
+
+@dataclass(kw_only=True)
+class EngineReport:
+    """Where the bisections run, and the faults of it that were met and made good, one line each."""
+
+    name: str
+    store: str = ""
+    faults: list[str] = field(default_factory=list)
+
+
+LOCAL = EngineReport(name="local")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +71,12 @@ def run(
     *,
     known: Mapping[str, Result],
     listener: Listener = lambda done, of, result: None,
+    engine: EngineReport = LOCAL,
 ) -> dict[str, Any]:
     """Ask all jobs that are not ``known``, and return the triage as JSON has it.
 
-    Every answer is written to the folder before the next is waited for. What the lab could not do is asked
-    again by the next run.
+    ``ask`` is called in the executor; what it raises ends the triage. Every answer is written to the folder
+    before the next is waited for. What the lab could not do is asked again by the next run.
     """
     began = time.monotonic()
     jobs = plan.jobs
@@ -83,12 +96,18 @@ def run(
                 listener(len(answers), len(jobs), result)
         finally:
             for future in futures:
-                future.cancel()
+                # Answered while another one ended the triage: kept too.
+                if not future.cancel() and future.done() and future.exception() is None:
+                    result = future.result()
+                    if result.key not in answers and result.verdict != ERROR:
+                        _keep(stream, result)
     results = [replace(answers[script.key(plan.options)], script=script) for script in plan.found.scripts]
-    return whole(plan, results, reused=reused, seconds=time.monotonic() - began)
+    return whole(plan, results, reused=reused, seconds=time.monotonic() - began, engine=engine)
 
 
-def whole(plan: Plan, results: Sequence[Result], *, reused: int, seconds: float) -> dict[str, Any]:
+def whole(
+    plan: Plan, results: Sequence[Result], *, reused: int, seconds: float, engine: EngineReport = LOCAL
+) -> dict[str, Any]:
     """The triage as JSON has it."""
     return {
         "schema": SCHEMA,
@@ -101,6 +120,7 @@ def whole(plan: Plan, results: Sequence[Result], *, reused: int, seconds: float)
         "asked": len(plan.jobs) - reused,
         "reused": reused,
         "seconds": round(seconds, 1),
+        "engine": {"name": engine.name, "store": engine.store, "faults": list(engine.faults)},
         "changes": None,
         "artifacts": str(plan.folder),
     }
@@ -183,10 +203,12 @@ def compared(triage: dict[str, Any], earlier: Path | None) -> dict[str, Any]:
 
 
 __all__ = [
+    "LOCAL",
     "REQUEST",
     "RESULTS",
     "SCHEMA",
     "TRIAGE",
+    "EngineReport",
     "Plan",
     "Script",
     "compared",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,16 @@ from typing import Any
 import click
 
 from accel_lab.cli.bench_base import Base, read_base, show_list
+from accel_lab.cli.bench_cluster import gather
+from accel_lab.cli.engine_options import Cluster, chosen, dispatching
 from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
-from accel_lab.core.errors import LabError
+from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.files import write_atomic
+from accel_lab.core.text import printable
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.places import state_folder
+from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import new_folder
@@ -38,6 +43,16 @@ class Wanted:
     memory: int
     out: Path | None
     base: Base | None = None
+    cluster: Cluster | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The options beside the model, for the command on a worker."""
+        one = self.settings
+        words = ["--device", one.device, "--dtype", one.dtype, "--size", one.size, "--seed", str(one.seed)]
+        words += ["--runs", str(one.runs), "--warmup", str(one.warmup), *(["--train"] if one.train else [])]
+        words += ["--timeout", f"{self.timeout:g}", "--memory", str(self.memory)]
+        return [*words, *(word for name in self.backends for word in ("--backend", name))]
 
 
 @click.command(name="bench")
@@ -103,6 +118,12 @@ class Wanted:
     "--memory", type=click.IntRange(64, MAX_MB), default=16384, show_default=True, help="MB for one of them."
 )
 @click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="Where to measure: local, or dask:ADDRESS; a model is then measured by one worker. [default: local]",
+)
+@click.option("--store", metavar="URL", help="For a cluster: a folder that its workers reach too.")
+@click.option(
     "--out",
     type=click.Path(file_okay=False),
     help="Where to make the run's folder. [default: the user's data folder]",
@@ -125,6 +146,8 @@ def command(
     python: str | None,
     timeout: float,
     memory: int,
+    engine: str | None,
+    store: str | None,
     out: str | None,
     as_json: bool,
     quiet: bool,
@@ -148,7 +171,10 @@ def command(
         memory=memory,
         out=Path(out).resolve() if out else None,
         base=read_base(Path(compare)) if compare else None,
+        cluster=chosen(engine, store),
     )
+    if wanted.cluster is not None and wanted.base is not None:
+        raise UsageError("--compare is for the figures of one machine: leave out --engine, or --compare")
     if wanted.base is not None:
         wanted.base.must_suit(wanted.settings)
     return work(wanted, as_json=as_json, quiet=quiet)
@@ -158,6 +184,8 @@ def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
     """Measure, write the files, print the result; the exit code."""
     folder = _new_folder(wanted.out)
     with held(folder):
+        if wanted.cluster is not None:
+            return _on_cluster(wanted, wanted.cluster, folder, as_json=as_json, quiet=quiet)
         return _work(wanted, folder, as_json=as_json, quiet=quiet)
 
 
@@ -196,6 +224,52 @@ def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
     if wanted.base is not None:
         benchmark.compared = wanted.base.against(benchmark.rows)
     _write_files(benchmark, folder, [(backend.name, backend.title) for backend in backends])
+    _show(benchmark, as_json)
+    return exit_code(benchmark)
+
+
+def _on_cluster(wanted: Wanted, cluster: Cluster, folder: Path, *, as_json: bool, quiet: bool) -> int:
+    """As :func:`_work`, with each model measured by a worker."""
+    build = inspect_build(wanted.python, folder)
+    shutil.rmtree(folder / "lib", ignore_errors=True)
+    benchmark = Benchmark(
+        settings=wanted.settings.to_json(),
+        titles={model.name: model.title for model in wanted.models},
+        artifacts=str(folder),
+    )
+    began = time.monotonic()
+    stopped = threading.Event()
+
+    def say(line: str) -> None:
+        if not quiet:
+            sys.stderr.write(printable(line) + "\n")
+
+    try:
+        with (
+            dispatching(cluster, say) as dispatch,
+            Interruptible([stopped.set, dispatch.stop]),
+        ):
+            gather(
+                benchmark,
+                [model.name for model in wanted.models],
+                wanted.words,
+                python=wanted.python,
+                torch=build.torch,
+                dispatch=dispatch,
+                folder=folder,
+                jobs=len(wanted.models),
+                listener=lambda row: _tell(row, quiet),
+            )
+        benchmark.complete = not stopped.is_set()
+    finally:
+        benchmark.seconds = time.monotonic() - began
+        benchmark.environment = {**_environment(build), **benchmark.environment}
+        if benchmark.rows:
+            titles = {backend.name: backend.title for backend in registry.BACKENDS.values()}
+            backends = [(name, titles.get(name, "an adapter")) for name in benchmark.backends]
+            _write_files(benchmark, folder, backends)
+    if not benchmark.rows:
+        raise LabError("no worker measured anything")
     _show(benchmark, as_json)
     return exit_code(benchmark)
 

@@ -6,19 +6,24 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
+from accel_lab.cli.engine_options import CLUSTER_JOBS, chosen, dispatching
 from accel_lab.cli.options import MAX_SECONDS, Duration, Number, find_python
 from accel_lab.cli.streams import print_json
-from accel_lab.core.errors import UsageError
+from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.files import write_atomic
-from accel_lab.core.text import command_line, printable, shorten
+from accel_lab.core.text import command_line, counted, printable, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.engine.dispatch import INTERRUPTED, EngineLost
+from accel_lab.engine.store import StoreLost
+from accel_lab.engine.worker import torch_of
 from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.run_folder.lock import held
@@ -27,10 +32,12 @@ from accel_lab.reporting.schema import json_text
 from accel_lab.reporting.words import triage as words
 from accel_lab.request import new_folder
 from accel_lab.triage.jobs import ERROR, Job, Result, run_job
+from accel_lab.triage.remote import Remote
 from accel_lab.triage.scripts import find_scripts
 from accel_lab.triage.triage import (
     REQUEST,
     TRIAGE,
+    EngineReport,
     Plan,
     compared,
     kept_results,
@@ -38,7 +45,9 @@ from accel_lab.triage.triage import (
     run,
 )
 
-_REQUEST = {"place": str, "cwd": str, "options": [str]}
+_REQUEST = {"place": str, "cwd": str, "options": [str], "engine?": str, "store?": str}
+#: Bisections side by side on this machine.
+MOST_LOCAL = 64
 
 
 @click.command(name="triage")
@@ -65,7 +74,19 @@ _REQUEST = {"place": str, "cwd": str, "options": [str]}
     help="Time for each script's smallest one; 0: none is made.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Bisections side by side."
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    help="Bisections side by side; of a cluster, how many it is given at a time. [default: 2; 128]",
+)
+@click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="Where to bisect: local, or dask:ADDRESS, the scheduler of a cluster. [default: local]",
+)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="For a cluster: a folder that its workers reach too, as file:///shared/lab or s3://bucket/lab.",
 )
 @click.option("--out", type=click.Path(file_okay=False), help="Where to make the folder of the triage.")
 @click.option(
@@ -84,7 +105,9 @@ def command(
     timeout: float,
     budget_s: float | None,
     minimize_for: float,
-    jobs: int,
+    jobs: int | None,
+    engine: str | None,
+    store: str | None,
     out: str | None,
     resume: str | None,
     fresh: bool,
@@ -96,6 +119,8 @@ def command(
     PLACE is a folder of scripts (or of capsules), or a file that names one a line. A script whose content was
     bisected before, in the last triage of the same place with the same options, is not asked again.
 
+    With --engine dask:ADDRESS the workers of a Dask cluster bisect (docs/cluster.md).
+
     Exit codes: 0 no script fails, 1 some do, 2 wrong usage, 3 the lab could not bisect any, 125 none could be
     judged, 130 interrupted.
     """
@@ -105,6 +130,8 @@ def command(
             raise UsageError("--resume takes the scripts from the triage's folder: name no place")
         folder = Path(resume).resolve()
         asked = _earlier(folder)
+        asked.update({"engine": engine} if engine is not None else {})
+        asked.update({"store": store} if store is not None else {})
     else:
         if place is None:
             raise UsageError("name a folder of scripts, or a file that lists them: accel-lab triage PLACE")
@@ -113,6 +140,8 @@ def command(
             "cwd": os.getcwd(),
             "options": _options(find_python(python), versions, timeout, budget_s, minimize_for),
         }
+        if chosen(engine, store) is not None:
+            asked.update(engine=engine, store=store)
         find_scripts(Path(asked["place"]))  # a place without scripts gets no folder
         folder = new_folder(base, "triage", "triage folder", "triage")
         write_atomic(folder / REQUEST, json.dumps(asked, indent=1))
@@ -141,8 +170,18 @@ def _earlier(folder: Path) -> dict[str, Any]:
 
 
 def _run(
-    asked: dict[str, Any], folder: Path, base: Path, jobs: int, *, fresh: bool, as_json: bool, quiet: bool
+    asked: dict[str, Any],
+    folder: Path,
+    base: Path,
+    jobs: int | None,
+    *,
+    fresh: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
+    cluster = chosen(asked.get("engine"), asked.get("store"))
+    if cluster is None and (jobs or 0) > MOST_LOCAL:
+        raise UsageError(f"--jobs {jobs}: this machine bisects at most {MOST_LOCAL} side by side")
     found = find_scripts(Path(asked["place"]))
     options = tuple(asked["options"])
     plan = Plan(place=asked["place"], folder=folder, cwd=asked["cwd"], options=options, found=found)
@@ -151,9 +190,27 @@ def _run(
     known = kept_results(folder)
     if earlier is not None and not fresh:
         known = {**kept_results(earlier), **known}
+    tell = _Teller(quiet)
     stop = threading.Event()
-    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="job") as engine, Interruptible([stop.set]):
-        triage = run(plan, engine, _asker(stop), known=known, listener=_teller(quiet))
+    report = EngineReport(name=cluster.name if cluster else "local", store=cluster.store if cluster else "")
+    with ExitStack() as open_:
+        ask, stops = _asker(stop), [stop.set]
+        if cluster is not None:
+
+            def fault(line: str) -> None:
+                report.faults.append(line)
+                tell.line(line)
+
+            dispatch = open_.enter_context(dispatching(cluster, fault))
+            ask = Remote(dispatch, torch_of(_python(options)))
+            stops.append(dispatch.stop)
+        workers = jobs or (CLUSTER_JOBS if cluster else 2)
+        engine = open_.enter_context(ThreadPoolExecutor(max_workers=workers, thread_name_prefix="job"))
+        open_.enter_context(Interruptible(stops))
+        try:
+            triage = run(plan, engine, ask, known=known, listener=tell.result, engine=report)
+        except (EngineLost, StoreLost) as error:
+            raise type(error)(_cut_off(error, plan)) from None
     if stop.is_set():
         again = command_line("accel-lab", "triage", "--resume", folder)
         sys.stderr.write(f"interrupted; go on with: {again}\n")
@@ -174,21 +231,42 @@ def _asker(stop: threading.Event) -> Callable[[Job], Result]:
 
     def ask(job: Job) -> Result:
         if stop.is_set():
-            return Result(key=job.key, script=job.script, verdict=ERROR, said="interrupted")
+            return Result(key=job.key, script=job.script, verdict=ERROR, said=INTERRUPTED)
         return run_job(job, stop)
 
     return ask
 
 
-def _teller(quiet: bool) -> Callable[[int, int, Result], None]:
-    def tell(done: int, of: int, result: Result) -> None:
-        if not quiet:
-            said = result.fault.stage if result.fault is not None else result.verdict.replace("_", " ")
-            line = f"{done} of {of}  {shorten(result.script.name, 60)}: {said}  {result.seconds:.0f} s"
-            sys.stderr.write(printable(line) + "\n")
-            sys.stderr.flush()
+def _python(options: Sequence[str]) -> str:
+    return options[options.index("--python") + 1]
 
-    return tell
+
+def _cut_off(error: LabError, plan: Plan) -> str:
+    """What is said when the engine or the store is lost: how much is answered, and how to go on."""
+    known = kept_results(plan.folder)
+    answered = sum(job.key in known for job in plan.jobs)
+    again = command_line("accel-lab", "triage", "--resume", plan.folder)
+    return f"{error}; {answered} of {counted(len(plan.jobs), 'bisection')} are kept. Go on with: {again}"
+
+
+class _Teller:
+    """Progress on standard error, from several threads, a line at a time."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._lock = threading.Lock()
+
+    def line(self, text: str) -> None:
+        if not self._quiet:
+            with self._lock:
+                sys.stderr.write(printable(text) + "\n")
+                sys.stderr.flush()
+
+    def result(self, done: int, of: int, result: Result) -> None:
+        if result.verdict == ERROR and result.said == INTERRUPTED:
+            return
+        said = result.fault.stage if result.fault is not None else result.verdict.replace("_", " ")
+        self.line(f"{done} of {of}  {shorten(result.script.name, 60)}: {said}  {result.seconds:.0f} s")
 
 
 def _exit_code(triage: dict[str, Any]) -> int:

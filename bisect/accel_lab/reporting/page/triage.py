@@ -16,6 +16,8 @@ from accel_lab.reporting.words import triage as words
 from .files import style, style_digest, template
 from .text_budget import Redact, TextBudget, keep
 
+#: So many faults of the engine are on the page; all are in the JSON.
+_MOST_FAULTS = 200
 _MARKS = {"fails": terms.BAD, "passes": terms.GOOD, "by_design": terms.GOOD}
 
 
@@ -59,6 +61,8 @@ def render(triage: Mapping[str, Any], folder: Path, *, redact: Redact = keep) ->
             }
             for row in triage["scripts"]
         ],
+        engine=say(triage["engine"]["name"], limit=200),
+        engine_faults=[say(line, limit=400) for line in triage["engine"]["faults"][:_MOST_FAULTS]],
         refused=[say(line, limit=300) for line in triage["refused"]],
         version=__version__,
         schema=say(triage["schema"]),

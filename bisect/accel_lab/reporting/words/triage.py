@@ -20,6 +20,9 @@ VERDICTS = {
     "error": "could not be bisected",
 }
 
+#: So many faults of the engine are printed; all are in the JSON.
+_MOST_FAULTS = 20
+
 
 def headline(triage: Mapping[str, Any]) -> str:
     """``5 scripts, 2 distinct faults.``"""
@@ -84,6 +87,11 @@ def lines_of(triage: Mapping[str, Any]) -> list[str]:
         ]
     rest = [row for row in triage["scripts"] if row["verdict"] in ("inconclusive", "error")]
     lines += ["", *(f"{row['script']}: {shorten(row['said'], 200)}" for row in rest)] if rest else []
+    faults = triage["engine"]["faults"]
+    lines += ["", f"Faults of the engine {triage['engine']['name']}:"] if faults else []
+    lines += [f"- {shorten(line, 300)}" for line in faults[:_MOST_FAULTS]]
+    if len(faults) > _MOST_FAULTS:
+        lines.append(f"- and {len(faults) - _MOST_FAULTS:,} more: see triage.json")
     changed = change_lines(triage)
     lines += (
         ["", "Since the last triage of this place:", *(f"- {line}" for line in changed)] if changed else []

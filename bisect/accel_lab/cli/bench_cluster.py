@@ -1,0 +1,101 @@
+"""``accel-lab bench --engine``: each model is measured by a worker of a cluster, whole, so on one machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.benchmark import Benchmark, Measurement, Standing
+from accel_lab.core.errors import LabError
+from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.engine.dispatch import Dispatch, EngineLost, Fetched, Stopped
+from accel_lab.engine.job import BESIDE, PackedJob, Request, lab_identity
+from accel_lab.engine.store import StoreLost
+
+_SHAPE = {"environment": object, "rows": [object], "complete": bool}
+
+
+def gather(
+    benchmark: Benchmark,
+    models: Sequence[str],
+    words: Sequence[str],
+    *,
+    python: str,
+    torch: str,
+    dispatch: Dispatch,
+    folder: Path,
+    jobs: int,
+    listener: Callable[[Measurement], None],
+) -> None:
+    """Have each model measured by a worker, and put its rows into the benchmark, in the order of ``models``.
+
+    ``words`` are the options of ``accel-lab bench`` beside the model. A measurement is never taken from an
+    earlier benchmark. A model that no worker could measure is a failed row. Raises :class:`EngineLost` and
+    :class:`StoreLost`; what was measured until then is in the benchmark.
+    """
+    # Part of the jobs' hash: to measure again is to have the machine work again.
+    session = secrets.token_hex(8)
+
+    def ask(model: str) -> list[Measurement] | LabError:
+        request = Request(
+            words=("bench", "--model", model, *words, "--quiet"),
+            script="",
+            cwd=BESIDE,
+            python=python,
+            torch=torch,
+            lab=lab_identity(),
+            session=session,
+        )
+        try:
+            fetched = dispatch.ask(PackedJob(request=request, files={}), model, folder / "models" / model)
+            return _rows(fetched, benchmark)
+        except (EngineLost, StoreLost) as error:
+            return error
+        except Stopped:
+            return []
+        except (LabError, OSError) as error:
+            return [Measurement(model=model, backend="", standing=Standing.FAILED, reason=str(error))]
+
+    lost: LabError | None = None
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        for answer in pool.map(ask, models):
+            if isinstance(answer, LabError):
+                lost = lost or answer
+                continue
+            for row in answer:
+                benchmark.rows.append(row)
+                listener(row)
+    if lost is not None:
+        raise lost
+
+
+def _rows(fetched: Fetched, benchmark: Benchmark) -> list[Measurement]:
+    """The rows of a fetched benchmark; each says on which worker it was measured."""
+    found = sorted((fetched.folder / "runs").glob("*/bench.json"))
+    if not found:
+        raise Refused("the worker left no bench.json")
+    run = found[-1].parent
+    read: dict[str, Any] = ChildFiles(run).json(found[-1].name, _SHAPE)
+    try:
+        rows = [Measurement.from_json(row) for row in read["rows"]]
+    except ValueError as error:
+        raise Refused(f"{found[-1]}: {error}") from None
+    environment = read["environment"]
+    if isinstance(environment, dict):
+        benchmark.environment.update({**environment, **benchmark.environment})
+    note = f"measured on {fetched.ran.worker}"
+    return [replace(row, notes=(*row.notes, note), folder=_here(row.folder, fetched)) for row in rows]
+
+
+def _here(path: str, fetched: Fetched) -> str:
+    """A path on the worker by where the file lies here."""
+    origin = fetched.ran.origin.rstrip("/")
+    return os.path.join(fetched.folder, path[len(origin) + 1 :]) if path.startswith(f"{origin}/") else path
+
+
+__all__ = ["gather"]

@@ -1,0 +1,68 @@
+"""The options ``--engine`` and ``--store``: where jobs run, and the folder that files travel through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from accel_lab.core.errors import UsageError
+from accel_lab.engine.dask_engine import PREFIX, DaskEngine
+from accel_lab.engine.dispatch import Dispatch
+from accel_lab.engine.store import Store
+from accel_lab.engine.worker import Worker
+
+LOCAL = "local"
+#: Jobs that a cluster is given at a time unless the user says otherwise: its scheduler sees what waits.
+CLUSTER_JOBS = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A scheduler that exists, and the address of the store."""
+
+    address: str
+    store: str
+
+    @property
+    def name(self) -> str:
+        return PREFIX + self.address
+
+
+def chosen(engine: str | None, store: str | None) -> Cluster | None:
+    """The cluster that the options name; None for this machine. Raises :class:`UsageError` in one line."""
+    if engine in (None, LOCAL):
+        if store is not None and engine is None:
+            raise UsageError("--store is the folder of a cluster: name its scheduler, --engine dask:ADDRESS")
+        return None
+    assert engine is not None
+    address = engine.removeprefix(PREFIX)
+    if address == engine or not address:
+        raise UsageError(f"--engine {engine}: it is local, or dask:ADDRESS, as dask:tcp://host:8786")
+    if not store:
+        raise UsageError(
+            f"--engine {engine} needs --store URL: a folder that this machine and the workers reach, such as "
+            "file:///shared/accel-lab"
+        )
+    if store.startswith("memory:"):
+        raise UsageError("--store memory:// is of one process only: name a folder that the workers reach too")
+    if "://" not in store:  # a path, which the workers must not take from where they are
+        store = f"file://{os.path.abspath(store)}"
+    return Cluster(address=address, store=store)
+
+
+@contextmanager
+def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[Dispatch]:
+    """Jobs of the lab on the workers of a cluster. ``listener`` is told each fault in one line."""
+    store = Store(cluster.store, listener=listener)
+    engine = DaskEngine(cluster.address)
+    try:
+        if not engine.workers:
+            listener("no worker is connected to the scheduler: jobs wait for one")
+        yield Dispatch(engine, store, Worker(store=cluster.store), listener=listener)
+    finally:
+        engine.close()
+
+
+__all__ = ["CLUSTER_JOBS", "Cluster", "chosen", "dispatching"]
