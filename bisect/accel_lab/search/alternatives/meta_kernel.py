@@ -13,6 +13,8 @@ from accel_lab.core.verdict import Verdict
 from .case import Alternative, Case, Moment, Ruling
 
 NAME = "meta_kernel"
+#: What a mismatch says where only the real kernel refuses the arguments.
+_ACCEPTS = "meta kernel accepts"
 
 
 def ask(case: Case) -> Ruling:
@@ -53,7 +55,7 @@ def _corrected(case: Case, mismatches: list[dict[str, str]]) -> Ruling:
         why = Evidence.of(EvidenceKind.META_KERNELS_NOT_THE_CAUSE, promises=promises)
         return Ruling(considered=Considered(name=NAME, open=False, why=why), warnings=(why,))
     # pytorch#141865: a check that is missing in the meta kernel may be one for the part that drops the call.
-    sure = not any("accepts" in m["what"] for m in mismatches)
+    sure = not any(_ACCEPTS in m["what"] for m in mismatches)
     culprit = Culprit(
         stage=Stage.META_KERNEL,
         confidence=Confidence.LIKELY,
@@ -74,7 +76,7 @@ def counts(mismatch: dict[str, str], start: Rung) -> bool:
     Nor can it know what depends on values (an index) or on a device's kernels ("not implemented for
     'Bool'"): those checks belong to whoever replaces the kernel.
     """
-    if "accepts" not in mismatch["what"] or start is Rung.DYNAMO:
+    if _ACCEPTS not in mismatch["what"] or start is Rung.DYNAMO:
         return True
     if start in (Rung.DECOMP, Rung.FX):
         return False
@@ -99,7 +101,7 @@ def lost_check(case: Case) -> Ruling:
     if check is None or case.component is None:
         return Ruling()
     for mismatch in check.outcome.facts.get("meta_mismatches") or []:
-        refused = mismatch["real"].startswith("NotImplementedError") and "accepts" in mismatch["what"]
+        refused = mismatch["real"].startswith("NotImplementedError") and _ACCEPTS in mismatch["what"]
         if refused and str(mismatch["op"]) == case.component.name:
             why = Evidence.of(EvidenceKind.META_KERNEL_LACKS_CHECK, operator=case.component.name)
             return Ruling(considered=Considered(name=LOST_CHECK.name, open=True, why=why))
