@@ -78,7 +78,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRun:
     script = f'import torch\nKEY_ = "{KEY}"  # Author: Maria Zimmer, on dgx-a100-07\n'
     script += 'mimas = "mimas"\nraise RuntimeError(mimas)\n'
     made = FakeRun(tmp_path, "kernel", script=script)
-    monkeypatch.setattr(bundle_command, "find_run", lambda name: made.run_dir)
+    monkeypatch.setattr(bundle_command, "_with_verdict", lambda name: made.run_dir)
     monkeypatch.setattr(bundle_command, "only_read", lambda folder: contextlib.nullcontext(made.findings))
     return made
 

@@ -16,7 +16,7 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 MOST_LINES, MOST_LETTERS = 5_000, 2_000
 _CHUNK = 1 << 20
 #: ``✓   3 plain run       6.1 s  completes``, as ``cli.progress`` writes it.
-_PROBE = re.compile(r"([✓✗·])\s+(\d+) (.+?)\s+(\d+\.\d s|\(known\))  (.*)")
+_PROBE = re.compile(r"([✓✗·])\s+(\d+) (\S+(?: \S+)*)\s+(\d+\.\d s|\(known\))  (.*)")
 _KINDS = {
     "✓": "good",
     "✗": "bad",
