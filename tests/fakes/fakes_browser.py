@@ -51,9 +51,13 @@ class Tab:
         return answer["result"].get("value")
 
     def wait(self, expression: str) -> None:
-        """Wait until an expression is true; a page that never makes it so fails the test."""
+        """Wait until an expression is true; a page that never makes it so fails the test.
+
+        While a page goes to the next one, what the expression speaks of is not there yet.
+        """
         until = time.monotonic() + _PATIENCE_S
-        while not self.value(expression):
+        tried = f"(() => {{ try {{ return Boolean({expression}) }} catch (error) {{ return false }} }})()"
+        while not self.value(tried):
             assert time.monotonic() < until, (
                 f"never true: {expression}\n{self.value('document.body.innerText')}"
             )
