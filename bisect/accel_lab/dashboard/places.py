@@ -89,18 +89,22 @@ def scripts(roots: tuple[Path, ...]) -> list[str]:
     return sorted(dict.fromkeys(found))
 
 
+def entries_of(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, by name; nothing where it cannot be read."""
+    try:
+        with os.scandir(folder) as listed:
+            return sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
 def _scripts(roots: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
     looked = offered = 0
     for root in roots:
         waiting = [(root, 0)]
         while waiting:
             folder, depth = waiting.pop(0)
-            try:
-                with os.scandir(folder) as listed:
-                    entries = sorted(listed, key=lambda entry: entry.name)
-            except OSError:
-                continue
-            for entry in entries:
+            for entry in entries_of(folder):
                 looked += 1
                 if looked > _MOST_ENTRIES or offered >= _MOST_SCRIPTS:
                     return

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.run_folder.lock import NAME as LOCK
 
-from .places import NotThere
+from .places import NotThere, entries_of
 
 #: Of one folder of runs so many entries are looked at; of a run's folder so many files are listed.
 _MOST_ENTRIES, MOST_FILES, _MOST_DEPTH = 10_000, 3_000, 12
@@ -152,12 +152,7 @@ def files_of(folder: Path) -> tuple[list[RunFile], bool]:
     waiting = [(folder, 0)]
     while waiting:
         place, depth = waiting.pop(0)
-        try:
-            with os.scandir(place) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
+        for entry in entries_of(place):
             if len(found) >= MOST_FILES:
                 return found, True
             try:

@@ -213,17 +213,17 @@ def _on_fillings(func: Any, args: Any, kwargs: Any, other: Any) -> Any:
 
 
 class _NotStatic(Exception):
-    """The arguments have symbolic sizes, or are too large to be made for real."""
+    """The arguments have symbolic sizes, or more elements than are to be made for real."""
 
 
-#: Elements of all arguments together, beyond which an operator is not run for real to check its fake result.
+#: Elements of all arguments of an operator, beyond which its fake result is not checked.
 _MOST_ELEMENTS = 1 << 26
 
 
-def _on_real_fillings(func: Any, args: Any, kwargs: Any) -> Any:
+def _on_real_fillings(func: Any, args: Any, kwargs: Any, most: float = float("inf")) -> Any:
     """What the real kernel returns for zeros in place of the fake tensors, or for ones if it refuses zeros.
 
-    Raises :class:`_NotStatic`, or what the real kernel raises.
+    ``most`` elements are made for both together. Raises :class:`_NotStatic`, or what the real kernel raises.
     """
     import torch
 
@@ -231,7 +231,7 @@ def _on_real_fillings(func: Any, args: Any, kwargs: Any) -> Any:
     symbolic = tuple(
         getattr(torch, name) for name in ("SymInt", "SymFloat", "SymBool") if hasattr(torch, name)
     )
-    left = [_MOST_ELEMENTS]
+    left = [most]
 
     def real_of(leaf: Any, value: Any) -> Any:
         if isinstance(leaf, symbolic):
@@ -303,16 +303,14 @@ def watch_fake_kernels(log: MismatchLog) -> None:
 
     An operator of torch's own, whose result depends on no values and draws no random numbers.
     """
-    skip_tags = _tags(
-        "data_dependent_output", "dynamic_output_shape", "inplace_view", "nondeterministic_seeded"
-    )
+    skip_tags = _tags(*_VALUE_TAGS, "nondeterministic_seeded")
 
     def watched(run: Any, mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         known = is_operator(func) and func.namespace in ("aten", "prims")
         if not known or any(tag in func.tags for tag in skip_tags):
             return run()
         try:
-            real = _on_real_fillings(func, args, kwargs)
+            real = _on_real_fillings(func, args, kwargs, most=_MOST_ELEMENTS)
         except Exception:  # it refuses both fillings, as it may, or they cannot be made
             return run()
         try:
