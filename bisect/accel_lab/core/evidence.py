@@ -117,6 +117,7 @@ class EvidenceKind(str, Enum):
     CORRECTED_AGAIN = "corrected_again"
     CACHE_FAILS = "cache_fails"
     FAILS_WITHOUT_WRAPPER = "fails_without_wrapper"
+    FAILS_DISABLED_EVERYWHERE = "fails_disabled_everywhere"
     WRAPPER_FAILS = "wrapper_fails"
     FAILS_RECOMPILED = "fails_recompiled"
     PASSES_RECOMPILED = "passes_recompiled"
