@@ -82,6 +82,8 @@ def test_a_kernel_that_torch_cached_before_is_not_used(torch: str, tagged: bool)
          ["setting", "dynamic", "dynamic", "disable"]),
         (Stage.DYNAMO, Component(kind="guard", name="p"),
          ["setting", "setting", "dynamic", "dynamic", "clone", "disable"]),
+        (Stage.DYNAMO, Component(kind="guard", name="hooks(self)"),
+         ["setting", "dynamic", "dynamic", "clone", "disable"]),
         (Stage.AOT_AUTOGRAD, Component(kind="op", name="add_"), ["dynamic", "dynamic", "clone", "disable"]),
         (Stage.FX_PASSES, Component(kind="pass", name="remove_noop_ops",
                                     detail="post-grad graph (torch/_inductor/fx_passes/post_grad.py:3)"),

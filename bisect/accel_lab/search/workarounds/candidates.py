@@ -105,7 +105,8 @@ def _of_component(culprit: Culprit, part: Component, source: str, release: str) 
     if culprit.stage is Stage.FX_PASSES:
         yield from _passes(part, source, release)
     if part.kind == "guard":
-        for setting in settings.MORE_GUARDS:
+        hooks = part.name.startswith("hooks(")
+        for setting in (settings.GUARD_HOOKS,) if hooks else settings.MORE_GUARDS:
             yield from _pasted(source, [setting.code], kind="setting", words="Dynamo guards more", width=3)
 
 
