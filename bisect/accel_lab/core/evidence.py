@@ -50,6 +50,7 @@ class EvidenceKind(str, Enum):
     DISK_FULL = "disk_full"
     PYTHON_HEADERS_MISSING = "python_headers_missing"
     COMPILER_BROKEN = "compiler_broken"
+    COMPILER_NOT_FOUND = "compiler_not_found"
     FAILS_WITHOUT_KERNELS = "fails_without_kernels"
     PASSES_WITHOUT_KERNELS = "passes_without_kernels"
 
