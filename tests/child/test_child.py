@@ -179,6 +179,35 @@ def test_the_meta_check_names_a_fake_kernel_in_which_the_run_ends(
     assert ask(prober, probe, Rung.DYNAMO, meta_fix=["acceltest.twice.default"]).status is Status.OK
 
 
+HALF_PROMISED = """
+import random
+import torch
+
+random.seed(1)
+want = torch.ones(3) * random.uniform(1.0, 2.0)
+random.seed(1)
+got = torch.compile(lambda x: x * random.uniform(1.0, 2.0))(torch.ones(3))
+print(torch.allclose(got, want), got.dtype)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rung", [Rung.DYNAMO, Rung.DECOMP, Rung.KERNEL], ids=str)
+def test_inputs_that_are_not_as_promised_are_noted_and_corrected(
+    rung: Rung, prober: Prober, tmp_path: Path
+) -> None:
+    """Dynamo of 2.14.1 captures the number as float32 and hands over float64."""
+    probe = script(tmp_path, HALF_PROMISED)
+    seen = ask(prober, probe, rung).facts["graph_inputs"]
+    told = [(one["what"], one["promised"], one["given"]) for one in seen]
+    assert told in ([], [("dtype", "float32", "float64")])
+    below = ask(prober, probe, Rung.DECOMP).facts["graph_inputs"]
+    assert bool(told) == (bool(below) and rung is not Rung.KERNEL)
+    corrected = ask(prober, probe, rung, correct_inputs=True)
+    assert printed(corrected) == "True torch.float32\n"
+    assert [one["name"] for one in corrected.facts["graph_inputs"]] == [one["name"] for one in below]
+
+
 REFUSED = """
 import torch
 

@@ -199,6 +199,27 @@ def test_a_lost_check_is_whose_that_replaced_the_call(fault: Rung, stage: Stage)
     assert culprit is not None and culprit.stage is stage
 
 
+@pytest.mark.parametrize("cured", [True, False])
+def test_an_input_that_is_not_as_dynamo_promised_is_dynamos_fault(cured: bool) -> None:
+    """Graphs that are run operator by operator hide it; generated code reads eight bytes as four."""
+    given = [{"name": "random_value_0", "what": "dtype", "promised": "float32", "given": "float64"}]
+
+    def answer(probe: Probe) -> Outcome | None:
+        if "correct_inputs" in dict(probe.switches):
+            return passing() if cured else failing()
+        return passing(facts={"graph_inputs": given}) if probe.rung is Rung.DECOMP else None
+
+    culprit = diagnose(FakeLab(fault=Rung.KERNEL, answer=answer)).culprit
+    assert culprit is not None
+    if not cured:
+        assert culprit.stage is Stage.CODEGEN
+        assert ("graph_inputs", False) in {(one.name, one.open) for one in culprit.alternatives}
+        return
+    assert (culprit.stage, culprit.confidence) == (Stage.DYNAMO, Confidence.PROVEN)
+    assert culprit.component is not None and culprit.component.name == "random_value_0"
+    assert "float32 promised, float64 given" in sentences(culprit.evidence)[0]
+
+
 @pytest.mark.parametrize("verdict", ["passes", "fails", "comes and goes"])
 def test_what_another_process_compiles_is_not_blamed_on_the_script(verdict: str) -> None:
     """No rung reaches an interpreter that the script starts; torch's own variable does."""

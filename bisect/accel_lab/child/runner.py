@@ -239,6 +239,7 @@ class _Session:
                     "reached": sorted(self.ladder.reached),
                     "caught": self.ladder.caught,
                     "meta_mismatches": self.ladder.meta_log.entries,
+                    "graph_inputs": self.ladder.graph_inputs.entries,
                     "counters": metrics.counters(),
                     "compiles": recompiles.facts(),
                     "config": settings.changed_config(),

@@ -105,6 +105,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "shadow": lambda value: "float64 reference",
     "show_pass": lambda name: f"graph around {bare(str(name))}",
     "meta_fix": lambda ops: "meta kernel corrected: " + _listed(list(ops), "operators"),
+    "correct_inputs": lambda value: "inputs of graphs as promised",
     "meta_eager": lambda value: "meta kernels checked as operators are called",
     "meta_watch": lambda value: "meta kernels checked as Dynamo calls them",
     "contiguous": lambda value: "contiguous inputs for every operator",

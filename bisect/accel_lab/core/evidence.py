@@ -132,6 +132,8 @@ class EvidenceKind(str, Enum):
     NO_OUTPUTS_MERGED = "no_outputs_merged"
     META_KERNELS_AGREE = "meta_kernels_agree"
     META_KERNELS_NOT_THE_CAUSE = "meta_kernels_not_the_cause"
+    INPUTS_NOT_THE_CAUSE = "inputs_not_the_cause"
+    INPUTS_CORRECTED = "inputs_corrected"
     META_KERNEL_DIFFERS = "meta_kernel_differs"
     META_KERNEL_CORRECTED = "meta_kernel_corrected"
     META_KERNEL_LACKS_CHECK = "meta_kernel_lacks_check"

@@ -40,6 +40,7 @@ class ChildFacts(TypedDict, total=False):
     #: What the looks inside found, each under the switch or rung that asks for it.
     front: Dict[str, Any]
     meta_mismatches: List[Dict[str, Any]]
+    graph_inputs: List[Dict[str, str]]
     order_conflicts: List[Dict[str, Any]]
     python_kernels: Dict[str, Any]
     kernels: List[Dict[str, Any]]

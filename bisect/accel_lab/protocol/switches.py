@@ -60,6 +60,7 @@ _RECORDS = (
     SwitchRecord("mixed_sources", _TABLE, "pieces of another release's sources", keys=("served", "watched")),
     SwitchRecord("native_kernels", _NAMES, "without the Python kernels of"),
     SwitchRecord("meta_fix", _NAMES, "corrected meta kernels of"),
+    SwitchRecord("correct_inputs", _FLAG, "graphs get inputs of the types that they were captured with"),
     # How kernels are made and run.
     SwitchRecord("strict_math", _FLAG, "C++ without relaxed floating-point rules"),
     SwitchRecord("sanitize", _FLAG, "C++ with the address sanitizer"),

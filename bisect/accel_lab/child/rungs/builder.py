@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from ..protocol import rungs
+from .graph_inputs import promises
 from .regions import RungBackend
 
 
@@ -37,13 +38,14 @@ class RungBuilder:
 
         def build(gm: Any, example_inputs: Any) -> Any:
             ladder.save_graph("dynamo_graph", gm)
-            capturing = ladder.capturing(gm, region)
+            capturing, promised = ladder.capturing(gm, region), promises(gm)
             region["graphs"] = region.get("graphs", 0) + 1
             try:
                 if ladder.python_kernels is not None:
                     ladder.python_kernels.install()
                 with ladder.applications.at(region=region["id"], graph=region["graphs"] - 1):
-                    return capturing(compiler(gm, example_inputs, patches))
+                    compiled = compiler(gm, example_inputs, patches)
+                return capturing(ladder.graph_inputs.around(promised, compiled))
             except Exception as error:
                 ladder.note_not_applicable(error)
                 raise

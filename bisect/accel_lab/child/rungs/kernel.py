@@ -10,6 +10,7 @@ from ..torch_internals import compilers, loop_ir, settings
 from ..torch_internals.backends import inductor_with, lookup_backend
 from ..torch_internals.caches import no_caches
 from .builder import RungBuilder
+from .graph_inputs import promises
 from .regions import Backend
 
 
@@ -85,13 +86,15 @@ class KernelBackend(Backend):
         ladder = self._ladder
         ladder.save_graph("dynamo_graph", gm)
         capturing = ladder.capturing(gm, self._region)
+        # What Inductor returns stays as it is for Dynamo; the rungs above have looked at the same inputs.
+        promised = promises(gm) if ladder.switches.get("correct_inputs") else []
         if ladder.python_kernels is not None:
             ladder.python_kernels.install()
         with no_caches(but=ladder.switches.get("caches") or ()):
             compiled = self._inner(gm, example_inputs, **kwargs)
         if ladder.annotator is not None and ladder.artifacts is not None:
             ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
-        return capturing(compiled)
+        return capturing(ladder.graph_inputs.around(promised, compiled))
 
     def get_compiler_config(self) -> Any:
         getter = getattr(self._inner, "get_compiler_config", None)

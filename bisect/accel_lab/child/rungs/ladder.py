@@ -27,6 +27,7 @@ from ..torch_internals import compilers, dynamo
 from ..torch_internals.backends import describe_backend
 from ..torch_internals.bisector import start_bisector
 from .builder import RungBuilder, builder_of
+from .graph_inputs import GraphInputs
 from .meta_check import MismatchLog, checking_mode, correct_meta_kernels, watch_fake_kernels
 from .regions import Context, Identity, identity
 
@@ -49,6 +50,7 @@ class Ladder:
         self.artifacts = artifacts
         self.regions: List[Dict[str, Any]] = []
         self.meta_log = MismatchLog(artifacts.home)
+        self.graph_inputs = GraphInputs(bool(switches.get("correct_inputs")))
         self.graphs = 0
         self.reached: Set[str] = set()
         self.caught: List[Dict[str, Any]] = []

@@ -140,6 +140,7 @@ FACTS: dict[str, Shape] = {
     "not_applicable": _TEXT,
     "lab_error": (None, {"type?": _TEXT, "message?": _TEXT}),
     "meta_mismatches": (None, [{"op": str, "what": str, "real": str, "fake": str}]),
+    "graph_inputs": (None, [{"name": str, "what": str, "promised": str, "given": str}]),
     "counters": (None, Table(Table())),
     "shown": (None, {"before": object, "after": object}),
     "compile_log": (None, _COMPILE_LOG),

@@ -17,6 +17,7 @@ from . import (
     by_design,
     changed_mode,
     fake_tensors,
+    graph_inputs,
     layout,
     merged_results,
     meta_kernel,
@@ -31,6 +32,7 @@ from .case import Alternative, Case, Moment
 ALTERNATIVES: tuple[Alternative, ...] = (
     wrapper.ALTERNATIVE,
     other_process.ALTERNATIVE,
+    graph_inputs.ALTERNATIVE,
     by_design.RANDOM_NUMBERS,
     by_design.ROUNDINGS_OF_VALUES,
     meta_kernel.ALTERNATIVE,

@@ -52,6 +52,18 @@ def _meta_kernels_not_the_cause(promises: list[str]) -> str:
     return f"meta kernels disagree with the real ones but are not the cause: {'; '.join(promises)}"
 
 
+def _inputs_not_the_cause(inputs: list[str]) -> str:
+    given = "; ".join(inputs)
+    return f"Dynamo hands a graph other inputs than it promised ({given}); it fails without that, too"
+
+
+def _inputs_corrected(inputs: list[str], at: str) -> str:
+    return (
+        f"Dynamo hands a graph other inputs than it was captured with ({'; '.join(inputs)}); with those "
+        f"converted to what was promised and nothing else changed, {at} passes"
+    )
+
+
 def _meta_kernel_differs(promises: list[str]) -> str:
     return f"the meta kernel predicts another result than the real kernel returns: {'; '.join(promises)}"
 
@@ -115,6 +127,8 @@ WORDS: dict[Kind, Words] = {
     Kind.NO_OUTPUTS_MERGED: "no two results of the graph become one node",
     Kind.META_KERNELS_AGREE: "every operator's result agrees with its meta kernel",
     Kind.META_KERNELS_NOT_THE_CAUSE: _meta_kernels_not_the_cause,
+    Kind.INPUTS_NOT_THE_CAUSE: _inputs_not_the_cause,
+    Kind.INPUTS_CORRECTED: _inputs_corrected,
     Kind.META_KERNEL_DIFFERS: _meta_kernel_differs,
     Kind.META_KERNEL_CORRECTED: (
         "with the meta kernel of {operators} corrected and nothing else changed, {at} passes"

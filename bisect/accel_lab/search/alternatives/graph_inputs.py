@@ -1,0 +1,45 @@
+"""An input of a captured graph that is not what Dynamo promised: the code below is right for the promise."""
+
+from __future__ import annotations
+
+from accel_lab.core.evidence import Evidence, EvidenceKind
+from accel_lab.core.findings import Component, Considered, Culprit
+from accel_lab.core.stages import Confidence, Rung, Stage
+from accel_lab.core.verdict import Verdict
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "graph_inputs"
+
+
+def ask(case: Case) -> Ruling:
+    """Does it pass when the graph gets inputs of the types that it was captured with?"""
+    wrong = _mismatches(case)
+    corrected = case.runner.one(case.start, (("correct_inputs", True),), NAME)
+    names = [f"{one['name']}: {one['promised']} promised, {one['given']} given" for one in wrong[:3]]
+    if corrected.verdict is not Verdict.GOOD:
+        why = Evidence.of(EvidenceKind.INPUTS_NOT_THE_CAUSE, inputs=names)
+        return Ruling(considered=Considered(name=NAME, open=corrected.verdict is Verdict.SKIP, why=why))
+    culprit = Culprit(
+        stage=Stage.DYNAMO,
+        confidence=Confidence.LIKELY,
+        component=Component(kind="input", name=wrong[0]["name"], detail="; ".join(names)),
+        evidence=(Evidence.of(EvidenceKind.INPUTS_CORRECTED, inputs=names, at=case.start),),
+    )
+    return Ruling(culprit=culprit, passing_run=corrected, isolates=len(wrong) == 1)
+
+
+def _mismatches(case: Case) -> list[dict[str, str]]:
+    """Of the first rung that has any: Inductor's own runs are not looked at."""
+    rows = (step.outcome.facts.get("graph_inputs") for step in case.ladder)
+    return list(next((row for row in rows if row), ()))
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="",  # found by comparing eager with compiled code: a number of the module random (2.14.1)
+    stages=frozenset(Stage) - {Stage.EAGER, Stage.DYNAMO},
+    moment=Moment.STAGE,
+    applies=lambda case: case.start is not Rung.DYNAMO and bool(_mismatches(case)),
+    ask=ask,
+)
