@@ -233,7 +233,7 @@ def resumable(folder: Path, command: str) -> Iterator[None]:
 
 
 def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:
-    progress = Progress(quiet=given.quiet, program=request.program.path)
+    progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
     session = Session(
         replace(request, keep=given.keep),
         folder,

@@ -63,6 +63,9 @@ class KeptRun:
         return {**data, "lines": list(data["lines"])}
 
 
+#: The verdict of a run that has written no result: it goes on, or was ended.
+UNFINISHED = "unfinished"
+
 _Reader = Callable[[dict[str, Any], KeptRun], KeptRun]
 
 
@@ -213,7 +216,7 @@ def _program(script: dict[str, Any]) -> str:
 
 
 def _unfinished(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    return replace(run, verdict="unfinished")
+    return replace(run, verdict=UNFINISHED)
 
 
 _SUMMARY = {
