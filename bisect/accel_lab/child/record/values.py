@@ -128,8 +128,15 @@ def _children(value: Any) -> Optional[List[Leaf]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = getattr(value, "__dict__", {})
         names = [field.name for field in dataclasses.fields(value)]
+        slots = [name for name in names if name not in own and _is_slot(value, name)]
+        own = {**own, **{name: getattr(value, name) for name in slots}}
         return [("." + name, own[name]) for name in names if name in own]
     return _registered_children(value)
+
+
+def _is_slot(value: Any, name: str) -> bool:
+    """Whether a field lies in a slot that is filled; a property, which runs code, is left alone."""
+    return isinstance(getattr(type(value), name, None), types.MemberDescriptorType) and hasattr(value, name)
 
 
 def _registered_children(value: Any) -> Optional[List[Leaf]]:
