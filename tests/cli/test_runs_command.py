@@ -83,10 +83,10 @@ def test_runs_of_every_command_are_listed_and_removed(home: Path) -> None:
     assert {name: kind for name, (kind, _, _) in found.items() if name.startswith("kept-")} == {
         f"kept-{kind}": kind for kind in fakes_kept.KINDS
     }
-    assert found["kept-check"][1] == "3 violations"
+    assert found["kept-check"][1] == "2 violations, 1 warning"
     assert found["kept-diff"][1] == "1 of 2 values differ"
     assert found["kept-run"][1] == "fails: ValueError: no"
-    assert found["kept-guards"][1] == "1 graph break, 0 recompilations"
+    assert found["kept-guards"][1] == "3 graph breaks, 0 recompilations"
     assert found["kept-capture"][1] == "1 layer, 0 kernels"
     names = [f"kept-{kind}" for kind in fakes_kept.KINDS]
     CliRunner().invoke(clean, ["--yes", *names], standalone_mode=False, catch_exceptions=False)

@@ -35,7 +35,7 @@ _MARKS = (
     (r"passes|by_design|0 of \d+ values differ|no violation", "good"),
     (r"unfinished|-$", "na"),
     (r"running$", "skip"),
-    (r"damaged", "different"),
+    (r"damaged|[1-9]\d* warning", "different"),
 )
 _STATES = {State.WAITING: "na", State.RUNNING: "skip", State.STOPPING: "different", State.OVER: "good"}
 #: What the folders of a run hold, for the heading of their files.
