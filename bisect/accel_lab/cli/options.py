@@ -192,7 +192,9 @@ def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | Non
     if module is not None:
         return None, words
     if not words:
-        raise UsageError("name a script: accel-lab bisect SCRIPT (or a module: -m MODULE)")
+        context = click.get_current_context(silent=True)
+        command = context.info_name if context is not None else "bisect"
+        raise UsageError(f"name a script: accel-lab {command} SCRIPT (or a module: -m MODULE)")
     return words[0], words[1:]
 
 
