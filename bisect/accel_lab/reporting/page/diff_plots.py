@@ -17,6 +17,7 @@ from accel_lab.reporting.tables.findings import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: Cells of a heat map along each side; a cell shows the greatest error in it.
@@ -58,7 +59,7 @@ def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     axes.set_yscale("log")
     axes.set_xlabel("recorded value, in the order of the run")
     axes.set_ylabel("relative error (RMS)")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    _whole(axes.xaxis)
     axes.legend(frameon=False, fontsize=8)
     axes.grid(axis="y", alpha=0.3)
     worst = max(drawn, key=lambda row: row[2])
@@ -97,7 +98,7 @@ def _draw_where(axes: Axes, figure: Figure, apart: Array) -> str:
         line, step = _thinned(finite.reshape(-1))
         axes.plot(np.arange(line.size) * step, line, color=_ink(False), linewidth=0.9)
         axes.set_xlabel("index in dimension 0" if apart.ndim else "index")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        _whole(axes.xaxis)
         axes.set_ylabel("absolute error")
         axes.set_title("where", fontsize=9)
         return "a line over the only dimension"
@@ -120,8 +121,8 @@ def _draw_where(axes: Axes, figure: Figure, apart: Array) -> str:
     axes.set_title(f"absolute error at {label}", fontsize=9)
     axes.set_xlabel(f"index in dimension {apart.ndim - 1}")
     axes.set_ylabel(f"index in dimension {apart.ndim - 2}")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True)
+    _whole(axes.xaxis)
+    _whole(axes.yaxis)
     return f"the map shows {label}, the slice with the greatest error" if index else "the map shows all of it"
 
 
@@ -155,6 +156,13 @@ def _draw_by_magnitude(axes: Axes, apart: Array, size: Array) -> None:
     if any(value > 0 for value in most):
         axes.set_yscale("log", nonpositive="mask")  # else a line leads to a zero, out of the picture
     axes.legend(frameon=False, fontsize=7)
+
+
+def _whole(axis: Axis) -> None:
+    """Ticks at whole numbers: there is no element 2.5."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _thinned(values: Array) -> tuple[Array, int]:
