@@ -129,3 +129,10 @@ def test_a_bundle_of_a_run_without_a_verdict_is_one_line(home: Path, kind: str) 
     ):
         CliRunner().invoke(bundle, ["kept"], standalone_mode=False, catch_exceptions=False)
     assert not (folder / "bundle.zip").exists()
+
+
+def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no folder"):
+        CliRunner().invoke(
+            listing, ["--out", str(tmp_path / "none")], standalone_mode=False, catch_exceptions=False
+        )

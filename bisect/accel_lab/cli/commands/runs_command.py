@@ -11,6 +11,7 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
+from accel_lab.core.errors import UsageError
 from accel_lab.core.text import shorten
 from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import user_of
@@ -86,6 +87,8 @@ def _size(path: Path) -> int:
 def command(out: str | None, as_json: bool) -> int:
     """List earlier runs of every command, newest first."""
     home = Path(out) if out else state_folder()
+    if out and not home.is_dir():
+        raise UsageError(f"there is no folder {out}: name the one that was given as --out")
     rows = kept_runs(home) if out else all_runs(home)
     if as_json:
         print_json(rows)
