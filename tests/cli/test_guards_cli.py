@@ -137,6 +137,7 @@ def test_a_script_that_compiles_nothing_is_refused_in_one_line(
     with pytest.raises(SystemExit) as ended:
         main(["guards", "--backend", "eager", "--python", torch_python, "--out", str(tmp_path), str(script)])
     assert ended.value.code == 2 and "compiles nothing" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [script], "a run that was refused leaves nothing"
 
 
 @pytest.mark.parametrize("command", ["diff", "guards", "capture", "check", "run"])

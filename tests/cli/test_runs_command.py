@@ -136,3 +136,8 @@ def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
         CliRunner().invoke(
             listing, ["--out", str(tmp_path / "none")], standalone_mode=False, catch_exceptions=False
         )
+
+
+def test_clean_says_so_where_there_is_nothing_to_remove(home: Path) -> None:
+    done = CliRunner().invoke(clean, ["--older-than", "30"], standalone_mode=False, catch_exceptions=False)
+    assert done.stdout == "there is no such run: nothing to remove\n" and (home / "runs" / "one").is_dir()

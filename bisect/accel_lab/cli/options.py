@@ -14,8 +14,11 @@ import click
 
 from accel_lab.cli.accelerator_settings import set_up_mock
 from accel_lab.core.errors import UsageError
+from accel_lab.core.files import remove
 from accel_lab.core.probe import Limits, Program
 
+#: In a context's ``meta``: the folders that a command made for its run; wrong usage leaves none of them.
+RUN_FOLDERS = "accel_lab.run_folders"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -40,7 +43,12 @@ class ProgramCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         set_up_mock(ctx.meta.get("accel_lab.config"))
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except UsageError:  # what was asked for was not done, so no run is left of it
+            for folder in ctx.meta.pop(RUN_FOLDERS, ()):
+                remove(folder)
+            raise
 
     def _program_before(self, ctx: click.Context, head: list[str]) -> bool:
         """Whether a script stands among the words before: then a later ``-m`` is the script's own."""
