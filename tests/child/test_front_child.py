@@ -138,6 +138,29 @@ def test_which_arguments_share_memory_is_written_down(prober: Prober, tmp_path: 
     ]
 
 
+HOOKED = """
+import torch
+
+inner = torch.nn.Linear(2, 2)
+model = torch.nn.Sequential(inner, torch.nn.Tanh())
+compiled = torch.compile(model)
+compiled(torch.ones(2))
+inner.register_forward_hook(lambda module, inputs, output: output * 0)
+assert compiled(torch.ones(2)).abs().sum() == 0
+"""
+
+
+def test_a_hook_that_is_added_later_is_a_changed_state(prober: Prober, tmp_path: Path) -> None:
+    """By default Dynamo does not guard that a module has no hooks (pytorch#186507)."""
+    calls = ask(prober, tmp_path, HOOKED, Rung.DYNAMO, look=True).facts["front"]["calls"]
+    assert [row["before"]["hooks(self)"] for row in calls] == ["none", "1 forward_hooks"]
+    assert not any("hooks(self." in path for row in calls for path in row["before"]), (
+        "parts are counted there"
+    )
+    assert ask(prober, tmp_path, HOOKED, Rung.DYNAMO).status is Status.EXCEPTION
+    assert ask(prober, tmp_path, HOOKED, Rung.DYNAMO, guard_on=["hooks(self)"]).status is Status.OK
+
+
 LINES = """
 import torch
 

@@ -11,6 +11,7 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words.evidence import line_of, sentences, words_of
+from accel_lab.reporting.words.summary import next_steps, summarise
 from accel_lab.search.alternatives import meta_kernel
 from accel_lab.search.alternatives.case import Case
 from accel_lab.search.ladder import read
@@ -196,6 +197,26 @@ def test_a_lost_check_is_whose_that_replaced_the_call(fault: Rung, stage: Stage)
 
     culprit = diagnose(FakeLab(fault=fault, answer=answer)).culprit
     assert culprit is not None and culprit.stage is stage
+
+
+@pytest.mark.parametrize("verdict", ["passes", "fails", "comes and goes"])
+def test_what_another_process_compiles_is_not_blamed_on_the_script(verdict: str) -> None:
+    """No rung reaches an interpreter that the script starts; torch's own variable does."""
+
+    def answer(probe: Probe) -> Outcome | None:
+        if "disable_everywhere" not in dict(probe.switches):
+            return None
+        return passing() if verdict == "passes" or (verdict != "fails" and probe.attempt == 0) else failing()
+
+    found = diagnose(FakeLab(fault=Rung.UNCOMPILED, answer=answer))
+    if verdict == "passes":
+        assert found.verdict == "inconclusive" and not found.culprits
+        assert "another process" in found.outside and "TORCHDYNAMO_DISABLE=1" in summarise(found)
+        assert next_steps(found)[0].startswith("Bisect the command that the script starts")
+        return
+    assert found.culprit is not None and found.culprit.stage is Stage.EAGER and not found.outside
+    asked = {one.name: one.open for one in found.culprit.alternatives}
+    assert asked["other_process"] is False
 
 
 def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:

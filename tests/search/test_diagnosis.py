@@ -118,6 +118,21 @@ def test_a_broken_compiler_is_the_environment() -> None:
     assert found.culprit.confidence is Confidence.PROVEN
 
 
+def test_a_compiler_that_only_the_script_names_is_the_environment_as_well() -> None:
+    """The script sets CXX itself, so the compiler that the lab finds works."""
+    said = "No working C++ compiler found in torch._inductor.config.cpp.cxx: (None, 'g++-99')"
+
+    def answer(probe: Probe) -> Outcome | None:
+        return failing(said, kind="InvalidCxxCompiler") if probe.rung is Rung.KERNEL else None
+
+    found = diagnose(FakeLab(fault=Rung.KERNEL, answer=answer, compiler=(True, "g++")))
+    assert found.culprit is not None and found.culprit.stage is Stage.ENVIRONMENT
+    assert found.culprit.confidence is Confidence.PROVEN
+    assert "g++-99" in sentences(found.culprit.evidence)[0]
+    other = diagnose(FakeLab(fault=Rung.KERNEL, answer=lambda probe: None, compiler=(True, "g++")))
+    assert other.culprit is not None and other.culprit.stage is not Stage.ENVIRONMENT
+
+
 def test_generated_code_that_is_right_without_fusion_is_not_proven_wrong() -> None:
     def answer(probe: Probe) -> Outcome | None:
         return passing() if "max_fusion_size" in str(probe.switches) else None

@@ -141,6 +141,52 @@ def test_a_pass_that_changes_nothing_else_than_itself() -> None:
     assert (named.component.kind, named.component.name) == ("pass", "fold")
 
 
+@dataclass
+class Raising(Compiler):
+    """A compiler that ends at the first pattern which raises and is not left out, within its pass."""
+
+    def answer(self, probe: Probe) -> Outcome:
+        whole, wanted = self.rows, dict(probe.switches).get("off") or {}
+        left_out = {(subsystem, key) for subsystem, keys in wanted.items() for key in keys}
+        self.rows = []
+        for r in whole:
+            parent = tuple(str(r.get("parent", "")).split("/", 1))
+            if parent in left_out:
+                continue
+            self.rows.append({k: v for k, v in r.items() if k != "raised"})
+            if r.get("raised") and (r["subsystem"], r["key"]) not in left_out:
+                for above in (one for one in self.rows if (one["subsystem"], one["key"]) == parent):
+                    above.update(raised=r["raised"], changed=None)
+                self.rows[-1].update(raised=r["raised"], changed=None)
+                break
+        try:
+            return super().answer(probe)
+        finally:
+            self.rows = whole
+
+
+def test_a_pattern_that_several_passes_apply_is_named_where_it_raises() -> None:
+    """Without one of the passes the next one raises, with an error of the same kind (pytorch#183988)."""
+    rows = [
+        row(JOINT, "fold#0"),
+        row(JOINT, "pass_pattern_0#0", function="apply"),
+        row("patterns", "shuffle#0", f"{JOINT}/pass_pattern_0#0", raised="RuntimeError"),
+        row(POST, "pass_pattern_1#0", function="apply"),
+        row("patterns", "shuffle#1", f"{POST}/pass_pattern_1#0", raised="RuntimeError"),
+    ]
+
+    def bad(off: Off) -> bool:
+        first = {(JOINT, "pass_pattern_0#0"), ("patterns", "shuffle#0")} & off
+        second = {(POST, "pass_pattern_1#0"), ("patterns", "shuffle#1")} & off
+        return not (first and second)
+
+    named = look(Raising(rows, bad))
+    assert named.component is not None
+    assert (named.component.kind, named.component.name) == ("pattern", "shuffle")
+    assert named.component.confidence is Confidence.PROVEN
+    assert "application 1 of 2" in named.component.detail and "application 2 of 2" in named.component.detail
+
+
 def test_a_chain_is_never_proven_and_names_the_others() -> None:
     named = look(Compiler(several(), needs((JOINT, "fold#0"), ("patterns", "mend#0"))))
     assert named.component is not None and named.component.name == "mend"

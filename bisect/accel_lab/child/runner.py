@@ -106,6 +106,8 @@ class _Session:
         accelerator_library.prepare(self.job.get("rung"), switches)
         if switches.get("trace"):  # torch reads it when it is imported
             os.environ["TORCH_TRACE"] = os.path.join(self.folder, "trace")
+        if switches.get("disable_everywhere"):  # what the script starts inherits it
+            os.environ["TORCHDYNAMO_DISABLE"] = "1"
         mixed = switches.get("mixed_sources")
         if mixed:
             from .mixed_sources import MixedSources

@@ -50,6 +50,7 @@ class EvidenceKind(str, Enum):
     DISK_FULL = "disk_full"
     PYTHON_HEADERS_MISSING = "python_headers_missing"
     COMPILER_BROKEN = "compiler_broken"
+    COMPILER_NOT_FOUND = "compiler_not_found"
     FAILS_WITHOUT_KERNELS = "fails_without_kernels"
     PASSES_WITHOUT_KERNELS = "passes_without_kernels"
 
@@ -117,6 +118,7 @@ class EvidenceKind(str, Enum):
     CORRECTED_AGAIN = "corrected_again"
     CACHE_FAILS = "cache_fails"
     FAILS_WITHOUT_WRAPPER = "fails_without_wrapper"
+    FAILS_DISABLED_EVERYWHERE = "fails_disabled_everywhere"
     WRAPPER_FAILS = "wrapper_fails"
     FAILS_RECOMPILED = "fails_recompiled"
     PASSES_RECOMPILED = "passes_recompiled"

@@ -128,6 +128,8 @@ MORE_GUARDS = (
     Setting(module=DYNAMO, key="guard_nn_modules", value=True),
     Setting(module=DYNAMO, key="automatic_dynamic_shapes", value=False),
 )
+#: The setting with which Dynamo guards that no hook is added to a module later.
+GUARD_HOOKS = Setting(module=DYNAMO, key="skip_nnmodule_hook_guards", value=False)
 _LOWERING = "torch._inductor.lowering"
 _DECOMPOSITION = "torch._inductor.decomposition"
 _DRIVERS = {"pre_grad", "joint_graph", "post_grad"}

@@ -44,10 +44,10 @@ class Cost(Record):
 class Workaround(Record):
     """A change with which the user's own script passes.
 
-    ``kind`` is ``release``, ``backport``, ``setting``, ``fallback``, ``pass``, ``disable``, ``dynamic`` or
-    ``backend``. ``code`` is what to paste or change, ``where`` is ``paste`` (lines below ``import torch``),
-    ``top`` (above it), ``edit`` (``code`` replaces what is there) or ``shell`` (a command). ``words`` say
-    what it does.
+    ``kind`` is ``release``, ``backport``, ``setting``, ``fallback``, ``pass``, ``disable``, ``dynamic``,
+    ``clone`` or ``backend``. ``code`` is what to paste or change, ``where`` is ``paste`` (lines below
+    ``import torch``), ``top`` (above it), ``edit`` (``code`` replaces what is there) or ``shell`` (a
+    command). ``words`` say what it does.
     """
 
     kind: str

@@ -89,6 +89,9 @@ _RECORDS = (
     SwitchRecord("capture", (Shape.FLAG, Shape.TABLE), "graphs and their calls captured"),
     # What regions return instead.
     SwitchRecord("identity", _FLAG, "torch.compile returns its argument", rungs=(Rung.UNCOMPILED,)),
+    SwitchRecord(
+        "disable_everywhere", _FLAG, "no torch.compile in processes that it starts", rungs=(Rung.UNCOMPILED,)
+    ),
     SwitchRecord("other_random", _NUMBER, "other random numbers"),
     SwitchRecord("other_rounding", _NUMBER, "other roundings"),
     # Accelerators.

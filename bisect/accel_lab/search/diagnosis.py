@@ -43,6 +43,7 @@ class Answer:
     witness: Witness | None = None
     reading: Reading | None = None
     by_design: ByDesign | None = None
+    outside: str = ""
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
 
@@ -111,7 +112,7 @@ class Diagnosis(Bisection):
         findings = self.findings
         findings.ladder, findings.ablation = answer.ladder, answer.ablation
         findings.witness = answer.witness
-        findings.by_design = answer.by_design
+        findings.by_design, findings.outside = answer.by_design, answer.outside
         findings.warnings += [w for w in answer.warnings if w not in findings.warnings]
         findings.confidence = round(1.0 - answer.proof.doubt, 6) if answer.proof is not None else None
         if answer.culprit is not None:
@@ -181,8 +182,8 @@ class Diagnosis(Bisection):
         rulings = registry.ask(case, Moment.STAGE)
         answer.ladder, considered = case.ladder, [*considered, *rulings.considered]
         answer.warnings += rulings.warnings
-        answer.by_design = rulings.by_design
-        if answer.by_design is not None:
+        answer.by_design, answer.outside = rulings.by_design, rulings.outside
+        if answer.by_design is not None or answer.outside:
             return
         if rulings.culprit is not None:
             answer.culprit, answer.proof = qualify(rulings.culprit, considered), rulings.proof

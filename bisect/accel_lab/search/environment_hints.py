@@ -20,7 +20,9 @@ _SCRIPT_FAULTS = {
     "FileNotFoundError": ("file", Evidence.of(EvidenceKind.FILE_MISSING)),
     "PermissionError": ("file", Evidence.of(EvidenceKind.FILE_FORBIDDEN)),
 }
-_COMPILER_WORDS = ("InvalidCxxCompiler", "CppCompileError", "No working C++ compiler", "C++ compile error")
+#: How torch says that it could start none of the compilers that it was told of.
+_NO_COMPILER = ("InvalidCxxCompiler", "No working C++ compiler")
+_COMPILER_WORDS = (*_NO_COMPILER, "CppCompileError", "C++ compile error")
 
 
 def of_script(outcome: Outcome) -> Culprit | None:
@@ -68,12 +70,16 @@ def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
     if not any(word in text for word in _COMPILER_WORDS):
         return None
     works, message = lab.compiler_works()
-    if works:
+    broken = Evidence.of(EvidenceKind.COMPILER_BROKEN, message=message)
+    if works and not any(word in text for word in _NO_COMPILER):
         return None
+    if works:  # the script names another one than the environment that it was started in
+        message = next(line for line in text.splitlines() if any(word in line for word in _NO_COMPILER))
+        broken = Evidence.of(EvidenceKind.COMPILER_NOT_FOUND, message=shorten(message, 200))
     # The rung below differs by the generated kernels alone: no native compiler is needed there.
     below = runner.one(Rung.FX)
     component = Component(kind="compiler", name="C++ compiler", detail=shorten(message, 300))
-    evidence = [Evidence.of(EvidenceKind.COMPILER_BROKEN, message=message)]
+    evidence = [broken]
     if below.verdict is not Verdict.GOOD:
         evidence.append(Evidence.of(EvidenceKind.FAILS_WITHOUT_KERNELS))
         culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from accel_lab.search.workarounds.script_edits import (
+    cloned_arguments,
     compiled_functions,
     disabled,
     paste,
@@ -117,3 +121,43 @@ def test_no_function_is_guessed_among_several() -> None:
 
 def test_compiled_functions_are_those_that_a_decorator_or_a_call_names() -> None:
     assert sorted(compiled_functions(SCRIPT)) == ["call", "f", "g"]
+
+
+def mapped(kind: type, function: Callable[[int], str], values: Any) -> Any:
+    assert kind is int
+    if isinstance(values, dict):
+        return {key: function(value) for key, value in values.items()}
+    return tuple(function(value) for value in values)
+
+
+#: As much of torch as the wrapper uses; tensors are numbers.
+PAPER_TORCH = SimpleNamespace(
+    Tensor=int,
+    clone=lambda number: f"clone of {number}",
+    utils=SimpleNamespace(_pytree=SimpleNamespace(tree_map_only=mapped)),
+)
+DECORATED = """import torch
+
+@torch.compile(dynamic=True)
+def add(x, y):
+    return x.add_(1) + y
+
+twice = torch.compile(lambda x, y: x.mul_(2) + y)
+"""
+
+
+def test_compiled_callables_get_clones_of_their_arguments() -> None:
+    edited = cloned_arguments(DECORATED)
+    assert edited is not None
+    assert "@own_memory\n@torch.compile(dynamic=True)\ndef add" in edited.text
+    assert "twice = own_memory(torch.compile(lambda x, y: x.mul_(2) + y))" in edited.text
+    assert edited.lines[0] == "def own_memory(compiled):" and "@own_memory" in edited.lines
+    made: dict[str, Any] = {"torch": PAPER_TORCH}
+    exec(edited.text.split("@own_memory")[0].replace("import torch", ""), made)
+    seen = made["own_memory"](lambda *args, **kwargs: (args, kwargs))(1, 2, key=3)
+    assert seen == (("clone of 1", "clone of 2"), {"key": "clone of 3"})
+
+
+@pytest.mark.parametrize("source", ["import torch\n", "import torch\nprint(torch.compile)\n", "def f(:"])
+def test_a_script_without_torch_compile_has_no_arguments_to_clone(source: str) -> None:
+    assert cloned_arguments(source) is None

@@ -44,12 +44,21 @@ class Patterns:
         """
         if not found:
             return found
-        function, search = _functions_of(entry)
-        record, off = self._applied.enter(
-            PATTERNS, short_name(function), function, search=search and about(search)[0]
-        )
+        record, off = self._enter(entry)
         match._accel_lab = record
         return False if off else found
+
+    def raised(self, entry: Any, error: Exception) -> Any:
+        """Whether the pattern, whose check has raised, is left out (pytorch#183988: an unused input)."""
+        record, off = self._enter(entry)
+        record["raised"] = type(error).__name__
+        return off
+
+    def _enter(self, entry: Any) -> Any:
+        function, search = _functions_of(entry)
+        return self._applied.enter(
+            PATTERNS, short_name(function), function, search=search and about(search)[0]
+        )
 
     def _around(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -109,7 +118,17 @@ class _Check:
             check = entry.__dict__["extra_check"]
         except KeyError:
             raise AttributeError("extra_check") from None
-        return lambda match: self._patterns.check(entry, match, check(match))
+
+        def checked(match: Any) -> Any:
+            try:
+                found = check(match)
+            except Exception as error:
+                if self._patterns.raised(entry, error):
+                    return False
+                raise
+            return self._patterns.check(entry, match, found)
+
+        return checked
 
     def __set__(self, entry: Any, check: Any) -> None:
         entry.__dict__["extra_check"] = check

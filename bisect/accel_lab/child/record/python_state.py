@@ -30,6 +30,7 @@ MAX_TENSORS = 6
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _LIBRARY = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 #: Attributes of a module that say nothing of the script.
 _PRIVATE = frozenset(
     {
@@ -83,6 +84,7 @@ class _Walk:
     def __init__(self) -> None:
         self.found: Dict[str, str] = {}
         self.seen: Set[int] = set()
+        self.modules: List[str] = []
 
     def root(self, fn: Any) -> None:
         """The region's own function, method, module or callable object."""
@@ -199,6 +201,9 @@ class _Walk:
         )
         if depth >= MAX_DEPTH:
             return
+        if not any(path.startswith(known + ".") for known in self.modules):
+            self.modules.append(path)
+            self.found["hooks(%s)" % path] = _hooks(module)
         data = module.__dict__
         for name in ("_parameters", "_buffers", "_modules"):
             for key, value in (data.get(name) or {}).items():
@@ -235,6 +240,15 @@ class _Walk:
             self.visit("%s.%s" % (path, name), inner, depth + 1)
         if kind.__qualname__ not in path:
             self.visit(kind.__qualname__.split(".")[-1], kind, depth + 1)
+
+
+def _hooks(module: Any) -> str:
+    """How many hooks it and its parts have, of each kind that a call runs (pytorch#186507)."""
+    counts: Dict[str, int] = {}
+    for part in itertools.islice(module.modules(), MAX_ENTRIES):
+        for name in _HOOKS:
+            counts[name] = counts.get(name, 0) + len(part.__dict__.get(name) or ())
+    return ", ".join("%d %s" % (count, name.strip("_")) for name, count in counts.items() if count) or "none"
 
 
 def _text(value: Any) -> str:

@@ -91,9 +91,12 @@ def _by_design(findings: Findings, reason: ByDesign) -> str:
 def _outside(findings: Findings) -> str:
     """The answer for a failure that no rung of the ladder reaches."""
     failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
+    why = "The failure comes from none of them, so no rung was run."
+    if findings.ladder:
+        why = "It changes them in the process of the script and in forks of it, not in those started anew."
     answer = (
         f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects regions that "
-        "torch.compile compiles. The failure comes from none of them, so no rung was run."
+        f"torch.compile compiles. {why}"
     )
     return " ".join(part for part in (answer, _since(findings)) if part)
 
@@ -288,6 +291,11 @@ def _steps(findings: Findings) -> list[str]:
             "Compare with a tolerance, or compare distributions, instead of exact values",
         ]
     culprit = findings.culprit
+    if findings.outside and findings.ladder:
+        return [
+            "Bisect the command that the script starts: accel-lab bisect THAT_SCRIPT [ARGUMENTS]",
+            "Or let the script call that code in its own process",
+        ]
     if findings.outside:
         return [
             *workarounds.plain_lines(findings),

@@ -20,6 +20,7 @@ from . import (
     layout,
     merged_results,
     meta_kernel,
+    other_process,
     python_kernel,
     reused_graph,
     skipped_rung,
@@ -29,6 +30,7 @@ from .case import Alternative, Case, Moment
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     wrapper.ALTERNATIVE,
+    other_process.ALTERNATIVE,
     by_design.RANDOM_NUMBERS,
     by_design.ROUNDINGS_OF_VALUES,
     meta_kernel.ALTERNATIVE,
@@ -51,6 +53,7 @@ class Rulings:
     considered: list[Considered] = field(default_factory=list)
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
+    outside: str = ""
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
 
@@ -79,8 +82,8 @@ def ask(case: Case, moment: Moment) -> Rulings:
         rulings.warnings += ruling.warnings
         if ruling.considered is not None:
             rulings.considered.append(ruling.considered)
-        if ruling.by_design is not None:
-            rulings.by_design = ruling.by_design
+        if ruling.by_design is not None or ruling.outside:
+            rulings.by_design, rulings.outside = ruling.by_design, ruling.outside
             break
         if ruling.culprit is not None:
             rulings.culprit, rulings.proof = ruling.culprit, None

@@ -89,6 +89,9 @@ class Tree:
     def get(self, item: Item) -> Application:
         return self._by_item[item]
 
+    def has(self, item: Item) -> bool:
+        return item in self._by_item
+
     def learn(self, applications: Iterable[Application]) -> None:
         """Take over what another run recorded of these: they change a graph once others are left out."""
         newer = {a.item: a for a in applications}

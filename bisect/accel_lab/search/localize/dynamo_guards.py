@@ -19,8 +19,8 @@ from .localization import Localization
 from .question_budget import Questions, front_of, observe
 
 MOST_VALUES = 8
-#: What no code names and yet decides what a graph may do: torch's own modes, and which tensors share memory.
-_ALWAYS = ("torch.", "overlap(")
+#: What no code names and yet decides what a graph may do: torch's modes, shared memory, hooks of modules.
+_ALWAYS = ("torch.", "overlap(", "hooks(")
 
 
 def find_guard(runner: LadderRunner, rung: Rung) -> Localization | None:

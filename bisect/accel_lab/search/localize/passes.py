@@ -42,6 +42,8 @@ _SUBSYSTEMS = {
 _SIDE_BY_SIDE = 16
 _MOST_QUESTIONS = 34
 _SHOWN = 3
+#: Turns of one pattern that raises again and again.
+_MOST_TURNS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,7 @@ def localize_pass(
         tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
     search = _Search(runner=runner, rung=rung, most=_MOST_QUESTIONS, tree=tree, hanging=hanging)
     fix_set, path = _down(search)
+    fix_set = fix_set or _raising(search, at.outcome)
     if fix_set is None:
         return Localization()
     items = _turns(search, fix_set)
@@ -118,6 +121,31 @@ def _down(search: _Search) -> tuple[FixSet | None, list[FixSet]]:
         path.append(fix_set)
         fix_set = deeper
     return fix_set, path
+
+
+def _raising(search: _Search, outcome: Outcome) -> FixSet | None:
+    """The innermost application that raised, with those of its name that raise once it is left out.
+
+    A pattern may belong to several passes; without one of them the next one applies it (pytorch#183988).
+    """
+    found: list[Application] = []
+    while len(found) < _MOST_TURNS and not search.spent:
+        applications = Tree.of(outcome).applications
+        innermost = next((a for a in reversed(applications) if a.raised), None)  # a parent is noted first
+        if innermost is None or any(
+            (a.subsystem, a.name) != (innermost.subsystem, innermost.name) for a in found
+        ):
+            return None
+        found.append(innermost)
+        items = tuple(a.item for a in found)
+        search.tree.learn(a for a in applications if not search.tree.has(a.item))
+        if search.passes_without(items):
+            return FixSet(kinds=(Kind(subsystem=innermost.subsystem, name=innermost.name, items=items),))
+        step = search.steps.get(frozenset(items))
+        if step is None:
+            return None
+        outcome = step.outcome
+    return None
 
 
 def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> FixSet | None:

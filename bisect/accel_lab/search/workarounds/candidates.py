@@ -11,7 +11,7 @@ from accel_lab.core.findings import Component, Culprit, Findings
 from accel_lab.core.stages import LADDER, Rung, Stage
 from accel_lab.core.verdict import Verdict
 
-from .script_edits import Edited, compiled_functions, disabled, paste, with_argument
+from .script_edits import Edited, cloned_arguments, compiled_functions, disabled, paste, with_argument
 
 _OF_OPERATORS = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
 _FRONT = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
@@ -105,7 +105,8 @@ def _of_component(culprit: Culprit, part: Component, source: str, release: str) 
     if culprit.stage is Stage.FX_PASSES:
         yield from _passes(part, source, release)
     if part.kind == "guard":
-        for setting in settings.MORE_GUARDS:
+        hooks = part.name.startswith("hooks(")
+        for setting in (settings.GUARD_HOOKS,) if hooks else settings.MORE_GUARDS:
             yield from _pasted(source, [setting.code], kind="setting", words="Dynamo guards more", width=3)
 
 
@@ -141,6 +142,11 @@ def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candida
         for value in ("False", "True"):
             words = "every shape is static" if value == "False" else "every shape is symbolic"
             yield from _changed(with_argument(source, "dynamic", value), kind="dynamic", words=words, width=5)
+    guard = culprit.component is not None and culprit.component.kind == "guard"
+    if guard or culprit.stage is Stage.AOT_AUTOGRAD:
+        # pytorch#139789: no guard says that two arguments lie apart; AOTAutograd joins those that do not.
+        words = "each tensor argument gets memory of its own"
+        yield from _changed(cloned_arguments(source), kind="clone", words=words, width=5)
     backend = passing_backend(findings)
     if backend:
         edited = with_argument(source, "backend", repr(backend))

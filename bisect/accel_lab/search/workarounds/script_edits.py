@@ -124,6 +124,44 @@ def with_argument(source: str, name: str, value: str) -> Edited | None:
     return _replaced(source, changes)
 
 
+#: A wrapper of a compiled callable that gives each tensor argument memory that nothing else refers to.
+_OWN_MEMORY = (
+    "def own_memory(compiled):",
+    "    def call(*args, **kwargs):",
+    "        clone = lambda t: torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, t)",
+    "        return compiled(*clone(args), **clone(kwargs))",
+    "    return call",
+)
+
+
+def cloned_arguments(source: str) -> Edited | None:
+    """The script in which compiled callables get clones of their tensor arguments; None where it has none."""
+    tree = parsed(source)
+    if tree is None:
+        return None
+    names = _compile_names(tree)
+    decorators = [
+        (node, one)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for one in node.decorator_list
+        if _is_compile(one.func if isinstance(one, ast.Call) else one, names)
+    ]
+    decorating = {id(one) for _, one in decorators}
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_compile(n.func, names) and n.args]
+    changes = [(n, f"own_memory({ast.unparse(n)})") for n in calls if id(n) not in decorating]
+    changed = _replaced(source, changes) if changes else Edited(text=source, lines=())
+    if changed is None or not (changes or decorators):
+        return None
+    rows = _rows(changed.text)
+    lines = list(changed.lines)
+    for node, one in sorted(decorators, key=lambda pair: -pair[1].lineno):
+        rows.insert(one.lineno - 1, f"{' ' * node.col_offset}@own_memory\n")
+        lines += ["@own_memory", f"@{ast.unparse(one)}"]
+    edited = paste("".join(rows), _OWN_MEMORY)
+    return Edited(text=edited.text, lines=(*edited.lines, *lines)) if edited is not None else None
+
+
 def _compile_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
     """The names of the module torch, and of its function ``compile``, in the script."""
     modules, functions = set(), set()

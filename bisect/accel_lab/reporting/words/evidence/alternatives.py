@@ -92,6 +92,7 @@ WORDS: dict[Kind, Words] = {
         "the plain run does ({failures} of {runs_on} runs): what was compiled for another state is used again"
     ),
     Kind.FAILS_WITHOUT_WRAPPER: "it fails as well when torch.compile returns its argument",
+    Kind.FAILS_DISABLED_EVERYWHERE: "it fails as well with TORCHDYNAMO_DISABLE=1 for all that it starts",
     Kind.WRAPPER_FAILS: _wrapper_fails,
     Kind.FAILS_RECOMPILED: ("it fails as well when every call is recompiled, so no reused graph is needed"),
     Kind.PASSES_RECOMPILED: (

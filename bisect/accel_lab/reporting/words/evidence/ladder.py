@@ -78,6 +78,10 @@ WORDS: dict[Kind, Words] = {
         "the headers of Python are missing, which every generated kernel includes (python3-dev)"
     ),
     Kind.COMPILER_BROKEN: "the C++ compiler cannot build even an empty library: {message}",
+    Kind.COMPILER_NOT_FOUND: (
+        "torch cannot start the C++ compiler that the script or its settings name, and the usual one works: "
+        "{message}"
+    ),
     Kind.FAILS_WITHOUT_KERNELS: "the script fails without generated kernels too",
     Kind.PASSES_WITHOUT_KERNELS: (
         "without generated kernels the script passed {passes} of {passing_runs} runs, with them it failed "
