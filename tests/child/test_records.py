@@ -381,6 +381,15 @@ def test_what_is_recorded_of_odd_values(odd: list[Any]) -> None:
         "['plain_subclass']": [1.0, 1.0],
         "['parameter']": [1.0, 1.0],
         "['float8']": [1.0, -2.0],
+        "['slotted'].loss": 2.5,
+        "['sparse'].indices": [[0, 1], [0, 1]],
+        "['sparse'].values": [1.0, 3.0],
+        "['compressed'].crow_indices": [0, 1, 2],
+        "['compressed'].col_indices": [0, 1],
+        "['compressed'].values": [1.0, 1.0],
+        "['quantized'].int_repr": [10, 10, 10],
+        "['nested_tensor'][0]": [1.0, 1.0],
+        "['nested_tensor'][1]": [1.0, 1.0, 1.0],
     }
     values = {
         "['nested'][1].second": None,
@@ -401,10 +410,12 @@ def test_what_is_recorded_of_odd_values(odd: list[Any]) -> None:
         "['generator']": "generator",
         "['set']": "set",
         "['fake']": "torch._subclasses.fake_tensor.FakeTensor",
-        **{
-            f"['{name}']": "torch.Tensor"
-            for name in ("sparse", "quantized", "meta", "nested_tensor", "freed")
-        },
+        "['meta']": "torch.Tensor",
+        "['freed']": "torch.Tensor",
+        "['sparse']": "torch.Tensor (sparse_coo)",
+        "['compressed']": "torch.Tensor (sparse_csr)",
+        "['quantized']": "torch.Tensor (quantized)",
+        "['nested_tensor']": "torch.Tensor (nested)",
     }
     for _, recording in odd:
         at = {key[4][3:]: entry.record for key, entry in recording.entries.items() if key[0] == "odd"}

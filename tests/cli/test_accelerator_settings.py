@@ -64,6 +64,12 @@ def test_a_wrong_table_is_one_line(clean: Path, text: str, says: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_variable_of_another_program_is_left_alone(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_SERVER_URL", "http://localhost")
+    monkeypatch.setenv("MOCK_REPRO", "0")
+    assert set_up_mock() == {}
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
@@ -79,6 +85,7 @@ def test_a_wrong_table_is_one_line(clean: Path, text: str, says: str) -> None:
             "MOCK_BACK_END is main or reference, not 'refrence': did you mean",
         ),
         ("MOCK_CORES", "many", "MOCK_CORES is a whole number"),
+        ("MOCK_ALIGNMNT", "3", "there is no variable MOCK_ALIGNMNT: did you mean MOCK_ALIGNMENT"),
         ("MOCK_ERRORS", "layot", "MOCK_ERRORS: there is no constraint 'layot'.*did you mean layout"),
     ],
 )

@@ -159,6 +159,13 @@ def test_the_terminal_tells_special_values_and_the_count_of_the_rest() -> None:
     assert max(map(len, told.splitlines())) <= 140
 
 
+def test_several_runs_show_mean_and_variance_of_their_greatest_error() -> None:
+    diff, _ = diff_of([1.0, 2.5], [1.0, 2.0])
+    diff["rows"][0]["runs"] = {"mean": 0.25, "variance": 0.0625}
+    said = "greatest error of all runs: mean 0.25, variance 0.0625"
+    assert said in diff_words.text(diff, 120) and said in diff_page.render(diff, [])
+
+
 # -- aliasing, and layer by layer ----------------------------------------------------------------------
 
 

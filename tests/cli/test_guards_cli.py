@@ -129,12 +129,23 @@ def test_the_report_names_each_break_and_each_failed_guard_with_its_value(
 
 
 @pytest.mark.torch
-def test_a_script_that_compiles_nothing_is_refused_in_one_line(torch_python: str, tmp_path: Path) -> None:
+def test_a_script_that_compiles_nothing_is_refused_in_one_line(
+    torch_python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "plain.py"
     script.write_text("import torch\nprint(torch.ones(2) + 1)\n")
     with pytest.raises(SystemExit) as ended:
-        main(["guards", "--backend", "eager", "--python", torch_python, str(script)])
-    assert ended.value.code == 3
+        main(["guards", "--backend", "eager", "--python", torch_python, "--out", str(tmp_path), str(script)])
+    assert ended.value.code == 2 and "compiles nothing" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [script], "a run that was refused leaves nothing"
+
+
+@pytest.mark.parametrize("command", ["diff", "guards", "capture", "check", "run"])
+def test_a_command_without_a_script_names_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, *(["--rung", "fx"] if command == "run" else [])])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and f"accel-lab {command} SCRIPT" in said and len(said.splitlines()) == 1
 
 
 def test_the_inspector_reports_a_function_in_this_process() -> None:
@@ -160,7 +171,7 @@ def test_words_and_page_tell_what_the_facts_hold() -> None:
     text = words.terminal(report)
     assert "1 graph in 1 function, 3 graph breaks, 4 recompilations; compiling took 1.5 s" in text
     assert "f (<b>.py:3) is compiled again at most calls: 5 compilations" in text
-    assert "compilation 0/0: the guard L['n'] == 3 fails; the value is 4" in text
+    assert "failed guard of compilation 0/0: L['n'] == 3; the value is 4" in text
     assert "2 later compilations are not listed" in text
     html = page.render(report, "slow.py", "2.13.0")
     assert "<script>" not in html and "&lt;script&gt;" in html

@@ -32,6 +32,16 @@ PROGRAM = Program(path="s.py")
         ((("front", {"eager": ["f a.py:1"]}),), "kernel: not compiled: f"),
         ((("caches", ["fx"]), ("fresh", True)), "kernel: caches on: fx; recompiled at every call"),
         ((("mock", {"out": "main", "poison": ""}),), "kernel: out=main"),
+        ((("mock", {"front_end": "main", "back_end": "main"}),), "kernel"),
+        (
+            (("mock", {"front_end": "main", "back_end": "reference"}),),
+            "kernel: the same specs on the reference back end",
+        ),
+        ((("mock", {"front_end": "main", "back_end": "main", "cores": 1}),), "kernel: one core"),
+        (
+            (("mock", {"front_end": "main", "trace": True, "by_reference": ["k0000_exp"]}),),
+            "kernel: every layer written down; by the reference: k0000_exp",
+        ),
     ],
 )
 def test_a_question_in_words(switches: tuple[tuple[str, Any], ...], words: str) -> None:

@@ -83,10 +83,10 @@ def test_runs_of_every_command_are_listed_and_removed(home: Path) -> None:
     assert {name: kind for name, (kind, _, _) in found.items() if name.startswith("kept-")} == {
         f"kept-{kind}": kind for kind in fakes_kept.KINDS
     }
-    assert found["kept-check"][1] == "3 violations"
+    assert found["kept-check"][1] == "2 violations, 1 warning"
     assert found["kept-diff"][1] == "1 of 2 values differ"
     assert found["kept-run"][1] == "fails: ValueError: no"
-    assert found["kept-guards"][1] == "1 graph break, 0 recompilations"
+    assert found["kept-guards"][1] == "3 graph breaks, 0 recompilations"
     assert found["kept-capture"][1] == "1 layer, 0 kernels"
     names = [f"kept-{kind}" for kind in fakes_kept.KINDS]
     CliRunner().invoke(clean, ["--yes", *names], standalone_mode=False, catch_exceptions=False)
@@ -129,3 +129,15 @@ def test_a_bundle_of_a_run_without_a_verdict_is_one_line(home: Path, kind: str) 
     ):
         CliRunner().invoke(bundle, ["kept"], standalone_mode=False, catch_exceptions=False)
     assert not (folder / "bundle.zip").exists()
+
+
+def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no folder"):
+        CliRunner().invoke(
+            listing, ["--out", str(tmp_path / "none")], standalone_mode=False, catch_exceptions=False
+        )
+
+
+def test_clean_says_so_where_there_is_nothing_to_remove(home: Path) -> None:
+    done = CliRunner().invoke(clean, ["--older-than", "30"], standalone_mode=False, catch_exceptions=False)
+    assert done.stdout == "there is no such run: nothing to remove\n" and (home / "runs" / "one").is_dir()

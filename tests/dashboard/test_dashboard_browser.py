@@ -12,6 +12,9 @@ import uvicorn
 
 import fakes_kept
 from accel_lab.dashboard.server import listening
+from accel_lab.execution.run_folder.lock import held
+from accel_lab.execution.run_folder.marker import mark
+from accel_lab.execution.run_folder.progress_file import ProgressFile
 from fakes_browser import Tab, opened
 from fakes_dashboard import LINES, WAITS, Dashboard, dashboard
 
@@ -74,8 +77,22 @@ def test_a_bisection_is_started_watched_and_stopped_in_a_browser(tmp_path: Path,
         for path in (f"runs/runs/{long.name}", "runs/runs/kept-bisect"):
             tab.go(home + path)
             assert fits(tab)
+
+        going = board.base / "going"
+        going.mkdir()
+        mark(going, "bisect")
+        lines = ProgressFile(going)
+        with held(going):
+            lines.write(LINES[0])
+            tab.go(home + "runs/runs/going/live")
+            tab.wait("document.querySelectorAll('#lines tr').length === 1")
+            assert tab.value("document.querySelector('button.stop')") is None and fits(tab)
+            lines.write(LINES[1])
+            tab.wait("document.querySelectorAll('#lines tr').length === 2")
+        tab.wait("document.querySelector('#state').innerText === 'over'")
         assert tab.troubles == []
 
+        tab.go(home + "runs/runs/kept-bisect")
         (board.base / "kept-bisect" / "report.html").write_text(STRANGER)
         tab.value("document.querySelector('a.button').click()")
         tab.wait("document.title === 'stored'")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 
-import accel_lab.dashboard
 from accel_lab.cli.progress import Progress
 from accel_lab.cli.question_words import question
 from accel_lab.core.outcome import Outcome, Status
@@ -19,28 +16,7 @@ from accel_lab.dashboard.events import first_wanted
 from accel_lab.dashboard.jobs import MOST_WAITING
 from accel_lab.dashboard.journal_tail import JournalTail
 from accel_lab.dashboard.progress_lines import MOST_LINES, ProgressLines, read_line
-from fakes_dashboard import ENDS, LINES, WAITS, Dashboard, awaited, dashboard
-
-SCHEMA = json.loads(Path(accel_lab.dashboard.__file__).with_name("events.schema.json").read_text("utf-8"))
-
-
-def start(board: Dashboard) -> str:
-    """Start a bisection from the page; the address of its page."""
-    answer = board.client().post("/jobs", data=board.form(arguments="--x 1"))
-    assert answer.status_code == 303, answer.text
-    return str(answer.headers["location"]).removeprefix(board.access.root)
-
-
-def read(stream: str) -> list[dict[str, Any]]:
-    """The events of a stream; the data of each must have its shape."""
-    found = []
-    for block in stream.replace("\r\n", "\n").split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-        if fields:
-            event = {**fields, "data": json.loads(fields["data"])}
-            jsonschema.validate({event["event"]: event["data"]}, SCHEMA)
-            found.append(event)
-    return found
+from fakes_dashboard import ENDS, LINES, WAITS, awaited, dashboard, read, start
 
 
 def test_a_bisection_is_started_watched_and_told(tmp_path: Path) -> None:

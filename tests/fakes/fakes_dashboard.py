@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 import time
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 from starlette.testclient import TestClient
 
+import accel_lab.dashboard
 import fakes_kept
 from accel_lab.cli.commands.runs_command import described
 from accel_lab.dashboard.access import Access
@@ -21,6 +24,7 @@ from accel_lab.dashboard.jobs import Job, Jobs
 from accel_lab.dashboard.places import Places, places
 from accel_lab.dashboard.runs import Runs
 
+SCHEMA = json.loads(Path(accel_lab.dashboard.__file__).with_name("events.schema.json").read_text("utf-8"))
 PORT = 8417
 ORIGIN = f"http://127.0.0.1:{PORT}"
 PYTHON = "/usr/bin/python-of-a-test"
@@ -105,3 +109,22 @@ def awaited(job: Job, state: str, lines: int = 0) -> Job:
             return job
         time.sleep(0.05)
     raise AssertionError(f"{job.state}, {job.said}, {job.lines()}")
+
+
+def start(board: Dashboard) -> str:
+    """Start a bisection from the page; the address of its page."""
+    answer = board.client().post("/jobs", data=board.form(arguments="--x 1"))
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"]).removeprefix(board.access.root)
+
+
+def read(stream: str) -> list[dict[str, Any]]:
+    """The events of a stream; the data of each must have its shape."""
+    found = []
+    for block in stream.replace("\r\n", "\n").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if fields:
+            event = {**fields, "data": json.loads(fields["data"])}
+            jsonschema.validate({event["event"]: event["data"]}, SCHEMA)
+            found.append(event)
+    return found

@@ -18,7 +18,11 @@ FILES: dict[str, dict[str, Any]] = {
         "torch": "2.9.0",
         "accelerator": "mock",
         "constraints": ["dtype", "layout"],
-        "violations": [{"constraint": "dtype", "count": 2}, {"constraint": "dtype", "count": 1}],
+        "violations": [
+            {"constraint": "dtype", "severity": "error", "count": 2},
+            {"constraint": "dtype", "severity": "error", "count": 1},
+            {"constraint": "layout", "severity": "warning", "count": 1},
+        ],
     },
     "diff": {
         "program": PROGRAM,
@@ -28,7 +32,7 @@ FILES: dict[str, dict[str, Any]] = {
         "summary": {"values": 2, "differ": 1},
         "rows": [{"metrics": {"relative": {"max": 0.25}}}, {"metrics": None}],
     },
-    "guards": {"program": PROGRAM, "torch": "2.9.0", "breaks": [{}], "recompilations": []},
+    "guards": {"program": PROGRAM, "torch": "2.9.0", "breaks": [{"times": 3}], "recompilations": []},
     "capture": {
         "program": PROGRAM,
         "torch": "2.9.0",

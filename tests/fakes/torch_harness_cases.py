@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bisect"))
 
 import torch
 
+from accel_lab.numerics.comparison import compare_tensors
 from accel_lab.workloads.harness import KernelDiffHarness
 
 Pair = collections.namedtuple("Pair", "first second")
@@ -87,6 +88,42 @@ def nested(x: torch.Tensor) -> Any:
     return {"loss": y.mean(), "parts": [y, Pair(y + 1, None)], "label": 3, "data": Data(y * 2)}
 
 
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    value: Any
+
+
+def returns_nothing() -> dict[str, Any]:
+    return {}
+
+
+def refused(model: Any, *inputs: Any, **options: Any) -> str:
+    """The line that a comparison which cannot be made ends in."""
+    try:
+        said(model, *inputs, **options)
+    except (TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def refused_tensor(tensor: torch.Tensor) -> str:
+    try:
+        compare_tensors(tensor, tensor)
+    except TypeError as error:
+        return f"TypeError: {error}"
+    return ""
+
+
+def against_float64(x: torch.Tensor) -> dict[str, Any]:
+    """A float32 sum that is off by its rounding, held against float64."""
+    torch._dynamo.reset()
+    options = {"reference_backend": "fp64", "test_backend": "aot_eager", "runs": 2}
+    result = KernelDiffHarness(model=lambda t: t / 3, inputs=(x,), **options).run()
+    row = result.rows[0]
+    error = abs(float(torch.tensor(1.0) / 3) - 1 / 3)
+    return {"same": result.same, "name": row.name, "errors": [value / error for value in row.errors]}
+
+
 def state() -> dict[str, bool]:
     model, x = torch.nn.Sequential(torch.nn.Dropout(0.5), Model()), torch.randn(4, 3, requires_grad=True)
     weights, value = model[1].weight.detach().clone(), x.detach().clone()
@@ -130,6 +167,17 @@ def main() -> None:
         "other_aliasing": said(instead(lambda t: (t.view(-1), t.reshape(-1).clone())), x),
         "large_value": said(instead(lambda t: (t + 1e6, (t + 1e6) * 1.001)), x),
         "nan_beside": said(instead(lambda t: (t, torch.where(t > 0, t, math.nan))), x),
+        "sparse": said(lambda t: t.to_sparse(), x),
+        "float8": said(lambda t: t.to(torch.float8_e4m3fn), x),
+        "slotted": said(lambda t: {"s": Slotted(t + 1)}, x),
+        "sparse_pair": {"said": compare_tensors(x.to_sparse(), x.to_sparse() * 2).reason},
+        "other_layout": said(instead(lambda t: (t.to_sparse(), t)), x),
+        "nested_input": said(lambda d: d["a"][0] * 2, {"a": [torch.ones(3, requires_grad=True)]}),
+        "nothing": {"said": refused(returns_nothing)},
+        "float64_tested": {"said": refused(lambda t: t, x, test="fp64")},
+        "nested_tensor": {"said": refused_tensor(torch.nested.nested_tensor([x, x[:1]]))},
+        "meta_tensor": {"said": refused_tensor(x.to("meta"))},
+        "against_float64": against_float64(torch.ones(1)),
         "state": state(),
     }
     several = said(lambda t: t * 2, x, runs=3)["rows"]

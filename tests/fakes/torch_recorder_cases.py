@@ -39,6 +39,12 @@ class Output:
     name: str = "output"
 
 
+@dataclasses.dataclass
+class Slotted:
+    __slots__ = ("loss",)
+    loss: Any
+
+
 class Plain(torch.Tensor):
     """A subclass that only has a name."""
 
@@ -81,7 +87,10 @@ def odd_values() -> dict[str, Any]:
         "offset": torch.arange(6.0)[2::2],
         "expanded": torch.ones(1, 2).expand(3, 2),
         "odd_numbers": torch.tensor([1.0, float("nan"), float("inf"), -float("inf")]),
-        "sparse": torch.eye(3).to_sparse(),
+        "slotted": Slotted(torch.tensor(2.5)),
+        # Two entries of one place, which count together, and not in the order of the indices.
+        "sparse": torch.sparse_coo_tensor([[1, 0, 1], [1, 0, 1]], [1.0, 1.0, 2.0], (2, 2)),
+        "compressed": torch.eye(2).to_sparse_csr(),
         "quantized": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
         "meta": torch.empty(3, device="meta"),
         "fake": fake,

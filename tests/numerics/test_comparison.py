@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from accel_lab.numerics.close_values import CloseValues
 from accel_lab.numerics.comparison import compare, compare_tensors
 from accel_lab.numerics.dtypes import decode, ulps_apart
 from accel_lab.numerics.tolerances import TORCH_DEFAULTS, ComparisonConfig
@@ -609,3 +610,30 @@ def test_tensors_of_torch_are_read_without_torch() -> None:
     result = compare_tensors(one, two)
     assert (result.same, result.max_ulp) == (True, 1)
     assert compare_tensors(one, Tensor(two.array, "float32")).reason == "dtype"
+
+
+@given(arrays(st.sampled_from(["float32", "float64"])), st.floats(-18, 1), st.booleans(), st.integers(0, 99))
+def test_the_quick_look_at_close_values_changes_no_answer(
+    values: Any, power: float, sieve: bool, seed: int
+) -> None:
+    """Elements that agree by their own magnitude are not widened; the rule for all of them says the same."""
+    assume(values.size)
+    want = values
+    draws = np.random.default_rng(seed).normal(size=want.shape)
+    with np.errstate(all="ignore"):
+        got = np.asarray(want * (1 + draws * 10.0**power)).astype(want.dtype)
+    got = np.where(draws > 1.5, np.roll(want, 1), got)
+    measure, config = Measure(sieve=sieve), ComparisonConfig()
+    quick = compare(record(got), record(want), measure=measure, config=config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CloseValues, "fit", staticmethod(lambda *_: False))
+        slow = compare(record(got), record(want), measure=measure, config=config)
+    assert (quick.same, quick.reason, quick.first_index, quick.detail, quick.max_ulp) == (
+        slow.same,
+        slow.reason,
+        slow.first_index,
+        slow.detail,
+        slow.max_ulp,
+    )
+    assert quick.max_abs_error == slow.max_abs_error
+    assert quick.relative == pytest.approx(slow.relative, rel=1e-5, abs=1e-300)

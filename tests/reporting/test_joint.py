@@ -47,7 +47,7 @@ def test_one_model_has_its_constraints_accuracy_and_stage_from_three_runs(runs: 
     assert problems(data) == [] and data["comparison"] is None
     (row,) = data["models"]
     assert row["model"] == "model.py"
-    assert [said["text"] for said in row["constraints"]] == ["dtype: 3"]
+    assert [said["text"] for said in row["constraints"]] == ["dtype: 2, layout: 1"]
     assert [said["text"] for said in row["accuracy"]] == [
         "at most 0.5 (absolute)",
         "1 of 2 values differ, at most 0.25 (relative)",

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
+
 from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
-from accel_lab.cli.options import find_python, limits_from, read_stdin, split_program
+from accel_lab.cli.options import RUN_FOLDERS, find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
 from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import DiskFull, UsageError
@@ -154,6 +156,8 @@ def run_each(
         out=Path(out).resolve() if out else None,
     )
     request, folder = opened(request, command)
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta.setdefault(RUN_FOLDERS, []).append(folder)
     with held(folder):
         limits = limits_from(timeout, memory, max_disk)
         return _asked(request, folder, limits, questions, keep, read_stdin(stdin), further)
@@ -233,7 +237,7 @@ def resumable(folder: Path, command: str) -> Iterator[None]:
 
 
 def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:
-    progress = Progress(quiet=given.quiet, program=request.program.path)
+    progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
     session = Session(
         replace(request, keep=given.keep),
         folder,

@@ -14,8 +14,11 @@ import click
 
 from accel_lab.cli.accelerator_settings import set_up_mock
 from accel_lab.core.errors import UsageError
+from accel_lab.core.files import remove
 from accel_lab.core.probe import Limits, Program
 
+#: In a context's ``meta``: the folders that a command made for its run; wrong usage leaves none of them.
+RUN_FOLDERS = "accel_lab.run_folders"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -40,7 +43,12 @@ class ProgramCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         set_up_mock(ctx.meta.get("accel_lab.config"))
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except UsageError:  # what was asked for was not done, so no run is left of it
+            for folder in ctx.meta.pop(RUN_FOLDERS, ()):
+                remove(folder)
+            raise
 
     def _program_before(self, ctx: click.Context, head: list[str]) -> bool:
         """Whether a script stands among the words before: then a later ``-m`` is the script's own."""
@@ -192,7 +200,9 @@ def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | Non
     if module is not None:
         return None, words
     if not words:
-        raise UsageError("name a script: accel-lab bisect SCRIPT (or a module: -m MODULE)")
+        context = click.get_current_context(silent=True)
+        command = context.info_name if context is not None else "bisect"
+        raise UsageError(f"name a script: accel-lab {command} SCRIPT (or a module: -m MODULE)")
     return words[0], words[1:]
 
 

@@ -6,11 +6,13 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.text import control, printable
+from accel_lab.execution.run_folder.progress_file import ProgressFile
 
 from .question_words import question
 
@@ -22,13 +24,15 @@ class Progress:
     """A listener of the prober. On a terminal the running probes stand in a line that is overwritten.
 
     Probes of another program than the user's are candidates of the reduction: there are hundreds, so
-    only those that make the repro smaller are printed.
+    only those that make the repro smaller are printed. The same lines go to the run's folder, also where
+    nothing is printed: ``accel-lab dashboard`` follows them there.
     """
 
-    def __init__(self, *, quiet: bool, program: str | None = None) -> None:
+    def __init__(self, *, quiet: bool, program: str | None = None, folder: Path | None = None) -> None:
         self._quiet = quiet
         self._program = program
-        self._live = sys.stderr.isatty()
+        self._file = ProgressFile(folder) if folder is not None else None
+        self._live = not quiet and sys.stderr.isatty()
         self._colour = self._live and "NO_COLOR" not in os.environ
         self._running: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
@@ -38,8 +42,6 @@ class Progress:
         self._until: float | None = None
 
     def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
-        if self._quiet:
-            return
         if event == "anew":
             if not self._asks_anew:  # each release of a line has a folder of its own
                 self.say("The answers in this folder come from another version of the lab: it asks anew.")
@@ -54,13 +56,11 @@ class Progress:
                 self._count += 1
                 self._clear()
                 if self._program is None or probe.program.path == self._program:
-                    self._print(self._line(probe, outcome, cached=event == "cached"))
+                    self._print(*self._line(probe, outcome, cached=event == "cached"))
             self._show_running()
 
     def smaller(self, note: str, tried: int, source: str) -> None:
         """A smaller program that still fails was found, after ``tried`` candidates."""
-        if self._quiet:
-            return
         lines = sum(1 for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#"))
         with self._lock:
             self._clear()
@@ -76,7 +76,7 @@ class Progress:
 
     def release(self, event: str, version: str, words: str) -> None:
         """An event on the line of releases: an environment is built, a release judged, a flip examined."""
-        if self._quiet or event not in _RELEASE:
+        if event not in _RELEASE:
             return
         mark, text = _RELEASE[event]
         with self._lock:
@@ -86,18 +86,17 @@ class Progress:
 
     def say(self, words: str) -> None:
         """One line about work that is not a probe."""
-        if not self._quiet:
-            with self._lock:
-                self._clear()
-                self._print(words)
+        with self._lock:
+            self._clear()
+            self._print(words)
 
-    def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> str:
+    def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> tuple[str, str]:
+        """The line, and its mark as it goes to the terminal."""
         result, colour = _result(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")
-        if self._colour:
-            mark = control(f"\x1b[{colour}m") + mark + control("\x1b[0m")
+        shown = control(f"\x1b[{colour}m") + mark + control("\x1b[0m") if self._colour else mark
         took = "  (known)" if cached else f"{outcome.seconds:6.1f} s"
-        return f"{mark} {self._count:3d} {_short(_label(probe), 50):50s} {took}  {result}"
+        return f"{mark} {self._count:3d} {_short(_label(probe), 50):50s} {took}  {result}", shown
 
     def _show_running(self) -> None:
         if self._live and self._running:
@@ -116,14 +115,19 @@ class Progress:
         if self._live:
             sys.stderr.write(_START + _ERASE)
 
-    def _print(self, line: str) -> None:
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+    def _print(self, line: str, mark: str = "") -> None:
+        """One line; ``mark`` takes its first character's place on the terminal."""
+        if self._file is not None:
+            self._file.write(line)
+        if not self._quiet:
+            sys.stderr.write((mark + line[1:] if mark else line) + "\n")
+            sys.stderr.flush()
 
     def done(self) -> None:
-        """Leave the terminal clean."""
-        if not self._quiet:
-            self._clear()
+        """Leave the terminal clean; nothing is written to the run's folder any more."""
+        if self._file is not None:
+            self._file.close()
+        self._clear()
 
 
 #: The line for each event on a release.

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.probe import Probe
+from accel_lab.search.accelerator.replacements import LABELS, SETTINGS, Ask
 from accel_lab.search.localize.kernel import bare, operator
 from accel_lab.search.switches import KERNEL_SWITCHES
 
+_AS_IT_IS = (("front_end", "main"), ("back_end", "main"))
 #: Names that are spelt out in one line; more are counted.
 _SPELT = 2
 
@@ -31,13 +33,28 @@ def switch(name: str, value: Any) -> str:
         return _WORDS[name](value)
     if known:
         return known
-    if name in ("mock", "adapter", "inductor") and isinstance(value, Mapping):
+    if name == "mock" and isinstance(value, Mapping):
+        return _mock(value)
+    if name in ("adapter", "inductor") and isinstance(value, Mapping):
         return _pairs(value)
     return name if value is True else f"{name}={value}"
 
 
 def _pairs(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items() if value != "")
+
+
+def _mock(settings: Mapping[str, Any]) -> str:
+    """What is replaced of the mock accelerator; nothing where both of its ends are as they are."""
+    left = {key: value for key, value in settings.items() if value != "" and (key, value) not in _AS_IT_IS}
+    more = []
+    if left.pop("trace", False):
+        more.append("every layer written down")
+    if kernels := left.pop("by_reference", None):
+        more.append("by the reference: " + _listed([str(kernel) for kernel in kernels], "kernels"))
+    row = next((ask for ask, options in SETTINGS.items() if options == left), None)
+    replaced = _pairs(left) if row is None else "" if row is Ask.MAIN else LABELS[row]
+    return "; ".join(filter(None, (replaced, *more)))
 
 
 def _listed(names: Sequence[str], plural: str) -> str:

@@ -17,15 +17,18 @@ from starlette.types import ASGIApp
 
 from accel_lab.execution.run_folder.lock import holder
 from accel_lab.execution.run_folder.marker import made_by
+from accel_lab.execution.run_folder.progress_file import NAME as PROGRESS
 from accel_lab.reporting.page import joint as joint_page
 from accel_lab.reporting.runs.joint import joint
-from accel_lab.reporting.runs.kept_run import KeptRun, kept_run
+from accel_lab.reporting.runs.kept_run import UNFINISHED, KeptRun, kept_run
 
 from . import pages
 from .access import STRANGER, Access, Gate
 from .events import events, first_wanted
+from .followed import FollowedRun
 from .forms import Misused, bisection_of, read_form
-from .jobs import Full, Job, Jobs, State
+from .jobs import Full, Job, Jobs
+from .live import Live, State
 from .places import NotThere, Places, scripts
 from .runs import Row, Runs, files_of, served
 
@@ -46,6 +49,8 @@ def application(
         Route("/jobs/{job}/events", board.events),
         Route("/joint", board.joint),
         Route("/runs/{base}/{name}", board.run),
+        Route("/runs/{base}/{name}/live", board.followed),
+        Route("/runs/{base}/{name}/live/events", board.followed_events),
         Route("/runs/{base}/{name}/files/{path:path}", board.file),
     ]
     found: dict[type[Exception], Callable[[Request, Exception], Response]] = {
@@ -141,14 +146,29 @@ class Board:
     def job(self, request: Request) -> Response:
         job = self._job(request)
         run = self._address(job.run) if job.run is not None else ""
-        return _html(
-            pages.live(job, lines=job.lines(), run=run, form=self._access.form, root=self._access.root)
-        )
+        return _html(pages.live(job, run=run, form=self._access.form, root=self._access.root))
 
-    async def events(self, request: Request) -> Response:
-        job = self._job(request)
+    def events(self, request: Request) -> Response:
+        return self._events(request, self._job(request))
+
+    def followed(self, request: Request) -> Response:
+        row = self._row(request)
+        job = self._job_of(row)
+        if job is not None:
+            return RedirectResponse(f"{self._access.root}/jobs/{job.identity}", status_code=303)
+        return _html(pages.followed(FollowedRun(row.folder), row, root=self._access.root))
+
+    def followed_events(self, request: Request) -> Response:
+        return self._events(request, FollowedRun(self._row(request).folder))
+
+    def _events(self, request: Request, live: Live) -> Response:
         after = first_wanted(request.headers.get("last-event-id"), request.query_params.get("after"))
-        return EventSourceResponse(events(job, after, self._address))
+        return EventSourceResponse(events(live, after, self._address))
+
+    def _job_of(self, row: Row) -> Job | None:
+        """The bisection of this dashboard that works in a run's folder."""
+        mine = (job for job in self._jobs.all() if job.run == row.folder and job.state is not State.OVER)
+        return next(mine, None)
 
     def _job(self, request: Request) -> Job:
         job = self._jobs.get(request.path_params["job"])
@@ -164,7 +184,7 @@ class Board:
     def run(self, request: Request) -> Response:
         row = self._row(request)
         files, more = files_of(row.folder)
-        going = [job for job in self._jobs.all() if job.run == row.folder and job.state is not State.OVER]
+        watched = row.busy or any(file.path == PROGRESS for file in files)
         return _html(
             pages.run_page(
                 row,
@@ -173,7 +193,7 @@ class Board:
                 more=more,
                 user=holder(row.folder),
                 root=self._access.root,
-                live_at=f"{self._access.root}/jobs/{going[0].identity}" if going else "",
+                live_at=f"{self._access.root}{row.url}/live" if watched else "",
             )
         )
 
@@ -204,4 +224,4 @@ class Board:
 def _kept(row: Row) -> KeptRun:
     kind = made_by(row.folder)
     said = kept_run(row.folder, kind)
-    return said or KeptRun(name=row.name, kind=kind, folder=str(row.folder), verdict="unfinished")
+    return said or KeptRun(name=row.name, kind=kind, folder=str(row.folder), verdict=UNFINISHED)

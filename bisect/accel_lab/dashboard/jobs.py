@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import secrets
 import threading
@@ -18,6 +17,7 @@ from accel_lab.execution.run_folder.lock import NAME as LOCK
 
 from .bisection import Command, run
 from .journal_tail import JournalTail
+from .live import State
 from .progress_lines import Line, ProgressLines
 
 MOST_WAITING, MOST_KEPT = 8, 50
@@ -31,15 +31,6 @@ _ENDS = {
     125: "done: the cause cannot be told",
     130: "stopped; what was found until then is kept",
 }
-
-
-class State(enum.Enum):
-    """Where a job stands."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    OVER = "over"
 
 
 class Full(Exception):

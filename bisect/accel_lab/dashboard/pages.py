@@ -16,12 +16,13 @@ from accel_lab import __version__
 from accel_lab.core.text import command_line, counted, printable, shorten
 from accel_lab.reporting.page.files import style, style_digest
 from accel_lab.reporting.runs import joint
-from accel_lab.reporting.runs.kept_run import KeptRun
+from accel_lab.reporting.runs.kept_run import UNFINISHED, KeptRun
 
 from .access import POLICY
+from .followed import FollowedRun
 from .forms import OPTIONS
-from .jobs import Job, State
-from .progress_lines import Line
+from .jobs import Job
+from .live import Live, State, seconds_in_words
 from .runs import Row, RunFile
 
 ROWS_OF_PAGE = 60
@@ -33,7 +34,8 @@ _MARKS = (
     (r"fails|[1-9]\d* of \d+ values differ|[1-9]\d* violation", "bad"),
     (r"passes|by_design|0 of \d+ values differ|no violation", "good"),
     (r"unfinished|-$", "na"),
-    (r"damaged", "different"),
+    (r"running$", "skip"),
+    (r"damaged|[1-9]\d* warning", "different"),
 )
 _STATES = {State.WAITING: "na", State.RUNNING: "skip", State.STOPPING: "different", State.OVER: "good"}
 #: What the folders of a run hold, for the heading of their files.
@@ -134,6 +136,7 @@ def home(
             }
             for row in chosen[start : start + ROWS_OF_PAGE]
         ],
+        elsewhere=[row for row in rows if row.busy and row.folder not in {job.run for job in jobs}],
         count=counted(len(chosen), "run"),
         kinds=kinds,
         kind=kind,
@@ -151,20 +154,52 @@ def home(
     )
 
 
-def live(job: Job, *, lines: Sequence[Line], run: str, form: str, root: str) -> str:
-    """A bisection while it runs, and after; ``run`` is the address of its run's page."""
-    return _page(
-        "live.html.j2",
-        job=_shown(job),
+def live(job: Job, *, run: str, form: str, root: str) -> str:
+    """A bisection of this dashboard while it runs, and after; ``run`` is the address of its run's page."""
+    return _live(
+        job,
+        title=job.script.name,
+        about=f"bisection of {job.script}",
+        mark=_shown(job)["mark"],
         command=command_line("accel-lab", *job.words),
-        lines=lines,
-        running=job.running(),
-        result=printable(job.result()) if job.state is State.OVER else "",
-        over=job.state is State.OVER,
-        waiting=job.state is State.WAITING,
+        at=f"{root}/jobs/{job.identity}",
+        stop="Take it out of the queue" if job.state is State.WAITING else "Stop",
         run=run,
         form=form,
         root=root,
+    )
+
+
+def followed(followed: FollowedRun, row: Row, *, root: str) -> str:
+    """A run that another process works in, while it runs, and what it printed after."""
+    return _live(
+        followed,
+        title=row.name,
+        about=f"{row.kind} run in {row.folder.parent}",
+        mark=_STATES[followed.state],
+        command=followed.command,
+        at=f"{root}{row.url}/live",
+        stop="",
+        run=root + row.url,
+        form="",
+        root=root,
+    )
+
+
+def _live(live: Live, *, stop: str, **words: str) -> str:
+    state = live.state  # before the lines: nothing is added to them once it is over
+    return _page(
+        "live.html.j2",
+        state=state.value,
+        over=state is State.OVER,
+        waiting=state is State.WAITING,
+        said=live.said,
+        seconds=seconds_in_words(live.seconds) if live.started is not None else "",
+        lines=live.lines(),
+        running=live.running(),
+        result=printable(live.result()) if state is State.OVER else "",
+        stop=stop if state is not State.OVER else "",
+        **words,
     )
 
 
@@ -178,7 +213,10 @@ def run_page(
     live_at: str,
     root: str,
 ) -> str:
-    """One run: what it says, its page, and its files. ``user`` works in it, ``live_at`` is its live page."""
+    """One run: what it says, its page, and its files. ``user`` works in it, ``live_at`` is its live page.
+
+    Its progress can be read there after its end too.
+    """
     base = f"{root}{row.url}/files/"
     by_group: dict[str, list[RunFile]] = {}
     for file in files:
@@ -254,16 +292,12 @@ def _shown(job: Job) -> dict[str, Any]:
     }
 
 
-def seconds_in_words(seconds: float) -> str:
-    """``2 min 05 s``, ``40 s``."""
-    whole = int(seconds)
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
 def _commands(row: Row) -> list[str]:
     """What can be done with a run on the command line, and not from a page."""
     found = [command_line("accel-lab", "report", row.folder)] if row.kind in ("bisect", "minimize") else []
-    if row.verdict == "unfinished" and row.kind in ("bisect", "minimize"):
+    if row.busy:
+        return []
+    if row.verdict == UNFINISHED and row.kind in ("bisect", "minimize"):
         found = [command_line("accel-lab", row.kind, "--resume", row.folder)]
     return [*found, command_line("accel-lab", "clean", row.folder)]
 

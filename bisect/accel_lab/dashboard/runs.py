@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.run_folder.lock import NAME as LOCK
+from accel_lab.execution.run_folder.lock import user_of
+from accel_lab.reporting.runs.kept_run import UNFINISHED
 
 from .places import NotThere, entries_of
 
@@ -34,7 +36,10 @@ Describe = Callable[[Path], "dict[str, Any] | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One run in the list. ``time`` is in seconds since the epoch, ``key`` stands for it in a URL."""
+    """One run in the list. ``time`` is in seconds since the epoch, ``key`` stands for it in a URL.
+
+    ``busy``: somebody works in its folder.
+    """
 
     key: str
     folder: Path
@@ -44,6 +49,7 @@ class Row:
     stage: str
     time: float
     mb: float
+    busy: bool
 
     @property
     def url(self) -> str:
@@ -143,7 +149,12 @@ class Runs:
         if said is None:
             return None
         words = {name: str(said[name]) for name in ("name", "kind", "verdict", "stage")}
-        return Row(key=f"{base}/{folder.name}", folder=folder, time=said["time"], mb=said["mb"], **words)
+        busy = user_of(folder) is not None
+        if busy and words["verdict"] == UNFINISHED:
+            words["verdict"] = "running"
+        return Row(
+            key=f"{base}/{folder.name}", folder=folder, time=said["time"], mb=said["mb"], busy=busy, **words
+        )
 
 
 def files_of(folder: Path) -> tuple[list[RunFile], bool]:

@@ -79,15 +79,23 @@ def _array(value: Any) -> Array | None:
 def record_of(value: Any) -> Record:
     """A tensor, an array, a number or any other value as a record; torch is not imported.
 
-    Nested lists of numbers are taken as an array.
+    Nested lists of numbers are taken as an array, a sparse tensor by its values, a quantized one by what they
+    stand for. Raises :class:`TypeError` for a tensor without values of its own (nested, meta).
     """
     if isinstance(value, Record):
         return value
     if not hasattr(value, "detach"):
         return _record_without_torch(value)
     dtype = str(value.dtype).removeprefix("torch.")
-    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+    if getattr(value, "is_nested", False):
+        raise TypeError("a nested tensor is compared part by part: pass the tensors of its unbind()")
+    if getattr(value, "is_meta", False):
+        raise TypeError("a tensor on the meta device has no values to compare")
+    layout = str(getattr(value, "layout", "torch.strided")).removeprefix("torch.")
+    if layout != "strided":
         value = value.to_dense()
+    if getattr(value, "is_quantized", False):
+        value = value.dequantize()
     host = value.detach().cpu().resolve_conj().resolve_neg()
     if dtype == "complex32":
         array = (host.real.float().numpy() + 1j * host.imag.float().numpy()).astype(np.complex64)
@@ -95,7 +103,8 @@ def record_of(value: Any) -> Record:
         narrow = dtype == "bfloat16" or dtype.startswith("float8")
         array = np.asarray((host.float() if narrow else host).contiguous().numpy())
     stride = tuple(value.stride())
-    return Record(kind="tensor", dtype=dtype, shape=tuple(value.shape), stride=stride, data=array)
+    kind = "" if layout == "strided" else layout
+    return Record(kind="tensor", type=kind, dtype=dtype, shape=tuple(value.shape), stride=stride, data=array)
 
 
 def _record_without_torch(value: Any) -> Record:

@@ -38,9 +38,10 @@ class Pair:
 
     @property
     def place(self) -> str:
-        """``region call 0 output out[0]``."""
+        """``region call 0 output out[0]``; the region without its module."""
         name, turn, call, phase, path = self.key
         again = f"#{turn}" if turn else ""
+        name = name.rpartition(".")[2]
         return f"{name}{again} {f'call {call} ' if call >= 0 else ''}{phase} {path}".strip()
 
     def to_json(self) -> dict[str, Any]:

@@ -10,13 +10,18 @@ import torch
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """``(name, leaf)`` for every value in what a model returned: mappings, dataclasses, sequences."""
+    """``(name, leaf)`` for every value in what a model returned: mappings, dataclasses, sequences.
+
+    A nested tensor is a sequence of tensors.
+    """
     if isinstance(value, Mapping) or hasattr(value, "items"):
         for key, item in value.items():
             yield from leaves(item, f"{name}.{key}")
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for part in dataclasses.fields(value):
             yield from leaves(getattr(value, part.name), f"{name}.{part.name}")
+    elif isinstance(value, torch.Tensor) and value.is_nested:
+        yield from leaves(value.unbind(), name)
     elif isinstance(value, (list, tuple)):
         names = getattr(value, "_fields", range(len(value)))
         for place, item in zip(names, value, strict=True):

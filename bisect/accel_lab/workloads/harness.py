@@ -63,11 +63,12 @@ class _Run:
 class KernelDiffHarness:
     """Runs ``model(*inputs)`` under two backends and compares what comes out.
 
-    ``inputs`` is a tuple of arguments or a mapping of keyword arguments. A backend is a name of
-    ``torch.compile``, ``eager`` (nothing is compiled), ``fp64`` (nothing is compiled, computed in float64) or
-    a callable. Between runs the model's state, its training mode, the inputs and all random generators are
-    put back. With ``backward`` the gradients of the parameters and inputs count too. Where the reference is
-    ``eager`` a float64 run decides what counts as a difference, if the model can be run so.
+    ``inputs`` is a tuple of arguments or a mapping of keyword arguments; tensors may lie in containers. A
+    backend is a name of ``torch.compile``, ``eager`` (nothing is compiled) or a callable. The reference may
+    be ``fp64`` too: then errors are those against a float64 run, and types those of eager. Between runs the
+    model's state, its training mode, the inputs and all random generators are put back. With ``backward`` the
+    gradients of the parameters and inputs count too. Where the reference is ``eager`` a float64 run decides
+    what counts as a difference, if the model can be run so.
     """
 
     model: Any
@@ -79,18 +80,27 @@ class KernelDiffHarness:
     runs: int = 1
 
     def run(self) -> DiffResult:
-        """Run both and compare. Exceptions of the model or of a backend are raised as they are."""
+        """Run both and compare. Exceptions of the model or of a backend are raised as they are.
+
+        Raises :class:`ValueError` where there is nothing to compare: no input and no value that is returned.
+        """
+        if self.test_backend == FLOAT64:
+            raise ValueError("test_backend is fp64, which is a reference: name it as reference_backend")
+        against_float64 = self.reference_backend == FLOAT64
+        reference = EAGER if against_float64 else self.reference_backend
         with _kept_random_state() as put_back:
-            want = self._run(self.reference_backend)
+            want = self._run(reference)
             exact = None
-            if self.reference_backend == EAGER:
+            if reference == EAGER:
                 put_back()
-                exact = self._float64()
+                exact = self._float64(must=against_float64)
             tested = []
             for _ in range(max(1, self.runs)):
                 put_back()
                 tested.append(self._run(self.test_backend))
         names = list(dict.fromkeys([*want.values, *tested[0].values]))
+        if not names:
+            raise ValueError("the model takes and returns no values: there is nothing to compare")
         rows = [self._row(name, tested, want, exact) for name in names]
         if tested[0].shares != want.shares:
             rows.append(DiffRow(name="aliasing", comparison=_other_aliasing(tested[0].shares, want.shares)))
@@ -109,19 +119,22 @@ class KernelDiffHarness:
         result = compare(got, wanted, high, self.config)
         if got.data is None or wanted.data is None or got.shape != wanted.shape or got.dtype != wanted.dtype:
             return DiffRow(name=name, comparison=result)
-        metrics = measure(got.data, wanted.data, wanted.dtype)
+        against = high if high is not None and self.reference_backend == FLOAT64 else wanted.data
+        metrics = measure(got.data, against, wanted.dtype)
         errors = [metrics.absolute.max or 0.0]
         for run in tested[1:]:
             other = record_of(run.values.get(name)).data
             if other is not None and other.shape == wanted.data.shape:
-                errors.append(measure(other, wanted.data, wanted.dtype).absolute.max or 0.0)
+                errors.append(measure(other, against, wanted.dtype).absolute.max or 0.0)
         return DiffRow(name=name, comparison=result, metrics=metrics, errors=tuple(errors))
 
-    def _float64(self) -> _Run | None:
-        """The float64 run; None where the model cannot be run so."""
+    def _float64(self, *, must: bool) -> _Run | None:
+        """The float64 run; None where the model cannot be run so, unless it ``must``."""
         try:
             return self._run(FLOAT64)
         except Exception:  # an operator without a float64 kernel, a dtype that the model insists on
+            if must:
+                raise
             return None
 
     def _run(self, backend: Any) -> _Run:
@@ -130,19 +143,20 @@ class KernelDiffHarness:
         if wide and isinstance(model, torch.nn.Module):
             model = model.double()
         keywords = isinstance(self.inputs, Mapping)
-        inputs = {name: _fresh(value, wide) for name, value in _items(self.inputs)}
+        inputs = _fresh(dict(_items(self.inputs)), wide)
         compiled = model if backend in (EAGER, FLOAT64) else torch.compile(model, backend=backend)
         out = compiled(**inputs) if keywords else compiled(*inputs.values())
         values = dict(leaves(out, "output"))
-        shares = _shares({**values, **{f"input.{name}": value for name, value in inputs.items()}})
+        taken = dict(leaves(inputs, "input"))
+        shares = _shares({**values, **taken})
         outputs = dict(values)
         if self.backward:
             self._backward(outputs)
-        for name, value in inputs.items():
+        for name, value in taken.items():
             if isinstance(value, torch.Tensor):
-                values[f"input.{name}"] = value
+                values[name] = value
                 if value.requires_grad:
-                    values[f"grad.input.{name}"] = value.grad
+                    values[f"grad.{name}"] = value.grad
         if isinstance(model, torch.nn.Module):
             for name, parameter in model.named_parameters():
                 if self.backward and parameter.requires_grad:
@@ -172,10 +186,14 @@ def _items(inputs: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(str(place), value) for place, value in enumerate(values)]
 
 
-def _fresh(value: Any, wide: bool) -> Any:
-    """A copy of an input that no run before has written to; tensors keep their strides."""
-    if not isinstance(value, torch.Tensor):
-        return copy.deepcopy(value)
+def _fresh(inputs: dict[str, Any], wide: bool) -> dict[str, Any]:
+    """Copies of the inputs that no run before has written to; tensors keep their strides."""
+    tensors = (value for _, value in leaves(inputs, "") if isinstance(value, torch.Tensor))
+    made = {id(value): _copied(value, wide) for value in tensors}
+    return copy.deepcopy(inputs, made)  # a tensor that is in the memo is not copied again
+
+
+def _copied(value: Any, wide: bool) -> Any:
     made = value.detach().clone()
     if wide and (made.is_floating_point() or made.is_complex()):
         made = made.to(torch.complex128 if made.is_complex() else torch.float64)

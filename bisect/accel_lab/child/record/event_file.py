@@ -19,7 +19,9 @@ from .values import (
     Empty,
     flat_values,
     has_memory,
+    hidden_parts,
     is_plain,
+    layout_of,
     raw_bytes,
     scalar,
     statistics,
@@ -72,13 +74,18 @@ class EventFile:
         return _getpid() == self._pid
 
     def leaf(self, event: Dict[str, Any], value: Any) -> None:
-        """Write one leaf; what cannot be read as values is written by its type."""
+        """Write one leaf; what cannot be read as values is written by its type, and by its parts if any."""
+        head, parts = dict(event), []
         try:
             event.update(self._describe(value))
+            if isinstance(value, torch.Tensor) and event["kind"] == "object":
+                parts = [part for part in hidden_parts(value) if is_plain(part[1])]
         except Exception as error:
             note = f"{type(error).__name__}: {text_of(error)}"
             event.update(kind="object", type=type_name(value), note=note)
         self.emit(event)
+        for piece, part in parts:
+            self.leaf({**head, "path": f"{head['path']}{piece}"}, part)
 
     def _describe(self, value: Any) -> Dict[str, Any]:
         if isinstance(value, torch.Tensor):
@@ -115,7 +122,9 @@ class EventFile:
 
     def _tensor(self, tensor: torch.Tensor) -> Dict[str, Any]:
         if not is_plain(tensor) or not has_memory(tensor):
-            return {"kind": "object", "type": type_name(tensor), "dtype": str(tensor.dtype)[6:]}
+            layout = layout_of(tensor)
+            name = type_name(tensor) + ("" if layout == "strided" else f" ({layout})")
+            return {"kind": "object", "type": name, "dtype": str(tensor.dtype)[6:]}
         flat = flat_values(tensor)
         memory = raw_bytes(flat)
         size = len(memory)

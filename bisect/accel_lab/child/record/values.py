@@ -49,6 +49,36 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return not dispatch.is_wrapped(tensor)
 
 
+#: Where the layouts that are not strided keep their values; all are plain tensors.
+_COMPRESSED = {
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_bsr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+    "sparse_bsc": ("ccol_indices", "row_indices", "values"),
+}
+
+
+def layout_of(tensor: torch.Tensor) -> str:
+    """``strided``, ``sparse_coo``, ``nested``, ``quantized`` and the like."""
+    if tensor.is_nested:
+        return "nested"
+    return "quantized" if tensor.is_quantized else str(tensor.layout)[len("torch.") :]
+
+
+def hidden_parts(tensor: torch.Tensor) -> List[Leaf]:
+    """The plain tensors that hold the values of one that is not plain itself; empty where there are none."""
+    layout = layout_of(tensor)
+    value = tensor.detach()
+    if layout == "sparse_coo":
+        value = value.coalesce()  # in the order of the indices, which another run may have written otherwise
+        return [(".indices", value.indices()), (".values", value.values())]
+    if layout in _COMPRESSED:
+        return [("." + name, getattr(value, name)()) for name in _COMPRESSED[layout]]
+    if layout == "nested":
+        return [(f"[{index}]", part) for index, part in enumerate(value.unbind())]
+    return [(".int_repr", value.int_repr())] if layout == "quantized" else []
+
+
 #: Devices whose storages hold the elements; one that is registered from Python keeps them elsewhere.
 _STORED = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "mtia"})
 
@@ -128,8 +158,15 @@ def _children(value: Any) -> Optional[List[Leaf]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = getattr(value, "__dict__", {})
         names = [field.name for field in dataclasses.fields(value)]
+        slots = [name for name in names if name not in own and _is_slot(value, name)]
+        own = {**own, **{name: getattr(value, name) for name in slots}}
         return [("." + name, own[name]) for name in names if name in own]
     return _registered_children(value)
+
+
+def _is_slot(value: Any, name: str) -> bool:
+    """Whether a field lies in a slot that is filled; a property, which runs code, is left alone."""
+    return isinstance(getattr(type(value), name, None), types.MemberDescriptorType) and hasattr(value, name)
 
 
 def _registered_children(value: Any) -> Optional[List[Leaf]]:

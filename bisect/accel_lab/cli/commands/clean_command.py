@@ -46,7 +46,10 @@ def command(
             folders.append(folder)
     named = len(runs)
     folders = list(dict.fromkeys(folders))
-    if folders and not dry_run and not yes and not _agreed(folders):
+    if not folders:
+        click.echo("there is no such run: nothing to remove")
+        return 0
+    if not dry_run and not yes and not _agreed(folders):
         click.echo("nothing is removed")
         return 0
     for place, folder in enumerate(folders):

@@ -21,6 +21,12 @@ from accel_lab.inspection.compile_report import CompileReport
 _BACKENDS = {"inductor": Rung.KERNEL, "eager": Rung.DYNAMO}
 
 
+_NOTHING = "the script compiles nothing with torch.compile, or left by os._exit: there is nothing to report"
+
+
+_NOTHING = "the script compiles nothing with torch.compile, or left by os._exit: there is nothing to report"
+
+
 @click.command(name="guards", cls=ProgramCommand)
 @program_options
 @click.option(
@@ -69,9 +75,10 @@ def _report(outcome: Outcome) -> CompileReport:
     facts = outcome.facts.get("compile_log")
     if facts is None:
         ended = signature_of(outcome)
-        why = f": {ended.line}" if ended is not None else ""
-        raise LabError(f"the run ended without a record of its compilations{why}")
+        if ended is None:  # it never imported torch, or left by os._exit
+            raise UsageError(_NOTHING)
+        raise LabError(f"the run ended without a record of its compilations: {ended.line}")
     report = CompileReport.from_facts(facts)
     if not report.compilations:
-        raise UsageError("the script compiles nothing with torch.compile: there is nothing to report")
+        raise UsageError(_NOTHING)
     return report

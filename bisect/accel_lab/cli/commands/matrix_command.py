@@ -101,7 +101,7 @@ def _run(
     rungs: list[Rung],
     accelerators: tuple[str, ...],
 ) -> int:
-    progress = Progress(quiet=given.quiet, program=request.program.path)
+    progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
     began = time.monotonic()
     setting = Setting(
         program=request.program,

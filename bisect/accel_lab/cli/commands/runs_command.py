@@ -11,10 +11,12 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
+from accel_lab.core.errors import UsageError
 from accel_lab.core.text import shorten
 from accel_lab.execution.places import state_folder
+from accel_lab.execution.run_folder.lock import user_of
 from accel_lab.execution.run_folder.marker import is_marked, made_by
-from accel_lab.reporting.runs.kept_run import kept_run
+from accel_lab.reporting.runs.kept_run import UNFINISHED, kept_run
 
 #: Below the user's data folder: what ``accel-lab bench`` leaves, and what all other commands do.
 KINDS = ("runs", "bench", "demo")
@@ -29,8 +31,11 @@ def all_runs(home: Path) -> list[dict[str, Any]]:
 
 def kept_runs(base: Path) -> list[dict[str, Any]]:
     """Name, kind, time, verdict, size and folder of every run in a folder, newest first."""
-    found = (described(folder) for folder in (base.iterdir() if base.is_dir() else ()))
-    return sorted((row for row in found if row is not None), key=lambda row: -row["time"])
+    found = [row for folder in (base.iterdir() if base.is_dir() else ()) if (row := described(folder))]
+    for row in found:
+        if row["verdict"] == UNFINISHED and user_of(Path(row["folder"])) is not None:
+            row["verdict"] = "running"
+    return sorted(found, key=lambda row: -row["time"])
 
 
 def described(folder: Path) -> dict[str, Any] | None:
@@ -42,9 +47,9 @@ def described(folder: Path) -> dict[str, Any] | None:
     if run is not None:
         kind, verdict, stage = run.kind, run.verdict, run.stage
     elif is_benchmark(folder):
-        kind, verdict, stage = "bench", "unfinished", ""
+        kind, verdict, stage = "bench", UNFINISHED, ""
     elif is_marked(folder):
-        kind, verdict, stage = made or "once", "-" if made == "demo" else "unfinished", ""
+        kind, verdict, stage = made or "once", "-" if made == "demo" else UNFINISHED, ""
     else:
         return None
     return {
@@ -82,6 +87,8 @@ def _size(path: Path) -> int:
 def command(out: str | None, as_json: bool) -> int:
     """List earlier runs of every command, newest first."""
     home = Path(out) if out else state_folder()
+    if out and not home.is_dir():
+        raise UsageError(f"there is no folder {out}: name the one that was given as --out")
     rows = kept_runs(home) if out else all_runs(home)
     if as_json:
         print_json(rows)

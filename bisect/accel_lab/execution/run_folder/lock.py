@@ -6,6 +6,7 @@ The kernel gives the lock up when the lab's process ends, however it ends; no ch
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import platform
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.locks import Lock
@@ -27,6 +28,8 @@ from accel_lab.execution.processes.guardian import GUARDIAN
 NAME = "lock.json"
 _MOST_BYTES = 4096
 _MOST_COMMAND = 160
+#: Who looks whether a folder is in use holds its lock for a moment: so long is it waited for, in seconds.
+_GRACE_S = 0.3
 #: Another lab may have removed the file that we opened, with the folder or at its end; so often is it tried.
 _TRIES = 20
 
@@ -45,6 +48,18 @@ class Held:
 
     folder: Path
     ended: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Who works in a folder, as its lock says: None and empty for what it does not say.
+
+    ``since`` is in seconds since the epoch.
+    """
+
+    pid: int | None
+    command: str
+    since: float | None
 
 
 _ours: dict[str, tuple[int, Held]] = {}
@@ -85,14 +100,35 @@ def held(folder: Path) -> Iterator[Held]:
 
 def holder(folder: Path) -> str:
     """One line that says who works in a folder; empty if nobody does. Nothing is written there."""
-    if not (folder / NAME).exists():
-        return ""
-    with Lock(folder / NAME) as lock:
-        try:
-            free = lock.take()
-        except OSError:
-            free = not _lives(_read(folder / NAME))
-        return "" if free else _who(folder, _read(folder / NAME))
+    return _who(folder, _read(folder / NAME)) if _is_held(folder) else ""
+
+
+def user_of(folder: Path) -> Holder | None:
+    """Who works in a folder; None if nobody does. Nothing is written there."""
+    if not _is_held(folder):
+        return None
+    found = _read(folder / NAME)
+    pid, command, since = (found.get(name) for name in ("pid", "command", "since"))
+    return Holder(
+        pid=pid if _is_process(pid) else None,
+        command=_shown(command) if isinstance(command, str) else "",
+        since=float(since) if type(since) is int and 0 < since < 2**40 else None,
+    )
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether another process holds the lock; those that look do not stand in each other's way."""
+    try:
+        file = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # there is none, or it is no file of the lab's
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _NO_LOCKS or _lives(_read(folder / NAME))
+    finally:
+        os.close(file)
+    return False
 
 
 def _take(folder: Path) -> Lock:
@@ -102,7 +138,7 @@ def _take(folder: Path) -> Lock:
     for _ in range(_TRIES):
         lock = Lock(folder / NAME)
         try:
-            if not lock.take():
+            if not lock.take(wait_s=_GRACE_S):
                 raise InUse(_who(folder, _read(folder / NAME)))
         except OSError as error:
             if error.errno not in _NO_LOCKS:
@@ -121,18 +157,27 @@ def _take(folder: Path) -> Lock:
 def _lives(found: dict[str, Any]) -> bool:
     """Whether the process that the file names is there, where the file system has no locks."""
     pid = found.get("pid")
-    process = process_table.read(pid) if isinstance(pid, int) and 0 < pid < 2**31 else None
+    process = process_table.read(pid) if _is_process(pid) else None
     named = (found.get("host"), found.get("start"))
     return process is not None and named == (platform.node(), process.start)
 
 
 def _who(folder: Path, found: dict[str, Any]) -> str:
     pid, command = found.get("pid"), found.get("command")
-    who = f"process {pid}" if isinstance(pid, int) else "another process"
+    who = f"process {pid}" if _is_process(pid) else "another process"
     if isinstance(command, str):
-        who += f" ({''.join(c if c.isprintable() else '?' for c in command[:_MOST_COMMAND])})"
-    end = f"or end it with `kill {pid}`" if isinstance(pid, int) else "or end it"
+        who += f" ({_shown(command)})"
+    end = f"or end it with `kill {pid}`" if _is_process(pid) else "or end it"
     return f"{folder} is in use by {who}: wait for it, {end}"
+
+
+def _is_process(pid: object) -> TypeGuard[int]:
+    """Whether a number can be a process's: `kill -1`, which somebody may paste, would end all of theirs."""
+    return type(pid) is int and 0 < pid < 2**31
+
+
+def _shown(command: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in command[:_MOST_COMMAND])
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -170,4 +215,4 @@ def _write(path: Path) -> None:
         os.close(descriptor)
 
 
-__all__ = ["NAME", "Held", "InUse", "held", "holder"]
+__all__ = ["NAME", "Held", "Holder", "InUse", "held", "holder", "user_of"]

@@ -17,6 +17,7 @@ from accel_lab.reporting.tables.findings import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: Cells of a heat map along each side; a cell shows the greatest error in it.
@@ -58,6 +59,7 @@ def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     axes.set_yscale("log")
     axes.set_xlabel("recorded value, in the order of the run")
     axes.set_ylabel("relative error (RMS)")
+    _whole(axes.xaxis)
     axes.legend(frameon=False, fontsize=8)
     axes.grid(axis="y", alpha=0.3)
     worst = max(drawn, key=lambda row: row[2])
@@ -95,7 +97,8 @@ def _draw_where(axes: Axes, figure: Figure, apart: Array) -> str:
     if apart.ndim <= 1:
         line, step = _thinned(finite.reshape(-1))
         axes.plot(np.arange(line.size) * step, line, color=_ink(False), linewidth=0.9)
-        axes.set_xlabel("index")
+        axes.set_xlabel("index in dimension 0" if apart.ndim else "index")
+        _whole(axes.xaxis)
         axes.set_ylabel("absolute error")
         axes.set_title("where", fontsize=9)
         return "a line over the only dimension"
@@ -116,8 +119,10 @@ def _draw_where(axes: Axes, figure: Figure, apart: Array) -> str:
     bar.ax.tick_params(labelsize=7)
     label = f"[{', '.join(map(str, index))}, :, :]" if index else "[:, :]"
     axes.set_title(f"absolute error at {label}", fontsize=9)
-    axes.set_xlabel("last dimension")
-    axes.set_ylabel("last but one")
+    axes.set_xlabel(f"index in dimension {apart.ndim - 1}")
+    axes.set_ylabel(f"index in dimension {apart.ndim - 2}")
+    _whole(axes.xaxis)
+    _whole(axes.yaxis)
     return f"the map shows {label}, the slice with the greatest error" if index else "the map shows all of it"
 
 
@@ -149,8 +154,15 @@ def _draw_by_magnitude(axes: Axes, apart: Array, size: Array) -> None:
     axes.plot(places, middle, marker="o", markersize=3, linewidth=0.9, color=_ink(True), label="median")
     axes.set_xscale("log", base=2)
     if any(value > 0 for value in most):
-        axes.set_yscale("log")
+        axes.set_yscale("log", nonpositive="mask")  # else a line leads to a zero, out of the picture
     axes.legend(frameon=False, fontsize=7)
+
+
+def _whole(axis: Axis) -> None:
+    """Ticks at whole numbers: there is no element 2.5."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _thinned(values: Array) -> tuple[Array, int]:

@@ -63,6 +63,9 @@ class KeptRun:
         return {**data, "lines": list(data["lines"])}
 
 
+#: The verdict of a run that has written no result: it goes on, or was ended.
+UNFINISHED = "unfinished"
+
 _Reader = Callable[[dict[str, Any], KeptRun], KeptRun]
 
 
@@ -103,7 +106,7 @@ def _diff(data: dict[str, Any], run: KeptRun) -> KeptRun:
 
 
 def _guards(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    breaks, again = len(data["breaks"]), len(data["recompilations"])
+    breaks, again = sum(one["times"] for one in data["breaks"]), len(data["recompilations"])
     verdict = f"{counted(breaks, 'graph break')}, {counted(again, 'recompilation')}"
     return replace(
         run, torch=data["torch"], verdict=verdict, lines=(Line(model=data["program"], verdict=verdict),)
@@ -120,9 +123,11 @@ def _capture(data: dict[str, Any], run: KeptRun) -> KeptRun:
 def _check(data: dict[str, Any], run: KeptRun) -> KeptRun:
     broken: dict[str, int] = dict.fromkeys(data["constraints"], 0)
     for row in data["violations"]:
-        broken[row["constraint"]] = broken.get(row["constraint"], 0) + row["count"]
-    count = sum(broken.values())
-    verdict = counted(count, "violation") if count else "no violation"
+        broken[row["constraint"]] = broken.get(row["constraint"], 0) + 1
+    count = len(data["violations"])
+    warnings = sum(row["severity"] == "warning" for row in data["violations"])
+    both = ((count - warnings, "violation"), (warnings, "warning"))
+    verdict = ", ".join(counted(number, word) for number, word in both if number) or "no violation"
     line = Line(
         model=data["program"],
         backend=data["accelerator"],
@@ -213,7 +218,7 @@ def _program(script: dict[str, Any]) -> str:
 
 
 def _unfinished(data: dict[str, Any], run: KeptRun) -> KeptRun:
-    return replace(run, verdict="unfinished")
+    return replace(run, verdict=UNFINISHED)
 
 
 _SUMMARY = {
@@ -262,7 +267,7 @@ _FILES: tuple[tuple[str, str, Any, str, _Reader], ...] = (
     (
         "guards",
         "guards.json",
-        {"program": str, "torch": str, "breaks": [object], "recompilations": [object]},
+        {"program": str, "torch": str, "breaks": [{"times": Range(0)}], "recompilations": [object]},
         "guards.html",
         _guards,
     ),
@@ -284,7 +289,7 @@ _FILES: tuple[tuple[str, str, Any, str, _Reader], ...] = (
             **dict.fromkeys(("program", "accelerator"), str),
             "torch": _TEXT,
             "constraints": [str],
-            "violations": [{"constraint": str, "count": Range(0)}],
+            "violations": [{"constraint": str, "severity": str}],
         },
         "",
         _check,

@@ -32,7 +32,8 @@ def headline(captured: Captured) -> str:
     if captured.mock:
         specs = sum("/specs/" in file.path for file in captured.mock)
         parts[-1] = counted(specs, "kernel spec") + " of the mock accelerator"
-    return f"{', '.join(parts)} (torch {captured.torch}, backend {captured.backend})"
+    backend = "the mock accelerator" if captured.backend == "mock" else "the script's own backend"
+    return f"{', '.join(parts)} (torch {captured.torch}, {backend})"
 
 
 def notes(captured: Captured) -> list[str]:

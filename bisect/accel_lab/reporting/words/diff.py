@@ -44,7 +44,7 @@ def notes(diff: Mapping[str, Any]) -> list[str]:
         lines.append(diff["rule"])
     if diff["runs"] > 1:
         lines.append(
-            f"{diff['runs']} runs of {diff['test']}; mean and variance of the greatest error are shown"
+            f"{diff['runs']} runs of {diff['test']}; the verdict and the other figures are of the first"
         )
     return [*lines, *diff["failures"]]
 
@@ -136,9 +136,13 @@ def module_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def specials(row: Mapping[str, Any]) -> str:
-    """NaN, infinities and negative zeros that only one side has; empty where there are none."""
+    """NaN, infinities and negative zeros that only one side has, and the spread of several runs; or empty."""
     metrics = row["metrics"] or {}
     lines = []
+    if runs := row.get("runs"):
+        lines.append(
+            f"greatest error of all runs: mean {number(runs['mean'])}, variance {number(runs['variance'])}"
+        )
     for name, word in (("nan", "NaN"), ("inf", "infinity"), ("negative_zero", "-0.0")):
         found = metrics.get(name) or {}
         if found.get("got") or found.get("want"):

@@ -139,8 +139,8 @@ def _recompilation(one: Recompilation) -> Entry:
     details = []
     for failed in one.failed:
         value = "" if failed.value is None else f"; the value is {failed.value}"
-        earlier = f"compilation {failed.compilation}: " if failed.compilation else ""
-        details.append(f"{earlier}the guard {_readable(failed.guard)} fails{value}")
+        earlier = f" of compilation {failed.compilation}" if failed.compilation else ""
+        details.append(f"failed guard{earlier}: {_readable(failed.guard)}{value}")
     return Entry(
         title="compiled again", place=name(one.place), source="", details=tuple(details), rewrite=one.rewrite
     )
