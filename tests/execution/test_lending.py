@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import accel_lab
 import fakes_interpreter
 from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Probe, Program
+from accel_lab.core.stages import Rung
 from accel_lab.execution.lending import borrower, channel, sameness
 from accel_lab.execution.lending.borrower import Borrowed, Servers, borrow, servers_of
+from accel_lab.execution.lending.hosted import Hosted
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.processes import process_table
 from accel_lab.execution.processes.guardian import GUARDIAN, RUN
@@ -215,9 +220,141 @@ def test_all_of_the_environment_counts_but_where_a_shell_runs() -> None:
     assert sameness.server_key(python, {}, "one") != sameness.server_key(python, {}, "two")
 
 
+def test_how_a_process_stands_counts_but_not_that_it_waits_for_an_interrupt(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys\nfrom accel_lab.execution.lending.sameness import process_key\n"
+        "print(process_key())\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint(process_key())\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nprint(process_key())\n"
+        "os.umask(0o27)\nprint(process_key())\nos.nice(1)\nprint(process_key())\n"
+    )
+    path = str(Path(accel_lab.__file__).parents[1])
+    out = subprocess.check_output([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path})
+    first, interrupted, *others = out.decode().split()
+    assert first == interrupted
+    assert len({first, *others}) == 4
+
+
 def test_the_code_of_a_copy_is_that_of_the_package(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, tmp_path)
     library = workspace.library.parent
     assert sameness.copied_code(library) == sameness.package_code()
     (library / "more.py").write_text("")
     assert sameness.copied_code(library) != sameness.package_code()
+
+
+def test_what_a_process_runs_shares_the_servers_that_it_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(sameness.SERVERS)
+    hosted = Hosted()
+    given = hosted.environment()
+    assert given == hosted.environment()
+    folder = Path(given[sameness.SERVERS])
+    lent = Borrower(tmp_path, Servers(folder=folder, hosted=True))
+    one, two = lent.borrow(), lent.borrow()
+    clean = parent(one)
+    assert clean == parent(two)
+    one.end()
+    two.end()
+    hosted.close()
+    assert not folder.exists()
+    until(lambda: not is_there(clean))
+
+
+def test_a_second_bisection_finds_the_server_that_the_first_left(tmp_path: Path) -> None:
+    script = tmp_path / "work" / "repro.py"
+    script.parent.mkdir()
+    script.write_text(
+        "import os\n\n\ndef f():\n    if os.environ['FAKE_RUNG'] in ('', 'kernel'):\n"
+        "        raise RuntimeError('the kernel is wrong')\n\n\nf()\n"
+    )
+    python = str(fakes_interpreter.made(tmp_path))
+    env = {**os.environ, "ACCEL_LAB_HOME": str(tmp_path / "home")}
+    env["PYTHONPATH"] = str(Path(accel_lab.__file__).parents[1])
+    del env[sameness.SERVERS]
+
+    def lab(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "accel_lab", *words]
+        return subprocess.run(
+            command, env=env, cwd=script.parent, capture_output=True, text=True, check=False
+        )
+
+    def bisect(*words: str) -> tuple[str, str, int, bool]:
+        short = ["--no-bundle", "--no-minimize", "--no-workarounds", "--no-components", "--json", "-q", "-v"]
+        ended = lab("bisect", *short, "--python", python, *words, str(script))
+        assert ended.returncode == 1, ended.stderr
+        found = json.loads(ended.stdout)
+        lent = "is a fork of one that is kept" in ended.stderr
+        return found["verdict"], found["culprit"]["stage"], found["probes"], lent
+
+    try:
+        *first, lent = bisect("--keep-server", "10m")
+        assert lent and first[0] == "fails"
+        assert bisect() == (*first, True), "it uses what is there, and would leave none"
+        assert bisect("--fresh") == (*first, False)
+    finally:
+        ended = lab("clean", "--servers")
+    assert "ended the warm servers" in ended.stdout
+    folder = tmp_path / "home" / "cache" / "servers"
+    until(lambda: all(path.suffix == ".lock" for path in folder.iterdir()))
+    assert bisect()[3] is False
+
+
+STRAY = """
+import os, random, signal, sys, torch
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(3)
+torch.set_num_threads(1)
+torch._dynamo.config.cache_size_limit = 1
+torch.nn.functional.relu = None
+random.seed(3)
+os.environ["STRAY"] = "1"
+os.chdir("/")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sys.modules["stray"] = torch
+"""
+TELL = """
+import json, os, random, signal, sys, threading, torch
+print(json.dumps([
+    str(torch.get_default_dtype()), torch.initial_seed(), torch.get_num_threads(),
+    torch._dynamo.config.cache_size_limit, torch.nn.functional.relu is None, random.random(),
+    os.environ.get("STRAY"), os.getcwd() == "/", signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+    "stray" in sys.modules, threading.active_count(), torch.compile(lambda x: x + 1, backend="eager")(
+        torch.ones(2)).tolist(),
+]))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_script_leaves_no_trace_in_the_next_run(
+    torch_python: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fork of the second run is as a fresh process, whatever the script of the first one changed."""
+    script = tmp_path / "work" / "repro.py"
+    script.parent.mkdir()
+    servers = Servers(folder=tmp_path / "servers", keep_s=600.0)
+    warm = Probe(
+        program=Program(path=str(script)),
+        environment=EnvironmentId.of_interpreter(torch_python, "torch"),
+        rung=Rung.UNCOMPILED,
+    )
+
+    def told(name: str, text: str, *probes: Probe) -> list[str]:
+        script.write_text(text)
+        workspace = Workspace(tmp_path / name, script.parent)
+        with Prober(python=torch_python, workspace=workspace, servers=servers) as prober:
+            prober.warm_up()
+            outcomes = [prober.ask(probe) for probe in probes]
+        assert [outcome.warm for outcome in outcomes] == [not probe.cold for probe in probes]
+        return [Path(outcome.folder, "stdout.txt").read_text() for outcome in outcomes]
+
+    try:
+        with caplog.at_level("INFO", logger="accel_lab"):
+            told("stray", STRAY, warm)
+            shared, fresh = told("tell", TELL, warm, replace(warm, cold=True))
+        assert shared == fresh and json.loads(shared)[0] == "torch.float32"
+        assert caplog.text.count("is a fork of one that is kept") == 2
+        assert caplog.text.count("a host of warm servers was started") == 1
+    finally:
+        borrower.end_left(servers.folder)

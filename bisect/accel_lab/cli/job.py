@@ -259,7 +259,7 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         progress.release,
         collect=given.bundle,
         on_phase=progress.phase,
-        servers=given.servers(),
+        servers=(servers := given.servers()),
     )
     try:
         findings = session.run()
@@ -278,6 +278,11 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         session.time_budget.leave("the run that verifies the bundle")
     if given.bundle and verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
+    if servers is not None and servers.leaves_one():
+        progress.say(
+            f"… a warm server is kept for the next run on this build, for {servers.keep_s / 60:g} minutes "
+            "(accel-lab clean --servers ends it)"
+        )
     progress.done()
     write_files(findings, folder, bundle=given.bundle, verify=verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)

@@ -28,7 +28,7 @@ from . import sanitizer
 from .asides import Asides, Interrupted, Runner, aside_folder
 from .collect import collected
 from .journal import Journal, write_atomic
-from .lending.borrower import Servers
+from .lending.borrower import Servers, without_servers
 from .processes import process
 from .run_folder.compiler_checks import CompilerChecks, share_headers
 from .run_folder.surroundings import enter_command
@@ -79,7 +79,7 @@ class Prober:
             workspace.renew_child()
         self.asked = 0
         self.seconds = 0.0
-        self.environment = dict(os.environ if env is None else env)
+        self.environment = without_servers(os.environ if env is None else env)
         self._stdin = stdin
         self._listener = listener or (lambda event, probe, outcome: None)
         self._stop = threading.Event()

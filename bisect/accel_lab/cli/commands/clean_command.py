@@ -13,7 +13,6 @@ import click
 from accel_lab.cli.commands.runs_command import KINDS, all_runs
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.text import counted
 from accel_lab.execution.lending.borrower import end_left, left_folder
 from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import InUse, held, holder
@@ -42,8 +41,11 @@ def command(
     """
     if not runs and older_than is None and not everything and not servers:
         raise UsageError("say what to remove: names of runs, --older-than DAYS, --all or --servers")
-    if (servers or everything) and not dry_run and (told := end_left(left_folder())):
-        click.echo(f"ended the warm servers that runs had left ({counted(told, 'host')})")
+    if (servers or everything) and not dry_run:
+        told = end_left(left_folder())
+        if told or servers:
+            said = "ended the warm servers that runs had left" if told else "there are no warm servers"
+            click.echo(said)
     folders = [_folder(name) for name in runs]
     for row in all_runs(state_folder()):
         old = older_than is not None and time.time() - row["time"] > older_than * 86_400

@@ -55,6 +55,10 @@ class Servers:
         """Whether a clean server is started where none fits."""
         return self.hosted or self.keep_s > 0
 
+    def leaves_one(self) -> bool:
+        """Whether a host that this process may have started is there now."""
+        return self.keep_s > 0 and (self.folder / sameness.process_key()).is_socket()
+
 
 def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | None:
     """What this process may use: its caller's servers, else those that are left by the user's own runs.
@@ -70,6 +74,11 @@ def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | No
     if RUN in environment or MARKER in environment:
         return None
     return Servers(folder=left_folder(), keep_s=keep_s)
+
+
+def without_servers(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a script is given: a lab that it runs by itself must not have it served out of our sight."""
+    return {name: value for name, value in environment.items() if name != sameness.SERVERS}
 
 
 def left_folder() -> Path:
@@ -236,8 +245,17 @@ def _connected_anew(servers: Servers, name: str) -> Any:
         except LabError:
             # Code 3: another run was first, and its host is about to listen.
             ended = host is not None and host.poll() not in (None, 3)
-            if ended or not servers.folder.is_dir() or time.monotonic() > deadline:
+            if ended or _is_anothers(servers, name) or time.monotonic() > deadline:
                 raise
+
+
+def _is_anothers(servers: Servers, name: str) -> bool:
+    """Whether the host that our caller keeps is gone, or is none for a process as we are."""
+    try:
+        others = (path for path in servers.folder.iterdir() if path.name != name)
+        return servers.hosted and any(path.is_socket() for path in others)
+    except OSError:
+        return True
 
 
 def host_words(folder: Path, name: str, keep_s: float) -> list[str]:

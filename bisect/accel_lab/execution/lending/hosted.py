@@ -47,6 +47,15 @@ class Hosted:
                     return {}
             return {sameness.SERVERS: str(self._folder)}
 
+    def close(self) -> None:
+        """End the host now, and wait for its end."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None and self._of == os.getpid():
+                if process.stdin is not None:
+                    process.stdin.close()
+                process.wait()
+
     def _start(self) -> None:
         folder = temporary_folder(GUARDIAN.run)
         self._process = spawn(

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +35,11 @@ _PLACES = frozenset(
 _OPTIONS = ("ACCEL_LAB_BISECT_", "ACCEL_LAB_MINIMIZE_", "ACCEL_LAB_TRIAGE_")
 _STATUS = (
     *("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"),
-    *("SigBlk", "SigIgn", "Cpus_allowed_list", "Mems_allowed_list", "Umask"),
+    *("SigBlk", "Cpus_allowed_list", "Mems_allowed_list", "Umask"),
+)
+#: Signals that each probe sets for itself; the lab has handlers for some of them while it waits.
+_PROBES_OWN = sum(
+    1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)
 )
 #: Taken over by a fork, as nothing reads them before. A lab sets some for each command that it runs.
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_STACK")
@@ -71,6 +76,7 @@ def process_key() -> str:
     parts: list[object] = [_text(Path(__file__).with_name("host.py"))]
     status = dict(line.split(":", 1) for line in _text(_SELF / "status").splitlines() if ":" in line)
     parts += [status.get(name, "").split() for name in _STATUS]
+    parts.append(int(status.get("SigIgn", "0"), 16) & ~_PROBES_OWN)
     parts += [_text(_SELF / name) for name in ("cgroup", "personality", "oom_score_adj")]
     parts.append(sorted(_link(entry) for entry in (_SELF / "ns").iterdir()))
     parts.append([os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)])
