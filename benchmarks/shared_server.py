@@ -67,7 +67,7 @@ def bisect(case: Case, python: str, timeout_s: float, more: Sequence[str], env: 
     if found.findings is None:
         raise SystemExit(f"{case.slug}: no findings: {found.ended.stderr.strip()[-300:]}")
     if env and _LENT not in text:
-        raise SystemExit(f"{case.slug}: no server was lent: {text[-2000:]}")
+        raise SystemExit(f"{case.slug}: no server was lent: {text[:3000]}")
     named = _NAMED.search(text)
     at = datetime.strptime(named[1], "%Y-%m-%d %H:%M:%S,%f").timestamp() if named else None
     return Run(
