@@ -149,6 +149,36 @@ def test_the_meta_rung_names_an_operator_whose_fake_kernel_is_wrong(prober: Prob
     assert [(m["op"], m["what"]) for m in mismatches] == [("acceltest.flip.default", "stride")]
 
 
+ENDLESS_META = """
+import os
+import torch
+
+lib = torch.library.Library("acceltest", "DEF")
+lib.define("twice(Tensor x) -> Tensor")
+lib.impl("twice", lambda x: x * 2, "CPU")
+
+
+@torch.library.register_fake("acceltest::twice", lib=lib)
+def fake(x):
+    END
+
+
+torch.compile(lambda x: torch.ops.acceltest.twice(x) + 1)(torch.ones(3))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("end", ["os.abort()", "raise SystemExit(3)"])
+def test_the_meta_check_names_a_fake_kernel_in_which_the_run_ends(
+    end: str, prober: Prober, tmp_path: Path
+) -> None:
+    """One that never returns is stopped by the time limit, which ends a run in one of these two ways."""
+    probe = script(tmp_path, ENDLESS_META.replace("END", end))
+    outcome = ask(prober, probe, Rung.UNCOMPILED, meta_eager=True)
+    assert [m["op"] for m in outcome.facts["meta_mismatches"]] == ["acceltest.twice.default"]
+    assert ask(prober, probe, Rung.DYNAMO, meta_fix=["acceltest.twice.default"]).status is Status.OK
+
+
 REFUSED = """
 import torch
 

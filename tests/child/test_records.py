@@ -299,6 +299,8 @@ def trained(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict
         "rounded",
         "wrong",
         "wrong_grad",
+        "short_grad",
+        "stepped",
         "half",
         "raises",
         "shorter",
@@ -329,20 +331,22 @@ def test_what_a_function_reads_beside_its_arguments_is_recorded(beyond: list[Any
         assert {
             ("grad", "weight"),
             ("grad", "bias"),
+            ("parameter_grad", "weight backward 1"),
             ("leaf_grad", "call 0 helper.weight"),
             ("input_grad", "call 0 args[0]"),
             ("mutated_input", "count"),
         } <= places
         different = failures(diff(wrong, right))
-        assert {d.phase for d in different} == {"grad", "leaf_grad", "input_grad"}
+        assert {d.phase for d in different} == {"grad", "parameter_grad", "leaf_grad", "input_grad"}
 
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_model_beside_the_arguments_is_not_compared_once_it_was_trained(beyond: list[Any]) -> None:
+def test_of_a_model_that_was_trained_only_what_came_before_is_compared(beyond: list[Any]) -> None:
     """An optimizer makes of the roundings of half types what is as large as a fault."""
     for _, _, _, trained in beyond:
-        assert {key[3] for key in trained.entries} == {"output", "mutated_input", "input_grad"}
+        phases = {key[3] for key in trained.entries}
+        assert phases == {"output", "mutated_input", "input_grad", "parameter_grad"}
 
 
 @pytest.mark.torch
@@ -469,7 +473,9 @@ def test_the_recording_holds_references_and_the_end_state(trained: dict[str, Rec
     floats = [e for e in entries.values() if e.record.dtype == "float32"]
     assert floats and all(e.reference is not None for e in floats)
     phases = {key[3] for key in entries}
-    assert phases == {"output", "mutated_input", "parameter", "grad", "buffer", "leaf_grad"}
+    assert phases == {
+        *("output", "mutated_input", "parameter", "grad", "parameter_grad", "buffer", "leaf_grad")
+    }
     assert sum(key[3] == "grad" for key in entries) == sum(key[3] == "parameter" for key in entries) == 6
     counter = entries["torch.nn.modules.container.Sequential", 0, -1, "buffer", "1.num_batches_tracked"]
     assert numbers(counter) == 3
@@ -494,6 +500,25 @@ def test_each_wrong_run_is_told_where_it_first_goes_wrong(trained: dict[str, Rec
     assert [d.comparison.detail for d in drawn] == ["the random state at the end differs: torch"]
     wrong, gradient = (diff(trained[name], want) for name in ("wrong", "wrong_grad"))
     assert same_difference(wrong, wrong) and not same_difference(wrong, gradient)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_the_gradient_of_each_backward_pass_is_compared(trained: dict[str, Recording]) -> None:
+    """Of a sum of three gradients nobody can tell that the first one was rounded to bfloat16 (#179804)."""
+    want = trained["reference"]
+    found = [d for d in failures(diff(trained["short_grad"], want)) if d.call < 0]
+    assert (found[0].phase, found[0].path) == ("parameter_grad", "0.weight backward 1")
+    assert found[0].comparison.reason == "values"
+
+    def passes(variant: str) -> set[str]:
+        keys = [key for key in trained[variant].entries if key[3] == "parameter_grad"]
+        return {key[4] for key in keys if key[4].startswith("3.bias")}
+
+    assert passes("plain") == {"3.bias backward 1", "3.bias backward 2", "3.bias backward 3"}
+    assert passes("stepped") == {"3.bias backward 1", "3.bias backward 2"}, (
+        "an optimizer carries roundings on"
+    )
 
 
 @pytest.mark.torch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -187,6 +188,7 @@ def train(folder: str, variant: str) -> dict[str, Any]:
         sys.modules["numpy"].random.seed(2)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
     scale = torch.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1) if variant == "stepped" else None
     mode = shadow.ShadowMode() if variant in ("reference", "capped") else None
     cap = 200 if variant == "capped" else 1 << 20
     recorder = record.Recorder(folder, cap, shadow=mode)
@@ -194,6 +196,9 @@ def train(folder: str, variant: str) -> dict[str, Any]:
         mode.__enter__()
     recorder.watch_module(0, model)
     running = torch.zeros(2)
+    if variant == "short_grad":
+        passes = itertools.count()
+        model[0].weight.register_hook(lambda grad: grad.bfloat16().float() if next(passes) == 0 else grad)
 
     def step(x: torch.Tensor, scale: torch.Tensor, running: torch.Tensor, k: int) -> torch.Tensor:
         out = model(x) * scale
@@ -221,6 +226,8 @@ def train(folder: str, variant: str) -> dict[str, Any]:
         recorder.end_call(call, {"out": out, "k": k})
         loss = out.float().square().mean()
         loss.backward()
+        if optimizer is not None and k == 1:
+            optimizer.step()
     if mode:
         mode.__exit__(None, None, None)
     if variant == "wrong_grad":

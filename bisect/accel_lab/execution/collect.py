@@ -14,7 +14,8 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted import records
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RESULT
-from accel_lab.protocol.files import OPENED
+from accel_lab.protocol.facts import NO_META_RESULT
+from accel_lab.protocol.files import META_KERNEL, OPENED
 
 from . import sanitizer
 from .processes.process import Ended
@@ -111,6 +112,10 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
     entries = files.json("entries.json", FACTS["other_entries"]) if "other_entries" not in facts else None
     if entries is not None:
         facts["other_entries"] = entries
+    if not result and (op := (files.head(META_KERNEL, 200) or "").strip()):
+        facts["meta_mismatches"] = [
+            dict(zip(("op", "what", "real", "fake"), (op, *NO_META_RESULT), strict=True))
+        ]
     if opened := _opened(files):
         facts["opened"] = opened
     records.check(files)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, TypedDict
 
+#: Of a meta kernel that did not come back: what differs, what the real kernel gives, what this one gave.
+NO_META_RESULT = ("outcome", "a result", "the run ended inside it")
+
 
 class ChildFacts(TypedDict, total=False):
     """What the child notes."""

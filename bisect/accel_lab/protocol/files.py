@@ -11,3 +11,5 @@ LAYERS = "layers.jsonl"
 OPENED = "opened.txt"
 #: What ``record`` counted (``child/capsule/main.py``, ``cli/commands/record_command.py``).
 RECORDED = "recorded.json"
+#: Whose meta kernel runs, blank between two (``child/rungs/meta_check.py``, ``execution/collect.py``).
+META_KERNEL = "meta_kernel.txt"

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 import torch
 
 from .event_file import EventFile
+from .gradients import ArrivingGradients
 from .reachable import reached
 from .values import (
     flat_values,
@@ -98,6 +99,8 @@ class Recorder:
         self._modules: List[Tuple[int, Callable[[], Any], Optional[List[Optional[int]]]]] = []
         self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any], Optional[int]]] = []
         self._known_leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+        self._gradients = ArrivingGradients(self._arrived)
+        self._awaited = 0
 
     # ---- what the instruments call -----------------------------------------------------------------
 
@@ -130,6 +133,7 @@ class Recorder:
                     if entry.checksum is not None:
                         budget -= value.numel() * value.element_size()
                     call.inputs.append(entry)
+        self._await_parameter_gradients()
         return call
 
     def end_call(self, call: Call, result: Any) -> None:
@@ -244,6 +248,23 @@ class Recorder:
                 self._file.leaf({**event, "path": path + suffix}, gradients[turn])
 
         node.register_prehook(arrived)
+
+    def _await_parameter_gradients(self) -> None:
+        """Record what arrives at the parameters of modules that were not watched at the last call."""
+        with self._lock:
+            first, self._awaited = self._awaited, len(self._modules)
+            fresh = list(enumerate(self._modules))[first:]
+        for index, (region, get, _) in fresh:
+            module = get()
+            if module is None:
+                continue
+            event = {"event": "end", "region": region, "module": index, "name": type_name(module)}
+            with self._guard():
+                self._gradients.watch(event, module)
+
+    def _arrived(self, event: Dict[str, Any], gradient: torch.Tensor) -> None:
+        with self._guard(), undisturbed(), self._lock:
+            self._file.leaf(event, gradient)
 
     def _remember_leaf(self, call: Call, path: str, tensor: torch.Tensor) -> None:
         if not (tensor.requires_grad and tensor.is_leaf) or self._known_leaves.get(id(tensor)) is tensor:

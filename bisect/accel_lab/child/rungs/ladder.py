@@ -48,7 +48,7 @@ class Ladder:
         self.recorder = recorder
         self.artifacts = artifacts
         self.regions: List[Dict[str, Any]] = []
-        self.meta_log = MismatchLog()
+        self.meta_log = MismatchLog(artifacts.home)
         self.graphs = 0
         self.reached: Set[str] = set()
         self.caught: List[Dict[str, Any]] = []

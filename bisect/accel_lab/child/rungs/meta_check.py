@@ -10,20 +10,52 @@ sees the fake ones only. So each operator can also be checked the other way roun
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any, Dict, List
+import os
+from typing import Any, Dict, Iterator, List
 
+from ..protocol import facts, files
 from ..torch_internals.dispatch import fake_tensors, is_operator, without_modes
 
 #: Operators whose result, or whose argument afterwards, no meta kernel can know without the values.
 _VALUE_TAGS = ("data_dependent_output", "dynamic_output_shape", "inplace_view")
+#: Bytes of an operator's name that are written down while its meta kernel runs.
+_MOST_NAME = 200
 
 
 class MismatchLog:
-    """Mismatches in the order they were seen, each once."""
+    """Mismatches in the order they were seen, each once.
 
-    def __init__(self) -> None:
+    ``folder``: where the operator whose meta kernel runs is named, for a run that does not come back from it.
+    """
+
+    def __init__(self, folder: str) -> None:
         self.entries: List[Dict[str, str]] = []
+        self._path = os.path.join(folder, files.META_KERNEL)
+        self._file: Any = None
+        self._inside = ""
+
+    @contextlib.contextmanager
+    def inside(self, op: Any) -> Iterator[None]:
+        """While the operator's meta kernel runs, which may call others."""
+        before, self._inside = self._inside, str(op)
+        self._note()
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:  # the run was stopped while the kernel was at work
+            self.add(op, *facts.NO_META_RESULT)
+            raise
+        finally:
+            self._inside = before
+            self._note()
+
+    def _note(self) -> None:
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.pwrite(self._file, self._inside.encode()[:_MOST_NAME].ljust(_MOST_NAME), 0)
 
     def add(self, op: Any, what: str, real: Any, fake: Any) -> None:
         entry = {"op": str(op), "what": what, "real": str(real), "fake": str(fake)}
@@ -111,7 +143,7 @@ def checking_mode(log: MismatchLog) -> Any:
             except Exception:
                 return None, None, True
             try:
-                with fake_mode:
+                with log.inside(func), fake_mode:
                     return func(*fake_args, **fake_kwargs), None, False
             except Exception as error:
                 return (None, None, True) if _is_no_answer(error) else (None, error, False)
@@ -314,7 +346,8 @@ def watch_fake_kernels(log: MismatchLog) -> None:
         except Exception:  # it refuses both fillings, as it may, or they cannot be made
             return run()
         try:
-            result = run()
+            with log.inside(func):
+                result = run()
         except Exception as error:
             if not _is_no_answer(error):
                 log.add(func, "the meta kernel raises, the real kernel accepts", "no error", _line(error))

@@ -119,6 +119,7 @@ def _settings(
 _PHASES: Mapping[str, tuple[str, str]] = {
     "output": ("output", "{path}"),
     "grad": ("gradient", "{path}"),
+    "parameter_grad": ("gradient", "{path}"),
     "leaf_grad": ("gradient", "{path}"),
     "input_grad": ("gradient", "{path}"),
     "mutated_input": ("mutation", "write to {path}"),
