@@ -218,9 +218,10 @@ def _connected(servers: Servers, name: str) -> Any:
     """A connection to the host, which is started where that is wanted and there is none."""
     try:
         connection = channel.connect(servers.folder, name)
-    except LabError:
+    except LabError as error:
         if not servers.starts:
             raise
+        LOG.debug("host %s: %s", name, error)
         connection = _connected_anew(servers, name)
     with connection:
         yield connection
