@@ -135,6 +135,7 @@ def lab_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # also on a CPU; torch's own switch for it.
         patch.setenv("TORCH_WARM_POOL", "0")
         patch.setenv("ACCEL_LAB_VERIFY", "0")  # a cold run for each bundle; the tests of it ask for it
+        patch.setenv("ACCEL_LAB_SERVERS", "")  # none is left behind by a test; the tests of it ask for it
         yield home
 
 

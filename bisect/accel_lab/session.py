@@ -21,6 +21,7 @@ from accel_lab.core.time_budget import silent as no_phases
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import inspect_build, public_version
+from accel_lab.execution.lending.borrower import Servers
 from accel_lab.execution.prober import Listener, Prober
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import folder_of, must_run_cold, read_program
@@ -72,6 +73,7 @@ class Session:
         replay: bool = False,
         collect: bool = False,
         on_phase: PhaseListener = no_phases,
+        servers: Servers | None = None,
     ) -> None:
         """``reducing(note, candidates tried, source)`` is called for every smaller program.
 
@@ -79,9 +81,11 @@ class Session:
         ``replay``: the folder holds a finished run, whose answers are read again on the build that gave them.
         ``collect``: also records the environment as an issue form wants it, where the script fails.
         ``on_phase(words, seconds)`` is called where a part of the search begins that takes so long at most.
+        ``servers``: where clean warm servers are kept between runs.
         """
         self.time_budget = TimeBudget(limit_s=None if replay else request.options.time_s, on_phase=on_phase)
         self._collect = collect
+        self._servers = servers
         self.request = request
         self.folder = folder
         self._listener = listener
@@ -252,6 +256,7 @@ class Session:
             keep=request.keep,
             replay=self.replay,
             time_budget=self.time_budget,
+            servers=self._servers,
         ) as prober:
             yield DiagnosisTarget(
                 prober=prober,
@@ -276,6 +281,7 @@ class Session:
             workers=request.workers,
             keep=request.keep,
             listener=self._listener,
+            servers=self._servers,
         )
         with ReleaseLine(versions, setting, listener=self._release_listener) as line:
             self.line = line

@@ -1,8 +1,8 @@
 """An interpreter without torch that answers the lab as the child does, in milliseconds: for whole runs.
 
 ``made(folder)`` writes the program to name with ``--python``. It speaks all that the lab asks of one: plain
-runs, ``doctor``, ``once JOB`` and ``serve``. A script sees the rung that it is run under in ``FAKE_RUNG``
-(empty in a plain run) and the way it was started in ``FAKE_WAY``: plain, cold or warm.
+runs, ``doctor``, ``once JOB``, ``serve`` and ``lend``. A script sees the rung that it is run under in
+``FAKE_RUNG`` (empty in a plain run) and the way it was started in ``FAKE_WAY``: plain, cold or warm.
 
 Where ``FAKE_STOPS`` names a folder with a file called like a moment, the process stops there: see ``stop``.
 """
@@ -44,6 +44,8 @@ def main(words: list[str]) -> None:
         sys.exit(execute(json.loads(Path(words[2]).read_text()), "cold"))
     elif len(words) > 1 and words[1] == "serve":
         serve()
+    elif len(words) > 2 and words[1] == "lend":
+        lend(words[0], int(words[2]))
     else:
         stop("check" if words[0] == os.environ.get("FAKE_CHECK") else "plain", words[0])
         os.environ.update(FAKE_WAY="plain", FAKE_RUNG="")
@@ -101,9 +103,17 @@ def execute(job: dict[str, Any], way: str) -> int:
     return code
 
 
-def serve() -> None:
+def lend(entry: str, descriptor: int) -> None:
+    """The clean server, by the child's own code; what it forks are the servers of this module."""
+    sys.path[0] = str(Path(entry).parents[1])
+    from accel_lab_child import lender
+
+    lender.lend(descriptor, dict, lambda answers, facts: serve(answers))
+
+
+def serve(answers: Any = None) -> None:
     """The warm server's protocol."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    answers = answers or os.fdopen(os.dup(1), "w", buffering=1)
     print(json.dumps({"event": "ready", "torch": TORCH, "python": "3.11.0"}), file=answers)
     running: dict[int, str] = {}
 

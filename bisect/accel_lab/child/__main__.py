@@ -21,6 +21,10 @@ if __name__ == "__main__":
         from accel_lab_child.server import serve
 
         serve()
+    elif sys.argv[1] == "lend":
+        from accel_lab_child.lender import lend
+
+        lend(int(sys.argv[2]))
     elif sys.argv[1] == "doctor":
         from accel_lab_child.doctor import main
 
@@ -38,4 +42,7 @@ if __name__ == "__main__":
 
         record(sys.argv[2])
     else:
-        sys.exit("usage: once JOB | serve | doctor | collect_env | files TARGET PREFIX... | record OPTIONS")
+        sys.exit(
+            "usage: once JOB | serve | lend DESCRIPTOR | doctor | collect_env | files TARGET PREFIX... | "
+            "record OPTIONS"
+        )

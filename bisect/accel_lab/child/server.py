@@ -23,10 +23,21 @@ _PRELOADED = (".loops.interpreter", ".record.recorder", ".rungs.ladder", ".runne
 
 
 def serve() -> None:
-    """Serve until standard input closes."""
+    """Import, then serve until standard input closes."""
+    answers = take_answers()
+    serve_from(answers, prepared())
+
+
+def take_answers() -> Any:
+    """A stream on what was standard output; what is printed from now on goes to standard error."""
+    sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    sys.stdout.flush()
+    return answers
+
+
+def prepared() -> Any:
+    """Import all that a probe is likely to need; what the server says of itself when it is ready."""
     # Without this, importing Inductor touches the CUDA driver and no forked child could use it.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     started = time.time()
@@ -40,16 +51,19 @@ def serve() -> None:
     for module in _PRELOADED:
         importlib.import_module(module, __package__)
 
+    return {
+        "torch": str(torch.__version__),
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "missing": missing,
+        "initialised": initialised,
+        "seconds": round(time.time() - started, 3),
+    }
+
+
+def serve_from(answers: Any, facts: Any) -> None:
+    """Serve until standard input closes; this process forks the probes and has their orphans."""
     _become_subreaper()
-    _say(
-        answers,
-        event="ready",
-        torch=str(torch.__version__),
-        python="%d.%d.%d" % sys.version_info[:3],
-        missing=missing,
-        initialised=initialised,
-        seconds=round(time.time() - started, 3),
-    )
+    _say(answers, event="ready", **facts)
     _loop(answers)
 
 

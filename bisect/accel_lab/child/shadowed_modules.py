@@ -22,7 +22,10 @@ _NEVER = frozenset({"__main__", "__mp_main__", "accel_lab_child"})
 _KEPT = frozenset({"threading", "random"})
 #: Entries of this package that are programs of their own.
 _PROGRAMS = frozenset(
-    {"__init__", "__main__", "server", "view", "doctor", "torch_files", "container_init", "collect_env"}
+    {
+        *("__init__", "__main__", "server", "lender", "view", "doctor", "torch_files", "container_init"),
+        "collect_env",
+    }
 )
 
 #: What Python itself had imported before anything of the lab; empty where that is not known.

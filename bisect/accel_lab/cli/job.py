@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from accel_lab.core.stages import Rung
 from accel_lab.core.text import command_line
 from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import Build, inspect_build
+from accel_lab.execution.lending.borrower import Servers, servers_of
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import folder_of, read_program
 from accel_lab.execution.run_folder.lock import held
@@ -34,6 +36,9 @@ from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.request import Request, load_request, opened
 from accel_lab.session import Session
 from accel_lab.versions.line import VersionsRequest
+
+#: So long a warm server is left at a terminal.
+_KEEP_S = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +65,8 @@ class Given:
     jobs: int
     as_json: bool
     quiet: bool
+    fresh: bool
+    keep_server: float | None
 
     def earlier(self) -> tuple[Request, Path] | None:
         """The request and the folder of the run that ``--resume`` names; None without it."""
@@ -69,6 +76,16 @@ class Given:
             raise UsageError("--resume takes the program from the run's folder: give no script")
         folder = Path(self.resume).resolve()
         return load_request(folder), folder
+
+    def servers(self) -> Servers | None:
+        """Where clean warm servers are kept; None for a server of the run's own.
+
+        Who sits at a terminal soon bisects again; in a script, a test or a container nothing is left unasked.
+        """
+        keep_s = self.keep_server
+        if keep_s is None:
+            keep_s = _KEEP_S if sys.stderr.isatty() else 0.0
+        return None if self.fresh else servers_of(os.environ, keep_s=keep_s)
 
     def request(self) -> Request:
         """The request that the options describe; raises :class:`UsageError` in one line."""
@@ -246,6 +263,7 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         progress.release,
         collect=given.bundle,
         on_phase=progress.phase,
+        servers=(servers := given.servers()),
     )
     try:
         findings = session.run()
@@ -264,6 +282,11 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         session.time_budget.leave("the run that verifies the bundle")
     if given.bundle and verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
+    if servers is not None and servers.leaves_one():
+        progress.say(
+            f"… a warm server is kept for the next run on this build, for {servers.keep_s / 60:g} minutes "
+            "(accel-lab clean --servers ends it)"
+        )
     progress.done()
     write_files(findings, folder, bundle=given.bundle, verify=verify, fresh=True)
     show(findings, as_json=given.as_json, tables=tables and not given.quiet)

@@ -151,6 +151,15 @@ def job_options(command: F) -> F:
                 show_default=True,
                 help="Probes side by side.",
             ),
+            click.option(
+                "--fresh", is_flag=True, help="Use no warm server that an earlier run left, and leave none."
+            ),
+            click.option(
+                "--keep-server",
+                type=Duration(),
+                help="Leave a process that has torch imported to the next run on this build, until it was "
+                "idle for so long; 0: none. [default: 10m at a terminal, else 0]",
+            ),
             click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON."),
             click.option("-q", "--quiet", is_flag=True, help="No progress, no tables."),
         )

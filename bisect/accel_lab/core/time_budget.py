@@ -7,12 +7,15 @@ own, whoever made it and when, so a search that is read again from its journal e
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .errors import OutOfTime
+
+LOG = logging.getLogger("accel_lab.search")
 
 #: ``on_phase(words, seconds)``: a part of the search begins and takes so many seconds at most (None: no end).
 PhaseListener = Callable[[str, "float | None"], None]
@@ -108,7 +111,8 @@ class TimeBudget:
             self.unasked.append(words)
 
     def phase(self, words: str) -> None:
-        """A part of the search begins."""
+        """A part of the search begins; ``component`` is the first after the stage is named."""
+        LOG.info("%s", words)
         allowed = self._allowance
         left = [self.remaining_s, None if allowed is None else max(0.0, allowed.seconds - allowed.used)]
         self.on_phase(words, min((seconds for seconds in left if seconds is not None), default=None))

@@ -13,6 +13,7 @@ from pathlib import Path
 import accel_lab
 from accel_lab.core.probe import Limits
 from accel_lab.core.untrusted.child_files import ChildFiles
+from accel_lab.execution.lending.hosted import HOSTED
 from accel_lab.execution.processes import process
 
 #: The command has limits for what it runs (``--budget``, ``--timeout``); it has none of its own.
@@ -35,12 +36,15 @@ class LabRun:
 
 
 def run_lab(words: Sequence[str], *, cwd: Path, folder: Path, stop: threading.Event | None = None) -> LabRun:
-    """Run ``accel-lab WORDS`` in ``cwd``; it prints to ``out.txt`` and ``err.txt`` in ``folder``."""
+    """Run ``accel-lab WORDS`` in ``cwd``; it prints to ``out.txt`` and ``err.txt`` in ``folder``.
+
+    All that one process runs share their clean warm servers, one a build.
+    """
     root = str(Path(accel_lab.__file__).resolve().parents[1])
     ended = process.run(
         [sys.executable, "-c", _MAIN.format(root=root), *words],
         cwd=cwd,
-        env=os.environ,
+        env={**os.environ, **HOSTED.environment()},
         stdout=folder / "out.txt",
         stderr=folder / "err.txt",
         limits=_LIMITS,

@@ -28,6 +28,7 @@ from . import sanitizer
 from .asides import Asides, Interrupted, Runner, aside_folder
 from .collect import collected
 from .journal import Journal, write_atomic
+from .lending.borrower import Servers, without_servers
 from .processes import process
 from .run_folder.compiler_checks import CompilerChecks, share_headers
 from .run_folder.surroundings import enter_command
@@ -60,11 +61,13 @@ class Prober:
         runner: Runner = process.run,
         replay: bool = False,
         time_budget: TimeBudget | None = None,
+        servers: Servers | None = None,
     ) -> None:
         """``runner`` runs a command: on this machine, or in a container that sees the same folders.
 
         With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
         A probe that is submitted and would start after the end of ``time_budget`` raises :class:`OutOfTime`.
+        ``servers``: of those that are kept there, the warm server may be a fork.
         """
         self.replay = replay
         self.time_budget = time_budget or TimeBudget()
@@ -76,7 +79,7 @@ class Prober:
             workspace.renew_child()
         self.asked = 0
         self.seconds = 0.0
-        self.environment = dict(os.environ if env is None else env)
+        self.environment = without_servers(os.environ if env is None else env)
         self._stdin = stdin
         self._listener = listener or (lambda event, probe, outcome: None)
         self._stop = threading.Event()
@@ -87,6 +90,7 @@ class Prober:
         self._sanitizer: tuple[str, ...] | None = None
         self._heap: dict[str, str] = {}
         self._compiler_checks = CompilerChecks(python)
+        self._servers = servers
         self._keep = keep
         self._runner = runner
         self._asides = Asides(
@@ -166,7 +170,8 @@ class Prober:
         with self._lock:
             if self._server is None and self._wants_server and not self._cold_only:
                 env = {**self.environment, **self._heap}
-                self._server = start_server(self.python, self.workspace, env, self._compiler_checks)
+                kept = None if self._heap else self._servers  # whether it is checked is decided at the start
+                self._server = start_server(self.python, self.workspace, env, self._compiler_checks, kept)
             return self._server
 
     def go_cold(self) -> None:
@@ -205,9 +210,7 @@ class Prober:
         """End the server and the executor."""
         self._stop.set()
         self._executor.shutdown(wait=True, cancel_futures=True)
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._end_server()
         self.journal.close()
 
     def __enter__(self) -> Prober:
@@ -299,10 +302,9 @@ class Prober:
 
     def _seen_outside(self) -> list[str]:
         """What the user must be told of how the folders are shown, each line once."""
-        surroundings = self.workspace.surroundings
         with self._lock:
-            told, surroundings.notes[:] = list(surroundings.notes), []
-        return [*told, *filter(None, [surroundings.mend()])]
+            told, self.workspace.surroundings.notes[:] = list(self.workspace.surroundings.notes), []
+        return [*told, *filter(None, [self.workspace.surroundings.mend()])]
 
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"

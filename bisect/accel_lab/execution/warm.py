@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import threading
@@ -10,16 +11,33 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
+from .lending.borrower import Servers, borrow
 from .processes.process import Ended, Watch, spawn, sweep
 from .run_folder.compiler_checks import CompilerChecks
 from .run_folder.workspace import Workspace
 
+LOG = logging.getLogger("accel_lab.prober")
 START_TIMEOUT_S = 240.0
+
+
+class ServerProcess(Protocol):
+    """The process behind a warm server: started for the run, or lent to it."""
+
+    @property
+    def stdin(self) -> IO[bytes]: ...
+    @property
+    def stdout(self) -> IO[bytes]: ...
+    def end(self) -> None:
+        """End it and all that it forked."""
+
+
+#: Starts the process, or raises :class:`LabError`.
+Start = Callable[[], ServerProcess]
 
 
 class WarmServer:
@@ -29,16 +47,12 @@ class WarmServer:
     """
 
     def __init__(
-        self,
-        python: str,
-        library: Path,
-        env: Mapping[str, str],
-        log: Path,
-        marker: str,
-        *,
-        on_ready: Callable[[], None] = lambda: None,
+        self, *starts: Start, log: Path, marker: str, on_ready: Callable[[], None] = lambda: None
     ) -> None:
-        """``on_ready`` is called once, before the first job can be handed over."""
+        """``starts`` are tried one after the other, until the process of one becomes ready.
+
+        ``on_ready`` is called once, before the first job can be handed over.
+        """
         self._marker = marker
         self._on_ready = on_ready
         self._log = log
@@ -46,18 +60,14 @@ class WarmServer:
         self._ended: dict[str, int] = {}
         self._ready: dict[str, Any] | None = None
         self._gone = False
+        self._closed = False
         self._changed = threading.Condition()
         self._write_lock = threading.Lock()
-        with log.open("wb") as stream:
-            self._process = spawn(
-                [python, str(library / "__main__.py"), "serve"],
-                cwd=log.parent,
-                env={**env, "ACCEL_LAB_PROBE": marker},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True, name="accel-lab-warm")
+        # With only one way to start, who asks for the server is told at once that it cannot be.
+        self._process = starts[0]() if len(starts) == 1 else None
+        self._reader = threading.Thread(
+            target=self._serve, args=(starts,), daemon=True, name="accel-lab-warm"
+        )
         self._reader.start()
 
     @property
@@ -124,21 +134,18 @@ class WarmServer:
 
     def close(self) -> None:
         """End the server and all that it forked."""
-        self._gone = True
-        try:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            self._process.wait(timeout=2.0)
-        except (OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
+        with self._changed:
+            self._gone = self._closed = True
+            process = self._process
+        if process is not None:
+            process.end()
         sweep(self._marker)
 
     def _send(self, job: Mapping[str, Any]) -> None:
         line = (json.dumps(job) + "\n").encode()
         try:
             with self._write_lock:
-                assert self._process.stdin is not None
+                assert self._process is not None
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
         except OSError as error:
@@ -152,9 +159,30 @@ class WarmServer:
             raise LabError(f"the warm server died: {self._last_log_line()}")
         return int(self._messages.pop(identity)["pid"])
 
-    def _read(self) -> None:
-        stream = self._process.stdout
-        assert stream is not None
+    def _serve(self, starts: Sequence[Start]) -> None:
+        """Read what the server says, to its end."""
+        for start in starts:
+            try:
+                process = self._process or start()
+            except LabError as error:
+                LOG.info("%s", error)
+                continue
+            with self._changed:
+                self._process, closed = process, self._closed
+            if closed:
+                process.end()
+                break
+            self._read(process.stdout)
+            if self._ready is not None or self._closed:
+                break
+            LOG.info("a server that was lent did not become ready")
+            process.end()
+            self._process = None
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
+
+    def _read(self, stream: IO[bytes]) -> None:
         for line in stream:
             try:
                 message = json.loads(line)
@@ -171,9 +199,6 @@ class WarmServer:
                 elif event == "ended":
                     self._ended[message["id"]] = int(message["status"])
                 self._changed.notify_all()
-        with self._changed:
-            self._gone = True
-            self._changed.notify_all()
 
     def _last_log_line(self) -> str:
         try:
@@ -183,10 +208,44 @@ class WarmServer:
         return lines[-1][:300] if lines else f"no message (see {self._log.name})"
 
 
+class Own:
+    """A server that is started for this run alone."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], log: Path) -> None:
+        pipe = subprocess.PIPE
+        with log.open("ab") as stream:
+            self._child = spawn(command, cwd=log.parent, env=env, stdin=pipe, stdout=pipe, stderr=stream)
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self._child.stdin is not None
+        return self._child.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self._child.stdout is not None
+        return self._child.stdout
+
+    def end(self) -> None:
+        try:
+            self.stdin.close()
+            self._child.wait(timeout=2.0)
+        except (OSError, subprocess.TimeoutExpired):
+            self._child.kill()
+            self._child.wait()
+
+
 def start_server(
-    python: str, workspace: Workspace, base: Mapping[str, str], checks: CompilerChecks
+    python: str,
+    workspace: Workspace,
+    base: Mapping[str, str],
+    checks: CompilerChecks,
+    servers: Servers | None = None,
 ) -> WarmServer:
-    """A warm server with caches of its own in the run's folder; what it finds out of the compiler is kept."""
+    """A warm server with caches of its own in the run's folder; what it finds out of the compiler is kept.
+
+    With ``servers`` it is a fork of a clean one there; where that cannot be had, it is started as without.
+    """
     place = workspace.root / "server"
     cache = place / "cache"
     (cache / "triton").mkdir(parents=True, exist_ok=True)
@@ -198,14 +257,34 @@ def start_server(
         "TORCHINDUCTOR_CACHE_DIR": str(cache),
         "TRITON_CACHE_DIR": str(cache / "triton"),
     }
-    return WarmServer(
-        python,
-        workspace.library,
-        env,
-        place / "log.txt",
-        f"server-{uuid.uuid4().hex}",
-        on_ready=lambda: checks.keep(cache),
-    )
+    log, marker = place / "log.txt", f"server-{uuid.uuid4().hex}"
+    log.write_bytes(b"")
+    made: list[Path] = []
+
+    def own() -> ServerProcess:
+        command = [python, str(workspace.library / "__main__.py"), "serve"]
+        return Own(command, env={**env, "ACCEL_LAB_PROBE": marker}, log=log)
+
+    def lent() -> ServerProcess:
+        assert servers is not None
+        borrowed, fresh = borrow(
+            servers,
+            python=python,
+            library=workspace.library.parent,
+            environment=env,
+            marker=marker,
+            log=log,
+            furnish=checks.lend,
+        )
+        LOG.info("the warm server is a fork of one that is kept (process %d)", borrowed.process.pid)
+        made.extend([fresh / "cache"] if fresh is not None else [])
+        return borrowed
+
+    def keep() -> None:
+        for folder in made or [cache]:
+            checks.keep(folder)
+
+    return WarmServer(*([lent] if servers is not None else []), own, log=log, marker=marker, on_ready=keep)
 
 
 def _ended(status: int | None, limit: str | None, seconds: float, peak_mb: float) -> Ended:

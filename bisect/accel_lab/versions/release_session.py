@@ -24,6 +24,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution.asides import Interrupted, Runner
+from accel_lab.execution.lending.borrower import Servers
 from accel_lab.execution.prober import Listener, Prober
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import folder_of
@@ -65,6 +66,7 @@ class Setting:
     keep: bool = False
     budget: float = 0.05
     listener: Listener | None = None
+    servers: Servers | None = None
 
 
 @dataclass(kw_only=True)
@@ -197,6 +199,7 @@ class ReleaseSessions:
             workers=self.setting.workers,
             keep=self.setting.keep,
             runner=gated(runner or process.run, self._gate),
+            servers=self.setting.servers,
         )
         with self._lock:
             self._open.add(prober)

@@ -13,6 +13,7 @@ import click
 from accel_lab.cli.commands.runs_command import KINDS, all_runs
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.execution.lending.borrower import end_left, left_folder
 from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import InUse, held, holder
 from accel_lab.execution.run_folder.marker import objection
@@ -22,18 +23,29 @@ from accel_lab.execution.run_folder.marker import objection
 @click.argument("runs", nargs=-1)
 @click.option("--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove runs older than this.")
 @click.option("--all", "everything", is_flag=True, help="Remove every kept run.")
+@click.option("--servers", is_flag=True, help="End the warm servers that runs have left (--all does too).")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
-    runs: tuple[str, ...], older_than: float | None, everything: bool, dry_run: bool, yes: bool
+    runs: tuple[str, ...],
+    older_than: float | None,
+    everything: bool,
+    servers: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     """Remove RUNS of any command (folders or names from `accel-lab list`), or runs by age. It asks first.
 
     Only folders that the lab made for a run, and says so in, are removed. Exit code 2 if one that you name is
     none; nothing is removed then.
     """
-    if not runs and older_than is None and not everything:
-        raise UsageError("say what to remove: names of runs, --older-than DAYS or --all")
+    if not runs and older_than is None and not everything and not servers:
+        raise UsageError("say what to remove: names of runs, --older-than DAYS, --all or --servers")
+    if (servers or everything) and not dry_run:
+        told = end_left(left_folder())
+        if told or servers:
+            said = "ended the warm servers that runs had left" if told else "there are no warm servers"
+            click.echo(said)
     folders = [_folder(name) for name in runs]
     for row in all_runs(state_folder()):
         old = older_than is not None and time.time() - row["time"] > older_than * 86_400

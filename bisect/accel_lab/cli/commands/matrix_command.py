@@ -113,6 +113,7 @@ def _run(
         workers=request.workers,
         keep=given.keep,
         listener=progress,
+        servers=given.servers(),
     )
     with ReleaseLine(asked, setting, listener=progress.release) as line:
         run = GridRun(

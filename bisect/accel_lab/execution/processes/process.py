@@ -207,24 +207,27 @@ def run_in_terminal(command: Sequence[str], *, to_stderr: bool = False) -> int |
         return code if code >= 0 else None
 
 
-def start_apart(command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> None:
+def start_apart(command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a process that is left to itself, in a session of its own, and outlives us.
 
-    For a program that is not the lab's own: it gets no guardian, and adopts nobody's orphans.
+    It gets no guardian, and it is registered, so that no watch takes it for what a probe has left.
     """
     _may_start()
     try:
-        subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with REGISTER.lock:
+            child = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            REGISTER.add(child)
     except OSError as error:
         raise LabError(f"cannot start {command[0]!r}: {error.strerror}") from error
+    return child
 
 
 def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:

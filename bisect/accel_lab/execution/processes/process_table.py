@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 MARKER = "ACCEL_LAB_PROBE"
 HAVE_PROC = sys.platform == "linux" and Path("/proc/self/stat").exists()
@@ -56,6 +56,8 @@ class Started(Protocol):
 
     @property
     def returncode(self) -> int | None: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
 
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...

@@ -31,6 +31,8 @@ from .surroundings import Surroundings, View
 SCRATCH = ("view", "cwd", "cache")
 
 
+#: The name of the copied child package, in ``lib``.
+CHILD = "accel_lab_child"
 #: A run needs some for its own files, in bytes.
 LEAST_ROOM = 4 << 20
 #: What a child can bring about with names and rights.
@@ -85,21 +87,10 @@ class Workspace:
 
     def _copy_child(self) -> Path:
         """A copy of the child package that any interpreter can import, apart from the lab itself."""
-        source = Path(accel_lab.__file__).parent
-        target = self.root / "lib" / "accel_lab_child"
+        target = self.root / "lib" / CHILD
         if not target.exists():
-            # What lab and child agree on lies inside the copy, in the place of the module that stands for it.
-            _copy(source / "child", target, "__pycache__", "protocol.py")
-            _copy(source / "protocol", target / "protocol", "__pycache__")
-            self._copy_accelerators(source, target.parent / "accel_lab")
+            copy_child(target.parent)
         return target
-
-    @staticmethod
-    def _copy_accelerators(source: Path, target: Path) -> None:
-        """Adapters and the mock accelerator beside it, under their own name, without the rest of the lab."""
-        for name in ("accelerators", "mock", "protocol"):
-            _copy(source / name, target / name, "__pycache__")
-        shutil.copy2(source / "__init__.py", target)
 
     def place(self, probe: Probe) -> Place:
         """A fresh folder for a probe; what an interrupted attempt left there is removed."""
@@ -169,6 +160,17 @@ class Workspace:
         if "-p no:cacheprovider" not in env.get("PYTEST_ADDOPTS", ""):
             env["PYTEST_ADDOPTS"] = (env.get("PYTEST_ADDOPTS", "") + " -p no:cacheprovider").strip()
         return env
+
+
+def copy_child(library: Path) -> None:
+    """Copy the child package into a folder; adapters and the mock lie beside it, under their own name."""
+    source = Path(accel_lab.__file__).parent
+    # What lab and child agree on lies inside the copy, in the place of the module that stands for it.
+    _copy(source / "child", library / CHILD, "__pycache__", "protocol.py")
+    _copy(source / "protocol", library / CHILD / "protocol", "__pycache__")
+    for name in ("accelerators", "mock", "protocol"):
+        _copy(source / name, library / "accel_lab" / name, "__pycache__")
+    shutil.copy2(source / "__init__.py", library / "accel_lab")
 
 
 def _copy(source: Path, target: Path, *without: str) -> None:

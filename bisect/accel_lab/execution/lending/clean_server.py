@@ -1,0 +1,147 @@
+"""The host's side of a clean server: start it, have it fork for a run, know what it has lent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accel_lab.core.errors import LabError
+from accel_lab.core.files import remove
+from accel_lab.execution.processes.process import MARKER, spawn
+
+#: As long as a run waits for a server of its own.
+START_TIMEOUT_S = 240.0
+#: What a fork puts its own marker over.
+PLACEHOLDER = "server-" + "0" * 32
+_LOG = "log.txt"
+
+
+class Stale(LabError):
+    """The files that it has loaded are others now: it must not be used any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How a clean server is started. ``folder`` has ``lib`` and ``cache`` in it, and goes with it."""
+
+    python: str
+    folder: Path
+    environment: Mapping[str, str]
+
+
+class CleanServer:
+    """One process of an interpreter that has torch imported and runs nothing of a user's."""
+
+    def __init__(self, start: Start) -> None:
+        self.last_used = time.monotonic()
+        self._folder = start.folder
+        self._changed = threading.Condition()
+        self._lending = threading.Lock()
+        self._lent: set[int] = set()
+        self._answers: list[dict[str, Any]] = []
+        self._gone = False
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        cache = start.folder / "cache"
+        words = [start.python, str(start.folder / "lib" / "accel_lab_child" / "__main__.py"), "lend"]
+        try:
+            with (start.folder / _LOG).open("ab") as log:
+                self._process = spawn(
+                    [*words, str(theirs.fileno())],
+                    cwd=start.folder,
+                    env={
+                        **start.environment,
+                        MARKER: PLACEHOLDER,
+                        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+                        "TRITON_CACHE_DIR": str(cache / "triton"),
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(theirs.fileno(),),
+                )
+        except BaseException:
+            self._control.close()
+            raise
+        finally:
+            theirs.close()
+        threading.Thread(target=self._read, daemon=True, name="accel-lab-clean").start()
+
+    @property
+    def lent(self) -> int:
+        """How many runs have a fork of it now."""
+        return len(self._lent)
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone
+
+    def lend(self, descriptors: Sequence[int]) -> int:
+        """The pid of a fork whose standard streams the descriptors are.
+
+        Raises :class:`Stale`, or :class:`LabError` where it died or does not answer.
+        """
+        with self._lending:
+            try:
+                socket.send_fds(self._control, [b"f"], list(descriptors))
+            except OSError as error:
+                raise LabError(f"the clean server is gone: {self._last_log_line()}") from error
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._answers) or self._gone, timeout=START_TIMEOUT_S)
+                if not self._answers:
+                    raise LabError(f"the clean server died: {self._last_log_line()}")
+                answer = self._answers.pop()
+                self.last_used = time.monotonic()
+        if answer.get("event") == "stale":
+            raise Stale(f"{answer.get('why')} has changed")
+        return int(answer["pid"])
+
+    def end(self) -> None:
+        """End it and remove its folder; the forks of it that still run go on."""
+        self._gone = True
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(timeout=3.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._control.close()
+        if not self._lent:  # else they may still import something of it
+            remove(self._folder)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = self._control.recv(1 << 16)
+                message = json.loads(data) if data else None
+            except (OSError, ValueError):
+                message = None
+            with self._changed:
+                if message is None:
+                    self._gone = True
+                elif message.get("event") == "ended":
+                    self._lent.discard(message["pid"])
+                    self.last_used = time.monotonic()
+                elif message.get("event") in ("forked", "stale"):
+                    self._answers.append(message)
+                    if message["event"] == "forked":
+                        self._lent.add(message["pid"])
+                self._changed.notify_all()
+            if message is None:
+                return
+
+    def _last_log_line(self) -> str:
+        try:
+            lines = (self._folder / _LOG).read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1][:300] if lines else f"no message (see {os.path.join(self._folder, _LOG)})"

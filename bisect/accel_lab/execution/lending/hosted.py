@@ -1,0 +1,72 @@
+"""The host that this process keeps for the labs that it runs: those of a triage, or of a cluster's worker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from accel_lab.core.errors import LabError
+from accel_lab.execution.processes.guardian import GUARDIAN, RUN
+from accel_lab.execution.processes.leftovers import temporary_folder
+from accel_lab.execution.processes.process import MARKER, spawn
+from accel_lab.execution.processes.process_table import HAVE_PROC, Started
+
+from . import sameness
+from .borrower import host_words
+
+LOG = logging.getLogger("accel_lab.lending")
+#: A clean server of a build that no script was bisected on for so long is ended.
+_IDLE_S = 600.0
+
+
+class Hosted:
+    """Starts the host at the first question. It ends with this process, however that ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of = 0
+        self._folder: Path | None = None
+        self._process: Started | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What a lab that is started with it knows the host by; empty where there is none."""
+        if not HAVE_PROC or sameness.SERVERS in os.environ:  # then it is inherited, or not wanted
+            return {}
+        with self._lock:
+            if self._of != os.getpid():
+                self._of, self._process = os.getpid(), None
+            if self._process is None or self._process.poll() is not None:
+                try:
+                    self._start()
+                except (LabError, OSError) as error:
+                    LOG.info("no host of warm servers: %s", error)
+                    return {}
+            return {sameness.SERVERS: str(self._folder)}
+
+    def close(self) -> None:
+        """End the host now, and wait for its end."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None and self._of == os.getpid():
+                if process.stdin is not None:
+                    process.stdin.close()
+                process.wait()
+
+    def _start(self) -> None:
+        folder = temporary_folder(GUARDIAN.run)
+        self._process = spawn(
+            [sys.executable, *host_words(folder, sameness.process_key(), _IDLE_S)],
+            cwd=folder,
+            env={key: value for key, value in os.environ.items() if key not in (MARKER, RUN)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._folder = folder
+
+
+HOSTED = Hosted()
