@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from accel_lab.core.flip_change import FlipChange, Piece
+from accel_lab.core.releases.flip_change import FlipChange, Piece
 from accel_lab.search.change.backport import NAME, backport_text, patch_of
 from accel_lab.search.change.companions import closure
 from accel_lab.search.change.pieces import Versions

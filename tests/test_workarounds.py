@@ -9,7 +9,7 @@ import pytest
 
 from accel_lab.core.findings import Findings
 from accel_lab.core.probe import Program
-from accel_lab.core.versions import Versions
+from accel_lab.core.releases.versions import Versions
 from accel_lab.search.change.backport import patch_of
 from accel_lab.workarounds import backports, changed_file
 

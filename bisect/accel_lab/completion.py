@@ -9,8 +9,8 @@ from pathlib import Path
 
 from accel_lab import __version__
 from accel_lab.core.accelerator_record import KEY
-from accel_lab.core.files import remove, write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.files import remove, write_atomic
 from accel_lab.core.probe import Program
 from accel_lab.core.text import command_line
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused

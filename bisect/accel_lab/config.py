@@ -19,8 +19,8 @@ from typing import Any
 
 import platformdirs
 
-from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Index
 from accel_lab.core.untrusted.settings_files import (
     SettingsFile,
     folder_objection,

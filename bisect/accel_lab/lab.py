@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import Unanswered
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.record import Record

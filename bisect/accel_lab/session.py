@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from accel_lab import completion, workarounds
-from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import LabError, Unanswered, UsageError
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.environment import EnvironmentId
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.stages import Stage
 from accel_lab.core.time_budget import PhaseListener, TimeBudget

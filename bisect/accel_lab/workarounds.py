@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Stage

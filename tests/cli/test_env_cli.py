@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from accel_lab.cli.commands import env_command
 from accel_lab.cli.commands.env_command import command
 from accel_lab.cli.environment_options import environment_options, read_options
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments import local
 from accel_lab.environments.local import LocalProvider
 from accel_lab.environments.options import EnvironmentOptions, default_folder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accel_lab.cli.question_words import question
-from accel_lab.core.environment import EnvironmentId, EnvironmentSpec
+from accel_lab.core.machine.environment import EnvironmentId, EnvironmentSpec
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.search.switches import KERNEL_SWITCHES

@@ -16,9 +16,9 @@ import pytest
 import accel_lab
 from accel_lab.core.ended import Ended
 from accel_lab.core.record import Record, as_json, written
+from accel_lab.core.releases.versions import Tested as Row
+from accel_lab.core.releases.versions import Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested as Row
-from accel_lab.core.versions import Versions
 
 
 class Colour(str, Enum):

@@ -20,7 +20,7 @@ import docker.errors
 import pytest
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from accel_lab.cli.commands.env_command import command
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.docker import images as docker_images
 from accel_lab.environments.docker.build import PYTHON_AT, SLIM, TORCH, WHEELS
 from accel_lab.environments.docker.images import ImageShelf

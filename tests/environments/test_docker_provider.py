@@ -13,8 +13,8 @@ import docker.errors
 import pytest
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import Environment, EnvironmentUnavailable, Release
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Environment, EnvironmentUnavailable, Release
 from accel_lab.core.probe import Limits
 from accel_lab.environments.docker import provider as docker_provider
 from accel_lab.environments.docker import wheels as docker_wheels

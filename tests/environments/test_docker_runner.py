@@ -16,8 +16,8 @@ import pytest
 import requests
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.probe import Limits
 from accel_lab.environments.docker import runner as docker_runner
 from accel_lab.environments.docker.client import connector

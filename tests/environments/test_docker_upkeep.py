@@ -13,7 +13,7 @@ import docker
 import docker.errors
 import pytest
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.docker.build import OWN_BASE, PYTHON_AT, TORCH, WHEELS
 from accel_lab.environments.docker.images import ImageShelf
 from accel_lab.environments.docker.provider import DockerProvider

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands, plain_environment
 from accel_lab.environments.index.pip_settings import NO_INDEX, pip_index
 from accel_lab.environments.index.reader import list_wheels

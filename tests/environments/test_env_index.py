@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accel_lab.config import load
-from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Index
 from accel_lab.environments.index import pip_settings
 from accel_lab.environments.index import reader as index_module
 from accel_lab.environments.index.pip_settings import NO_INDEX, pip_index

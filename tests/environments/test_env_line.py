@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.core.environment import Release
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Release
 from accel_lab.environments.index.line import select
 from accel_lab.environments.index.releases import (
     choose_wheel,

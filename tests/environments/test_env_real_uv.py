@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.environment import EnvironmentUnavailable, Index
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
 from accel_lab.environments.index.pip_settings import NO_INDEX
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.store.folder import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.uv import slim as slim_module
 from accel_lab.environments.uv.shared_objects import NotElf, SharedObject, Symbol, read_shared_object

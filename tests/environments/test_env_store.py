@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core import locks
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine import locks
+from accel_lab.core.machine.locks import Lock
 from accel_lab.environments.store.folder import Store, write_atomic
 from accel_lab.environments.store.pruning import Census, prune
 
@@ -34,7 +34,7 @@ def test_a_lock_excludes_and_shares(tmp_path: Path) -> None:
 
 def test_a_killed_lab_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom accel_lab.core.locks import Lock\n"
+        "import sys, time\nfrom pathlib import Path\nfrom accel_lab.core.machine.locks import Lock\n"
         "print(Lock(Path(sys.argv[1])).take(), flush=True)\ntime.sleep(60)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(locks.__file__).parents[2])}

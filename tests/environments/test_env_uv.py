@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.environment import EnvironmentUnavailable, Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
 from accel_lab.environments.explain import explain
 from accel_lab.environments.index import choosing
 from accel_lab.environments.index.reader import Listing

@@ -16,8 +16,8 @@ import pytest
 
 import accel_lab
 import fakes_interpreter
-from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.environment import EnvironmentId
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.execution.lending import borrower, channel, sameness

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.machine.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
 
 #: What a run does: ``ok``, or an exception's type and message.
 Deed = str | tuple[str, str]

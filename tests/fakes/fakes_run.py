@@ -23,10 +23,10 @@ from accel_lab.core.findings import (
 )
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
+from accel_lab.core.releases.versions import Flip, Tested, Versions
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Tested, Versions
 
 SHAPES = (
     "kernel",

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from accel_lab.core.releases.versions import Tested
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested
 
 LETTERS = {"G": Verdict.GOOD, "B": Verdict.BAD, "S": Verdict.SKIP, "D": Verdict.DIFFERENT}
 

@@ -13,10 +13,10 @@ import pytest
 
 from accel_lab.core.evidence import Evidence, EvidenceKind, Fact
 from accel_lab.core.findings import ByDesign, Considered, Culprit, Findings
-from accel_lab.core.flip_details import FlipDetails, SideRow
 from accel_lab.core.probe import Program
+from accel_lab.core.releases.flip_details import FlipDetails, SideRow
+from accel_lab.core.releases.versions import Flip, Versions
 from accel_lab.core.stages import Confidence, Stage
-from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.schema import findings_json, load_schema
 from accel_lab.reporting.words.evidence import WORDS, line_of, sentences, words_of
 from accel_lab.reporting.words.evidence.template import Words

@@ -27,11 +27,11 @@ from accel_lab.core.findings import (
 )
 from accel_lab.core.outcome import Raised
 from accel_lab.core.probe import Program
+from accel_lab.core.releases.versions import Flip, Versions
+from accel_lab.core.releases.versions import Tested as Row
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Versions
-from accel_lab.core.versions import Tested as Row
 from accel_lab.reporting import run_files
 from accel_lab.reporting.bundle.issue import LIMIT, code, fenced, issue_markdown, length, prose
 from accel_lab.reporting.page.exhibits import View, view

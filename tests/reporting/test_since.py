@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.flip_change import FlipChange
+from accel_lab.core.releases.flip_change import FlipChange
+from accel_lab.core.releases.versions import Flip, Versions
 from accel_lab.core.text import for_terminal
-from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.page.report import render_html
 from accel_lab.reporting.page.text_budget import TextBudget, keep
 from accel_lab.reporting.page.versions_section import versions_view

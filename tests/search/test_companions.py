@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
+from accel_lab.core.releases.versions import Tested as Row
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested as Row
 from accel_lab.search.timeline.companions import Blame, FlipSide, blame, differing, one_sided
 from fakes_versions import answer, answered
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.timeline import metric_search
 from accel_lab.search.timeline.metric_judge import METRICS, MetricJudge, parse_worse_by

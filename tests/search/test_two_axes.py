@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from accel_lab.core.releases.versions import Flip
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip
 from accel_lab.search.timeline.matrix import Cell, Matrix, columns_in_order
 from accel_lab.search.timeline.two_axes import Laddered, two_axes, where_changed
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accel_lab.core.releases.versions import Tested as Row
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested as Row
 from accel_lab.search.repeats import Tally
 from accel_lab.search.timeline.plan import grid_points
 from accel_lab.search.timeline.repeat_policy import Patience, chain_length

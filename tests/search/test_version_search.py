@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
+from accel_lab.core.releases.versions import Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Versions
 from accel_lab.search.timeline import version_search
 from accel_lab.search.timeline.flips import read_line
 from accel_lab.search.timeline.plan import Gap, Plan, grid_points, steps_needed

@@ -12,8 +12,8 @@ import pytest
 
 import fakes_interpreter
 from accel_lab.cli import main as cli
-from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.ended import Ended
+from accel_lab.core.machine.disk_usage import DiskUsage
 from accel_lab.core.probe import Limits
 from accel_lab.execution.journal import Journal
 from accel_lab.execution.processes import process

@@ -18,10 +18,10 @@ import pytest
 from accel_lab.cli import main, mistakes
 from accel_lab.cli.commands import verify_command
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import EnvironmentSpec, EnvironmentUnavailable
 from accel_lab.core.errors import Unanswered, UsageError
+from accel_lab.core.machine.environment import EnvironmentSpec, EnvironmentUnavailable
+from accel_lab.core.machine.variables import cut_environment
 from accel_lab.core.probe import Limits
-from accel_lab.core.variables import cut_environment
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder import marker as run_marker
 from accel_lab.reporting.bundle import run_again

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.flip_change import Piece
+from accel_lab.core.releases.flip_change import Piece
 from accel_lab.versions.change import lines_of
 from accel_lab.versions.commits import commits_of, read_log, shown_commands
 

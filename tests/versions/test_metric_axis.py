@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.flip_details import NumberPair
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Program
+from accel_lab.core.releases.flip_details import NumberPair
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words import versions
 from accel_lab.versions.metric import MetricAxis, number

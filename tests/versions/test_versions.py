@@ -17,13 +17,13 @@ import pytest
 from accel_lab import session as session_module
 from accel_lab.cli.commands.report_command import again
 from accel_lab.cli.finish import write_files
-from accel_lab.core.environment import Environment, EnvironmentSpec, Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Environment, EnvironmentSpec, Index
 from accel_lab.core.probe import Limits, Program
+from accel_lab.core.releases.versions import Tested as Row
+from accel_lab.core.releases.versions import Versions
 from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested as Row
-from accel_lab.core.versions import Versions
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.builds import Build

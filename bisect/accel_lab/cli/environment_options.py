@@ -15,8 +15,8 @@ import click
 
 from accel_lab.cli.settings import config_option, read_settings
 from accel_lab.config import Config
-from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Index
 from accel_lab.environments.index.pip_settings import pip_index
 from accel_lab.environments.options import EnvironmentOptions, default_folder
 from accel_lab.environments.providers import NAMES

@@ -13,8 +13,8 @@ import click
 
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.stages import Confidence
 from accel_lab.reporting.words.summary import next_steps, summarise
 

@@ -18,8 +18,8 @@ from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import RUN_FOLDERS, find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
-from accel_lab.core.environment import EnvironmentId
 from accel_lab.core.errors import DiskFull, UsageError
+from accel_lab.core.machine.environment import EnvironmentId
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung

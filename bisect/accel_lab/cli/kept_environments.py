@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accel_lab.cli.settings import read_settings
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.options import default_folder
 from accel_lab.environments.store.folder import Entry, Store
 from accel_lab.environments.store.pruning import Census

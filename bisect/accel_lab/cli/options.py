@@ -14,7 +14,7 @@ import click
 
 from accel_lab.cli.accelerator_settings import set_up_mock
 from accel_lab.core.errors import UsageError
-from accel_lab.core.files import remove
+from accel_lab.core.machine.files import remove
 from accel_lab.core.probe import Limits, Program
 
 #: In a context's ``meta``: the folders that a command made for its run; wrong usage leaves none of them.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.record import Record, as_json
 from accel_lab.execution.run_folder.out_of_sight import OutOfSight
 from accel_lab.execution.run_folder.workspace import Workspace

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .evidence import Evidence, with_records
-from .flip_details import StepRow
 from .outcome import Outcome
 from .probe import Program
 from .record import Record, as_json
+from .releases.flip_details import StepRow
+from .releases.versions import Versions
 from .signature import Signature
 from .stages import Confidence, Level, Rung, Side, Stage, level_of, side_of
 from .verdict import Verdict
-from .versions import Versions
 from .workarounds import KnownFailure, Workaround
 
 SCHEMA = "accel-lab/findings/1"

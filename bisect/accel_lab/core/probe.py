@@ -11,7 +11,7 @@ from typing import Any
 from accel_lab.protocol.job import PROTOCOL, Job
 from accel_lab.protocol.switches import SWITCHES
 
-from .environment import EnvironmentId
+from .machine.environment import EnvironmentId
 from .record import Record, as_json
 from .stages import Rung
 

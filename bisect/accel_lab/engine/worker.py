@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from accel_lab.core.errors import DiskFull, LabError
-from accel_lab.core.files import remove, write_atomic
+from accel_lab.core.machine.files import remove, write_atomic
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.untrusted.shapes import Table

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.probe import Limits
 
 from .index.reader import hide_secrets

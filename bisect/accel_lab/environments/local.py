@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
 
 from .commands import Commands
 from .index.releases import order, parse_version, public, python_tag

@@ -11,7 +11,7 @@ from typing import Any
 import platformdirs
 
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import Index
+from accel_lab.core.machine.environment import Index
 from accel_lab.core.record import Record
 
 from .index.pip_settings import pip_index

@@ -6,8 +6,8 @@ import importlib
 from types import TracebackType
 from typing import Protocol
 
-from accel_lab.core.environment import EnvironmentUnavailable, Provider
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Provider
 
 from .options import SLIM, EnvironmentOptions, Run
 

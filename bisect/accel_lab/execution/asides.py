@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from accel_lab.core.errors import LabError, Unanswered
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Limits
 from accel_lab.core.untrusted.child_files import ChildFiles
 

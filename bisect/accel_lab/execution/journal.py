@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.files import write_atomic as write_atomic
+from accel_lab.core.machine.files import write_atomic as write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import PROTOCOL
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed, parsed

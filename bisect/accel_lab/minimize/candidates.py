@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.verdict import Verdict

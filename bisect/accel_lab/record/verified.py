@@ -19,7 +19,7 @@ from typing import Any
 
 from accel_lab.core.ended import Ended
 from accel_lab.core.errors import UsageError
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Limits
 from accel_lab.core.text import command_line, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed

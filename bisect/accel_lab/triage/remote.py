@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import remove
+from accel_lab.core.machine.files import remove
 from accel_lab.engine.dispatch import Dispatch, EngineLost
 from accel_lab.engine.job import BESIDE, CWD, PackedJob, Request, lab_identity
 from accel_lab.engine.lab_command import newest_run

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
-from accel_lab.core.flip_change import FlipChange
-from accel_lab.core.flip_details import Blame, FlipDetails
+from accel_lab.core.machine.environment import Environment, EnvironmentUnavailable
+from accel_lab.core.releases.flip_change import FlipChange
+from accel_lab.core.releases.flip_details import Blame, FlipDetails
+from accel_lab.core.releases.versions import Flip, Tested, Versions
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Tested, Versions
 from accel_lab.execution.asides import Interrupted
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.timeline.companions import FlipSide, blame, differing

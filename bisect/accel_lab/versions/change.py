@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from packaging.version import Version
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.flip_change import FlipChange, Piece
+from accel_lab.core.releases.flip_change import FlipChange, Piece
 from accel_lab.core.stages import LADDER, Rung, Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.core.verdict import Verdict

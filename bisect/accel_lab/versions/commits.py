@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.flip_change import Commit, Piece
 from accel_lab.core.probe import Limits
+from accel_lab.core.releases.flip_change import Commit, Piece
 from accel_lab.core.text import command_line, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.execution.processes import process

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_lab.core.environment import EnvironmentId
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.environment import EnvironmentId
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted.child_files import parsed
 from accel_lab.execution.builds import FACTS, Build

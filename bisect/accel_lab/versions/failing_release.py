@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.probe import Probe
+from accel_lab.core.releases.versions import Tested
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested
 from accel_lab.execution.asides import Interrupted
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Lab

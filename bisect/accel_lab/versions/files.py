@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.flip_details import ChangedFile, FileChanges, FileDiff
 from accel_lab.core.outcome import Outcome
+from accel_lab.core.releases.flip_details import ChangedFile, FileChanges, FileDiff
 from accel_lab.core.stages import Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
 from accel_lab.core.untrusted.shapes import Table

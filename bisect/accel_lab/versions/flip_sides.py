@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import Culprit, Step
-from accel_lab.core.flip_details import CodePair, SideRow
 from accel_lab.core.outcome import Outcome
+from accel_lab.core.releases.flip_details import CodePair, SideRow
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.verdict import Verdict

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accel_lab.core.environment import Environment, EnvironmentUnavailable, Provider, Release
 from accel_lab.core.errors import UsageError
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.environment import Environment, EnvironmentUnavailable, Provider, Release
 from accel_lab.core.record import Record
+from accel_lab.core.releases.versions import Tested, Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested, Versions
 from accel_lab.environments.index.line import select
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import provider

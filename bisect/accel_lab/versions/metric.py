@@ -8,13 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from accel_lab.core.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.errors import LabError
-from accel_lab.core.flip_details import FlipDetails, NumberPair, SideRow
+from accel_lab.core.machine.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.releases.flip_details import FlipDetails, NumberPair, SideRow
+from accel_lab.core.releases.versions import Flip, TargetNumber, Versions
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, TargetNumber, Versions
 from accel_lab.execution.asides import Interrupted
 from accel_lab.search.timeline.metric_judge import METRICS, Metric
 from accel_lab.search.timeline.metric_search import Measured, MetricOptions, MetricSearch

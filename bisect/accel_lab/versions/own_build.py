@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from accel_lab.core.releases.versions import OwnBuild, Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import OwnBuild, Versions
 
 
 def with_own(versions: Versions, torch: str) -> Versions:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from accel_lab.core.environment import Environment
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.environment import Environment
+from accel_lab.core.machine.files import write_atomic
+from accel_lab.core.releases.versions import Tested
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested
 from accel_lab.execution.asides import Interrupted
 
 from .build_verdict import Decision, TargetFailure, decide

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.environment import (
+from accel_lab.core.errors import LabError
+from accel_lab.core.machine.environment import (
     Environment,
     EnvironmentId,
     EnvironmentSpec,
     EnvironmentUnavailable,
     Provider,
 )
-from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution.asides import Interrupted, Runner

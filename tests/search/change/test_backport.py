@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from accel_lab.core.flip_change import FlipChange, Piece
+from accel_lab.core.releases.flip_change import FlipChange, Piece
 from accel_lab.search.change.backport import MOST_LINES, NAME, backport_text, hunks_of, patch_of
 
 OLD = "import math\n\n\ndef area(r):\n    return math.pi * r\n\n\ndef other():\n    return '{x}'\n"

@@ -11,11 +11,11 @@ import pytest
 from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
+from accel_lab.core.releases.versions import Versions
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.time_budget import Spending
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Versions
 from accel_lab.core.workarounds import Checked
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally

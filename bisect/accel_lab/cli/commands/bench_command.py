@@ -19,7 +19,7 @@ from accel_lab.cli.engine_options import Cluster, chosen, dispatching
 from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.text import printable
 from accel_lab.execution.builds import Build, inspect_build
 from accel_lab.execution.places import state_folder

@@ -12,8 +12,8 @@ from accel_lab.cli import tlparse
 from accel_lab.cli.job import Once, Question, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.files import write_atomic
 from accel_lab.core.judge import signature_of
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Status
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles

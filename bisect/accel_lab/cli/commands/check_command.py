@@ -18,8 +18,8 @@ from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.settings import config_option
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.files import write_atomic
 from accel_lab.core.judge import signature_of
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung

@@ -17,8 +17,8 @@ from accel_lab.cli.kept_environments import KeptEnvironments
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.cli.settings import config_option
 from accel_lab.cli.streams import print_json
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.index.line import HELP, select
 from accel_lab.environments.providers import provider
 from accel_lab.environments.store.folder import DAY_S

@@ -18,7 +18,7 @@ from accel_lab.cli.job import Given, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.core.errors import UsageError
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.stages import LADDER, TORCH_RUNGS, Rung
 from accel_lab.core.text import command_line
 from accel_lab.execution.asides import Interrupted

@@ -10,7 +10,7 @@ import click
 
 from accel_lab.cli.options import MAX_SECONDS, Number, ProgramCommand, find_python, split_program
 from accel_lab.cli.streams import print_json
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.text import command_line, printable
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.processes import process

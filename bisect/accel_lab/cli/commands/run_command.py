@@ -10,8 +10,8 @@ import click
 from accel_lab.cli.job import run_once
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.streams import print_json
-from accel_lab.core.files import write_atomic
 from accel_lab.core.judge import signature_of
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Status
 from accel_lab.core.stages import Rung
 from accel_lab.reporting.schema import json_text

@@ -18,7 +18,7 @@ from accel_lab.cli.engine_options import CLUSTER_JOBS, chosen, dispatching
 from accel_lab.cli.options import MAX_SECONDS, Duration, Number, find_python
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.text import command_line, counted, printable, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.engine.dispatch import INTERRUPTED, EngineLost

@@ -13,8 +13,8 @@ import click
 
 from accel_lab.cli.options import MAX_SECONDS, Number, find_python
 from accel_lab.cli.streams import print_json
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.text import printable
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import provider

@@ -14,8 +14,8 @@ from typing import Any
 
 import docker.errors
 
-from accel_lab.core.environment import EnvironmentUnavailable
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.environment import EnvironmentUnavailable
+from accel_lab.core.machine.locks import Lock
 from accel_lab.environments.commands import Commands
 
 from .client import LABEL, Connect, daemon_errors, one_line

@@ -10,7 +10,7 @@ from typing import Any
 import docker
 import docker.errors
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 
 LABEL = "accel-lab"
 API_TIMEOUT_S = 60

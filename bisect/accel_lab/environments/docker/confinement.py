@@ -7,8 +7,8 @@ from typing import Any
 
 from docker.types import LogConfig, Mount, Ulimit
 
+from accel_lab.core.machine.variables import steering
 from accel_lab.core.probe import Limits
-from accel_lab.core.variables import steering
 
 # Threads take pids too, and an honest program on a large machine has hundreds; a fork bomb fills any number.
 PIDS_PER_PROCESS = 4

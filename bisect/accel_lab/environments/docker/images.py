@@ -17,7 +17,7 @@ from typing import Any, cast
 import docker.errors
 from packaging.utils import canonicalize_name
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.index.releases import public
 from accel_lab.environments.options import Run

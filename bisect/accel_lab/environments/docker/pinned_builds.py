@@ -14,8 +14,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 import accel_lab
-from accel_lab.core.environment import Release
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Release
 from accel_lab.core.untrusted.settings_files import parse_toml
 from accel_lab.environments.index.releases import (
     Wheel,

@@ -14,8 +14,8 @@ from typing import Any, Protocol, cast
 
 import docker.errors
 
-from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.machine.locks import Lock
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.index.pip_settings import pip_index
 from accel_lab.environments.index.releases import order, parse_version, public

@@ -20,10 +20,10 @@ from typing import Any
 import docker.errors
 
 import accel_lab
-from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.ended import Ended
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.disk_usage import DiskUsage
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.probe import Limits
 
 from .client import Connect, daemon_errors, one_line

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.locks import Lock
 
 
 def use_lock(store: Path, image: str) -> Lock:

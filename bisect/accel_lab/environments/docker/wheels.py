@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from accel_lab.core.environment import EnvironmentUnavailable, Index
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
 from accel_lab.environments.commands import Commands, plain_environment
 from accel_lab.environments.explain import explain
 from accel_lab.environments.index.pip_settings import NO_INDEX

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_lab.core.environment import EnvironmentUnavailable, Release
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Release
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.uv.slim import find_compiler
 

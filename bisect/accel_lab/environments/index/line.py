@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accel_lab.core.environment import Release
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Release
 
 from .releases import order, parse_version, parts, public
 

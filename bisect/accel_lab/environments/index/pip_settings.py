@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from accel_lab.core.environment import Index
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.environment import Index
 from accel_lab.core.untrusted.settings_files import read_capped
 
 _SECTIONS = ("global", "install")  # the later one wins

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.environment import Index
+from accel_lab.core.machine.environment import Index
 from accel_lab.environments.store.folder import write_atomic
 
 from .pip_settings import NO_INDEX

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from accel_lab.core.environment import Release
+from accel_lab.core.machine.environment import Release
 
 #: torch.compile came with it: the line starts there.
 FIRST = "2.0"

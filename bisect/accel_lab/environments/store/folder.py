@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.locks import Lock
 
 SCHEMA = "accel-lab/environment/1"
 MANIFEST, FILES, USED = "environment.json", "files.txt", "last-used"

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands, plain_environment
 
 # Runs on the pinned interpreter, so on every Python of the line. Without `full` torch is only looked at:

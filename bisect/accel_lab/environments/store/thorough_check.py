@@ -7,7 +7,7 @@ import csv
 import hashlib
 from pathlib import Path
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.options import Run
 

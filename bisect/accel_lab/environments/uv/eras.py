@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from accel_lab.core.environment import Release
+from accel_lab.core.machine.environment import Release
 
 #: Companions are published around a release, not on the day: torchvision follows within days.
 DAYS = 7

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.machine.locks import Lock
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.index.choosing import Chooser, has_gpu
 from accel_lab.environments.index.reader import without_secrets

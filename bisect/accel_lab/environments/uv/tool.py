@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_lab.core.environment import EnvironmentUnavailable, Index
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
 from accel_lab.environments.commands import Commands, Said, plain_environment
 from accel_lab.environments.explain import explain
 from accel_lab.environments.index.pip_settings import NO_INDEX

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import accel_lab
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import remove
+from accel_lab.core.machine.files import remove
 from accel_lab.execution.places import cache_folder
 from accel_lab.execution.processes import process_table
 from accel_lab.execution.processes.guardian import GUARDIAN, RUN

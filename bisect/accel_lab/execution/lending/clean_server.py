@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import remove
+from accel_lab.core.machine.files import remove
 from accel_lab.execution.processes.process import MARKER, spawn
 
 #: As long as a run waits for a server of its own.

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.files import remove
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.files import remove
+from accel_lab.core.machine.locks import Lock
 from accel_lab.core.untrusted.shapes import Table, misfit
 
 from . import channel, sameness

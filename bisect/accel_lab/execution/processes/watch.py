@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from accel_lab.core.disk_usage import DiskUsage
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.disk_usage import DiskUsage
 from accel_lab.core.probe import Limits
 
 from . import process_table

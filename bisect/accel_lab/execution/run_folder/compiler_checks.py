@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from accel_lab.core.files import remove
+from accel_lab.core.machine.files import remove
 from accel_lab.execution.places import cache_folder
 
 #: A release and a compiler leave some 40 files; what is more comes of releases that went.

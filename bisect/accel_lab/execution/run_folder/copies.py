@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accel_lab.core.files import remove as remove
+from accel_lab.core.machine.files import remove as remove
 
 COPY_BYTES = 8 << 20
 COPY_TOTAL_BYTES = 64 << 20

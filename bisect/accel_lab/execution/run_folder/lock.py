@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.locks import Lock
+from accel_lab.core.machine.locks import Lock
 from accel_lab.execution.processes import leftovers, process_table
 from accel_lab.execution.processes.guardian import GUARDIAN
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import accel_lab
 from accel_lab.core.errors import DiskFull
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted.child_files import Refused
 from accel_lab.execution.processes.guardian import GUARDIAN

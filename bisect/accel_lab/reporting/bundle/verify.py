@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.variables import cut_environment
+from accel_lab.core.machine.variables import cut_environment
 
 from .limits import (
     MAX_FILE_BYTES,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Findings
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.reporting import repro_reader as reduced
 from accel_lab.reporting import run_files

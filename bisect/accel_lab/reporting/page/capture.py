@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.inspection.captured import SCHEMA, Captured, File, Kernel
 from accel_lab.inspection.layers import Layer, amount
 from accel_lab.reporting.words import capture as words

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.reporting.words import diff as words
 
 from .diff_plots import Picture

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accel_lab import __version__
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.inspection.compile_report import SCHEMA, CompileReport
 from accel_lab.reporting.words import guards as words
 

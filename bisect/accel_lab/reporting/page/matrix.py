@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from accel_lab import __version__
-from accel_lab.core.files import write_atomic
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.reporting.words import matrix as words
 from accel_lab.reporting.words import versions
 

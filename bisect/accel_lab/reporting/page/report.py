@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab import __version__
-from accel_lab.core.files import write_atomic
 from accel_lab.core.findings import Considered, Findings, Step
+from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict

@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from accel_lab.core.findings import Exhibit
-from accel_lab.core.flip_details import Blame, CodePair, FileChanges, FlipDetails, NumberPair, SideRow
+from accel_lab.core.releases.flip_details import (
+    Blame,
+    CodePair,
+    FileChanges,
+    FlipDetails,
+    NumberPair,
+    SideRow,
+)
+from accel_lab.core.releases.versions import Flip, Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Versions
 from accel_lab.reporting.words import terms
 from accel_lab.reporting.words import versions as since
 from accel_lab.reporting.words.terms import Mark

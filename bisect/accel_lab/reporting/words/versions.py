@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accel_lab.core.flip_change import FlipChange
-from accel_lab.core.versions import Flip, Measurement, Tested, Versions
+from accel_lab.core.releases.flip_change import FlipChange
+from accel_lab.core.releases.versions import Flip, Measurement, Tested, Versions
 
 from . import terms
 from .terms import Mark

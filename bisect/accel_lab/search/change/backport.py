@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from accel_lab.core.flip_change import FilePatch, FlipChange
+from accel_lab.core.releases.flip_change import FilePatch, FlipChange
 
 from .companions import module_of
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from accel_lab.core.environment import EnvironmentUnavailable
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Considered
-from accel_lab.core.flip_details import Blame, Swap
+from accel_lab.core.machine.environment import EnvironmentUnavailable
+from accel_lab.core.releases.flip_details import Blame, Swap
+from accel_lab.core.releases.versions import Tested
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested
 from accel_lab.search.proof import prove_verdicts
 
 #: Judges torch in this version with companions at these versions: ``ask("2.6.0", {"numpy": "1.26.4"})``.

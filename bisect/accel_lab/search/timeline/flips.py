@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from accel_lab.core.releases.versions import Flip, Tested, Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, Tested, Versions
 
 from .plan import JUDGED
 

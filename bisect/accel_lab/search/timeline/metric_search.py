@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Protocol
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.outcome import Status
+from accel_lab.core.releases.versions import Measurement, Tested, Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Measurement, Tested, Versions
 
 from .flips import read_line
 from .metric_judge import Metric, MetricJudge, MetricReading

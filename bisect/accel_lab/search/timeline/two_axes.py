@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from accel_lab.core.releases.versions import Flip, TwoAxes
 from accel_lab.core.stages import BLAMES, LADDER, Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Flip, TwoAxes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Finds every release on a line at which the answer changes: introduced, fixed, broken again.
 
 The search knows no environments: it asks an :class:`Asker` for one release at a time and gets a
-:class:`~accel_lab.core.versions.Tested`. Both ends come first, then a coarse grid, then each gap
+:class:`~accel_lab.core.releases.versions.Tested`. Both ends come first, then a coarse grid, then each gap
 whose ends differ is bisected (``version_plan``). A release that cannot be judged, or that fails in
 another way, is stepped around and never counts as bad.
 """
@@ -13,9 +13,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from typing import Protocol
 
-from accel_lab.core.environment import EnvironmentUnavailable
+from accel_lab.core.machine.environment import EnvironmentUnavailable
+from accel_lab.core.releases.versions import Tested, Versions
 from accel_lab.core.verdict import Verdict
-from accel_lab.core.versions import Tested, Versions
 
 from .flips import read_line
 from .plan import JUDGED, Plan, grid_points

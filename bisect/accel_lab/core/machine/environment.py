@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from .errors import LabError
-from .record import Record, as_json, written
+from accel_lab.core.errors import LabError
+from accel_lab.core.record import Record, as_json, written
 
 
 class EnvironmentUnavailable(LabError):

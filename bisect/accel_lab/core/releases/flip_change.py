@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .record import Record, as_json
+from accel_lab.core.record import Record, as_json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from accel_lab.core.outcome import Status
+from accel_lab.core.record import Record, as_json, written
+from accel_lab.core.verdict import Verdict
+
 from .flip_change import FlipChange
 from .flip_details import FlipDetails
-from .outcome import Status
-from .record import Record, as_json, written
-from .verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

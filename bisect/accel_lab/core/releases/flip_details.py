@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .evidence import Evidence
-from .outcome import Status
-from .record import Record, as_json
-from .signature import Signature
-from .verdict import Verdict
+from accel_lab.core.evidence import Evidence
+from accel_lab.core.outcome import Status
+from accel_lab.core.record import Record, as_json
+from accel_lab.core.signature import Signature
+from accel_lab.core.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
