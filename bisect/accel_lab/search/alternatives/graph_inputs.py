@@ -37,7 +37,7 @@ def _mismatches(case: Case) -> list[dict[str, str]]:
 
 ALTERNATIVE = Alternative(
     name=NAME,
-    issue="",  # found by comparing eager with compiled code: a number of the module random (2.14.1)
+    issue="pytorch#198187",  # float values of random.Random handed over as float64
     stages=frozenset(Stage) - {Stage.EAGER, Stage.DYNAMO},
     moment=Moment.STAGE,
     applies=lambda case: case.start is not Rung.DYNAMO and bool(_mismatches(case)),
