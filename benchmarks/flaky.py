@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from golden import Case, Grade, Score, grade, release
-from harness import run_bisect, stop_when_asked, torch_version
+from golden import Case, Grade, Score, grade
+from harness import build_of, run_bisect, stop_when_asked
 
 _HEAD = '''"""Fails {percent} % of the time under torch.compile: a fault of {stage} that fires by chance."""
 import os
@@ -152,9 +152,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for one bisection")
     parser.add_argument("--json", type=Path, dest="output", help="write the trials and the summary here")
     given = parser.parse_args(argv)
-    build = release(torch_version(given.python))
-    if not build:
-        raise SystemExit(f"{given.python}: no torch there")
+    build = build_of(given.python)
     trials = []
     for rate in given.rates:
         for seed in range(given.seeds):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from golden import Case, Grade, Score, grade, load_cases, release
-from harness import Ended, missing_modules, run_bisect, run_plain, stop_when_asked, torch_version
+from harness import Ended, build_of, missing_modules, run_bisect, run_plain, stop_when_asked, torch_version
 from surroundings import SILENT, SURROUNDINGS, NotSimpleError, surround
 
 #: Cases whose plain run takes longer than this are not worth a place in a sample.
@@ -250,9 +250,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     """Make, check, bisect and grade; print the table and the counts."""
     given = parse(argv)
-    build = release(torch_version(given.python))
-    if not build:
-        raise SystemExit(f"{given.python}: no torch there")
+    build = build_of(given.python)
     bench = Bench(
         python=given.python,
         build=build,

@@ -214,6 +214,15 @@ def load_cases(root: Path = REPROS, names: Sequence[str] = ()) -> list[Case]:
     return [load_case(folder) for folder in folders if chosen(folder.name)]
 
 
+def cases_named(names: Sequence[str]) -> list[Case]:
+    """The cases with these whole slugs; ends where one of them is none."""
+    wanted = set(names)
+    cases = [case for case in load_cases() if case.slug in wanted]
+    if len(cases) != len(wanted):
+        raise SystemExit(f"no such case: {', '.join(sorted(wanted - {case.slug for case in cases}))}")
+    return cases
+
+
 def grade(case: Case, build: str, findings: Mapping[str, Any] | None) -> Score:
     """Compare the findings (the object that ``accel-lab bisect --json`` prints) with the case."""
     if findings is None:

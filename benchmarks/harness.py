@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from golden import ROOT
+from golden import ROOT, release
 
 #: torch's bisector names a backend and a subsystem; these are the lab's names for what they blame.
 _TORCH_BACKENDS = {
@@ -116,6 +116,14 @@ def torch_version(python: str) -> str:
     code = "import importlib.metadata as m; print(m.version('torch'))"
     ended = run_command([python, "-c", code], env=os.environ, timeout_s=60)
     return ended.stdout.strip() if ended.code == 0 else ""
+
+
+def build_of(python: str) -> str:
+    """The release of torch that an interpreter has, without what is behind its ``+``; ends without one."""
+    version = torch_version(python)
+    if not version:
+        raise SystemExit(f"{python}: no torch there")
+    return release(version)
 
 
 def missing_modules(python: str, names: Sequence[str]) -> list[str]:

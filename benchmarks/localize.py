@@ -21,8 +21,15 @@ from threading import Lock
 from typing import Any
 
 import golden_table
-from golden import REPROS, Case, Grade, Score, grade, load_cases, release, stage_matches
-from harness import missing_modules, run_bisect, run_plain, run_torch_bisector, stop_when_asked, torch_version
+from golden import REPROS, Case, Grade, Score, grade, load_cases, stage_matches
+from harness import (
+    build_of,
+    missing_modules,
+    run_bisect,
+    run_plain,
+    run_torch_bisector,
+    stop_when_asked,
+)
 
 #: The verdicts that are committed.
 TABLE = Path(__file__).resolve().parent / "golden_table.tsv"
@@ -226,10 +233,7 @@ def collect(options: Options, tell: Callable[[Row], None] = lambda row: None) ->
     cases = load_cases(options.repros, options.names)
     work: list[tuple[Case, str, str]] = []
     for python in options.pythons:
-        version = torch_version(python)
-        if not version:
-            raise SystemExit(f"{python}: no torch there")
-        build = release(version)
+        build = build_of(python)
         known = [case for case in cases if case.fails(build) is not None]
         work += [(case, python, build) for case in known if not missing_modules(python, case.needs)]
 

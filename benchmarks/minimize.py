@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from golden import ROOT, Case, load_cases, release
-from harness import parse_findings, run_command, run_plain, stop_when_asked, torch_version
+from golden import ROOT, Case, load_cases
+from harness import build_of, parse_findings, run_command, run_plain, stop_when_asked
 from hosts import FAULTS, split, write_host
 from torch_minifier import (
     Failure,
@@ -505,9 +505,7 @@ def parse(argv: Sequence[str]) -> Options:
 def main(argv: Sequence[str]) -> int:
     """Measure, print, write, and say by the exit code whether a repro of ours did not hold."""
     options = parse(argv)
-    build = release(torch_version(options.python))
-    if not build:
-        raise SystemExit(f"{options.python}: no torch there")
+    build = build_of(options.python)
 
     def tell(row: Row) -> None:
         print("  ".join(cell for cell in cells(row) if cell), file=sys.stderr, flush=True)

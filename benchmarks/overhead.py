@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from golden import ROOT, Case, load_cases, release
-from harness import run_bisect, run_command, run_plain, stop_when_asked, torch_version
+from golden import ROOT, Case, cases_named
+from harness import build_of, run_bisect, run_command, run_plain, stop_when_asked
 
 #: Small, deterministic, one per way of failing: at compile time, wrong numbers, an exception in eager.
 DEFAULT_CASES = (
@@ -114,13 +114,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--max-help", type=float, help="fail when --help takes more CPU seconds than this")
     parser.add_argument("--json", type=Path, dest="output", help="write the report here as well")
     given = parser.parse_args(argv)
-    build = release(torch_version(given.python))
-    if not build:
-        raise SystemExit(f"{given.python}: no torch there")
-    wanted = set(given.names)
-    cases = [case for case in load_cases() if case.slug in wanted]
-    if len(cases) != len(wanted):
-        raise SystemExit(f"no such case: {', '.join(sorted(wanted - {case.slug for case in cases}))}")
+    build = build_of(given.python)
+    cases = cases_named(given.names)
     samples = []
     for case in cases:
         samples.append(sample(case, given.python, given.timeout))

@@ -27,8 +27,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from golden import ROOT, Case, load_cases, release
-from harness import run_bisect, run_plain, stop_when_asked, torch_version
+from golden import ROOT, Case, cases_named
+from harness import build_of, run_bisect, run_plain, stop_when_asked
 
 #: Small, deterministic, in several stages.
 DEFAULT_CASES = (
@@ -172,12 +172,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="bisections side by side in the last part")
     parser.add_argument("--json", type=Path, dest="output", help="write the report here as well")
     given = parser.parse_args(argv)
-    build = release(torch_version(given.python))
-    if not build:
-        raise SystemExit(f"{given.python}: no torch there")
-    cases = [case for case in load_cases() if case.slug in set(given.names)]
-    if len(cases) != len(set(given.names)):
-        raise SystemExit(f"no such case: {', '.join(set(given.names) - {case.slug for case in cases})}")
+    build = build_of(given.python)
+    cases = cases_named(given.names)
     report = {"torch": build, **measure(cases, given.python, given.timeout, given.jobs)}
     text = json.dumps(report, indent=1)
     print(text)

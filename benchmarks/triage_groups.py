@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import Bench, simple
-from golden import ROOT, Case, load_cases, release
-from harness import missing_modules, stop_when_asked, torch_version
+from golden import ROOT, Case, load_cases
+from harness import build_of, missing_modules, stop_when_asked
 from seeded import FAULTS, Fault
 from surroundings import SILENT, SURROUNDINGS, NotSimpleError, surround
 
@@ -112,9 +112,7 @@ def seeded_scripts(fault: Fault, folder: Path, most: int, seed: int) -> Iterator
 
 def made(given: argparse.Namespace, folder: Path) -> dict[str, str]:
     """Write the scripts; the fault of each by its file's name."""
-    build = release(torch_version(given.python))
-    if not build:
-        raise SystemExit(f"{given.python}: no torch there")
+    build = build_of(given.python)
     bench = Bench(python=given.python, build=build)
     cases = [
         case for case in load_cases(names=given.cases) if not (simple(case, build) or case.args or case.env)

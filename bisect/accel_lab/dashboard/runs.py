@@ -15,7 +15,7 @@ from urllib.parse import quote
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.execution.run_folder.lock import NAME as LOCK
 from accel_lab.execution.run_folder.lock import user_of
-from accel_lab.reporting.runs.kept_run import UNFINISHED
+from accel_lab.reporting.runs.kept_run import RUNNING, UNFINISHED
 
 from .places import NotThere, entries_of
 
@@ -151,7 +151,7 @@ class Runs:
         words = {name: str(said[name]) for name in ("name", "kind", "verdict", "stage")}
         busy = user_of(folder) is not None
         if busy and words["verdict"] == UNFINISHED:
-            words["verdict"] = "running"
+            words["verdict"] = RUNNING
         return Row(
             key=f"{base}/{folder.name}", folder=folder, time=said["time"], mb=said["mb"], busy=busy, **words
         )

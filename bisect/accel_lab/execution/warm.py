@@ -17,12 +17,12 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
 from .lending.borrower import Servers, borrow
-from .processes.process import Ended, Watch, spawn, sweep
+from .lending.clean_server import START_TIMEOUT_S
+from .processes.process import MARKER, Ended, Watch, last_line, spawn, sweep
 from .run_folder.compiler_checks import CompilerChecks
 from .run_folder.workspace import Workspace
 
 LOG = logging.getLogger("accel_lab.prober")
-START_TIMEOUT_S = 240.0
 
 
 class ServerProcess(Protocol):
@@ -88,7 +88,7 @@ class WarmServer:
                 if not self._changed.wait(timeout=max(0.0, deadline - time.monotonic())):
                     break
         if not self.ready:
-            raise LabError(f"the warm server did not start: {self._last_log_line()}")
+            raise LabError(f"the warm server did not start: {last_line(self._log)}")
 
     def run(
         self,
@@ -129,7 +129,7 @@ class WarmServer:
         sweep(marker)
         status = self._ended.pop(identity, None)
         if status is None and limit is None:
-            raise LabError(f"the warm server died: {self._last_log_line()}")
+            raise LabError(f"the warm server died: {last_line(self._log)}")
         return _ended(status, limit, time.monotonic() - started, watch.peak_mb)
 
     def close(self) -> None:
@@ -149,14 +149,14 @@ class WarmServer:
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
         except OSError as error:
-            raise LabError(f"the warm server is gone: {self._last_log_line()}") from error
+            raise LabError(f"the warm server is gone: {last_line(self._log)}") from error
 
     def _wait_started(self, identity: str) -> int:
         with self._changed:
             if not self._changed.wait_for(lambda: identity in self._messages or self._gone, timeout=60.0):
                 raise LabError("the warm server does not answer")
         if identity not in self._messages:
-            raise LabError(f"the warm server died: {self._last_log_line()}")
+            raise LabError(f"the warm server died: {last_line(self._log)}")
         return int(self._messages.pop(identity)["pid"])
 
     def _serve(self, starts: Sequence[Start]) -> None:
@@ -199,13 +199,6 @@ class WarmServer:
                 elif event == "ended":
                     self._ended[message["id"]] = int(message["status"])
                 self._changed.notify_all()
-
-    def _last_log_line(self) -> str:
-        try:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return lines[-1][:300] if lines else f"no message (see {self._log.name})"
 
 
 class Own:
@@ -263,7 +256,7 @@ def start_server(
 
     def own() -> ServerProcess:
         command = [python, str(workspace.library / "__main__.py"), "serve"]
-        return Own(command, env={**env, "ACCEL_LAB_PROBE": marker}, log=log)
+        return Own(command, env={**env, MARKER: marker}, log=log)
 
     def lent() -> ServerProcess:
         assert servers is not None

@@ -59,9 +59,8 @@ class CloseValues:
         if most > 0:
             self.max_abs = max(self.max_abs, most)
             self.max_ulp = max(self.max_ulp, int(steps.max()))
-            size *= (
-                0.5  # the sum of two magnitudes may be beyond the type's range, that of their halves is not
-            )
+            # The sum of two magnitudes may be beyond the type's range, that of their halves is not.
+            size *= 0.5
             size += size.dtype.type(self._usual / 2)
             if self._usual == 0:
                 size[size == 0] = 1

@@ -215,6 +215,10 @@ class Recorder:
             "path": path,
         }
 
+    @staticmethod
+    def _module_head(region: int, index: int, module: torch.nn.Module) -> Dict[str, Any]:
+        return {"event": "end", "region": region, "module": index, "name": type_name(module)}
+
     def _inputs(
         self, region: int, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any
     ) -> Iterator[Tuple[str, Any]]:
@@ -253,14 +257,12 @@ class Recorder:
         """Record what arrives at the parameters of modules that were not watched at the last call."""
         with self._lock:
             first, self._awaited = self._awaited, len(self._modules)
-            fresh = list(enumerate(self._modules))[first:]
-        for index, (region, get, _) in fresh:
+            fresh = self._modules[first:]
+        for index, (region, get, _) in enumerate(fresh, first):
             module = get()
-            if module is None:
-                continue
-            event = {"event": "end", "region": region, "module": index, "name": type_name(module)}
-            with self._guard():
-                self._gradients.watch(event, module)
+            if module is not None:
+                with self._guard():
+                    self._gradients.watch(self._module_head(region, index, module), module)
 
     def _arrived(self, event: Dict[str, Any], gradient: torch.Tensor) -> None:
         with self._guard(), undisturbed(), self._lock:
@@ -288,7 +290,7 @@ class Recorder:
         call.inputs = []
 
     def _module(self, region: int, index: int, module: torch.nn.Module) -> None:
-        event = {"event": "end", "region": region, "module": index, "name": type_name(module)}
+        event = self._module_head(region, index, module)
         for name, parameter in module.named_parameters():
             self._file.leaf({**event, "phase": "parameter", "path": name}, parameter)
             if parameter.requires_grad:

@@ -19,11 +19,6 @@ from accel_lab.inspection.compile_report import CompileReport
 
 #: What compiles behind Dynamo, and the rung that does so.
 _BACKENDS = {"inductor": Rung.KERNEL, "eager": Rung.DYNAMO}
-
-
-_NOTHING = "the script compiles nothing with torch.compile, or left by os._exit: there is nothing to report"
-
-
 _NOTHING = "the script compiles nothing with torch.compile, or left by os._exit: there is nothing to report"
 
 

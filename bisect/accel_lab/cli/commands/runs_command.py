@@ -16,7 +16,7 @@ from accel_lab.core.text import shorten
 from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import user_of
 from accel_lab.execution.run_folder.marker import is_marked, made_by
-from accel_lab.reporting.runs.kept_run import UNFINISHED, kept_run
+from accel_lab.reporting.runs.kept_run import RUNNING, UNFINISHED, kept_run
 
 #: Below the user's data folder: what ``accel-lab bench`` leaves, and what all other commands do.
 KINDS = ("runs", "bench", "demo")
@@ -34,7 +34,7 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
     found = [row for folder in (base.iterdir() if base.is_dir() else ()) if (row := described(folder))]
     for row in found:
         if row["verdict"] == UNFINISHED and user_of(Path(row["folder"])) is not None:
-            row["verdict"] = "running"
+            row["verdict"] = RUNNING
     return sorted(found, key=lambda row: -row["time"])
 
 

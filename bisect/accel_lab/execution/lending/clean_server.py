@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.files import remove
-from accel_lab.execution.processes.process import MARKER, spawn
+from accel_lab.execution.processes.process import MARKER, last_line, spawn
 
 #: As long as a run waits for a server of its own.
 START_TIMEOUT_S = 240.0
@@ -93,11 +92,11 @@ class CleanServer:
             try:
                 socket.send_fds(self._control, [b"f"], list(descriptors))
             except OSError as error:
-                raise LabError(f"the clean server is gone: {self._last_log_line()}") from error
+                raise LabError(f"the clean server is gone: {last_line(self._folder / _LOG)}") from error
             with self._changed:
                 self._changed.wait_for(lambda: bool(self._answers) or self._gone, timeout=START_TIMEOUT_S)
                 if not self._answers:
-                    raise LabError(f"the clean server died: {self._last_log_line()}")
+                    raise LabError(f"the clean server died: {last_line(self._folder / _LOG)}")
                 answer = self._answers.pop()
                 self.last_used = time.monotonic()
         if answer.get("event") == "stale":
@@ -138,10 +137,3 @@ class CleanServer:
                 self._changed.notify_all()
             if message is None:
                 return
-
-    def _last_log_line(self) -> str:
-        try:
-            lines = (self._folder / _LOG).read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return lines[-1][:300] if lines else f"no message (see {os.path.join(self._folder, _LOG)})"

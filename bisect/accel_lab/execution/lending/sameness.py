@@ -15,9 +15,9 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-import accel_lab
 from accel_lab.execution.processes.guardian import RUN
 from accel_lab.execution.processes.process_table import MARKER
+from accel_lab.execution.run_folder.workspace import copied_folders, package_file
 
 #: In the environment: the folder of a host that whoever started this process has started for it.
 SERVERS = "ACCEL_LAB_SERVERS"
@@ -86,13 +86,9 @@ def process_key() -> str:
 
 def package_code() -> str:
     """The digest of the child's code as this lab has it; :func:`copied_code` of a copy that is the same."""
-    source = Path(accel_lab.__file__).parent
-    folders = [(source / "child", "accel_lab_child", "protocol.py")]
-    folders.append((source / "protocol", "accel_lab_child/protocol", ""))
-    folders += [(source / name, f"accel_lab/{name}", "") for name in ("accelerators", "mock", "protocol")]
-    found: dict[str, Path] = {"accel_lab/__init__.py": source / "__init__.py"}
-    for folder, name, without in folders:
-        found.update({f"{name}/{inner}": path for inner, path in _files(folder) if inner != without})
+    found: dict[str, Path] = {f"accel_lab/{package_file().name}": package_file()}
+    for folder, place, without in copied_folders():
+        found.update({f"{place}/{inner}": path for inner, path in _files(folder) if path.name != without})
     return _digest_of(found)
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "MARKER",
     "Ended",
     "Watch",
+    "last_line",
     "nothing_starts",
     "run",
     "run_in_terminal",
@@ -228,6 +229,15 @@ def start_apart(command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) ->
     except OSError as error:
         raise LabError(f"cannot start {command[0]!r}: {error.strerror}") from error
     return child
+
+
+def last_line(log: Path) -> str:
+    """The last line that a process wrote to its log, cut to 300 characters, for a message."""
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1][:300] if lines else f"no message (see {log})"
 
 
 def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:

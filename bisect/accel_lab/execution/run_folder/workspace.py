@@ -162,15 +162,27 @@ class Workspace:
         return env
 
 
+def copied_folders() -> list[tuple[Path, str, str]]:
+    """The folders of the child's copy: each with its place there, and a file that is left out (or empty).
+
+    What lab and child agree on lies inside the child, in the place of the module that stands for it. Adapters
+    and the mock lie beside it, under their own name; so does the file :func:`package_file`.
+    """
+    source = package_file().parent
+    beside = [(source / name, f"accel_lab/{name}", "") for name in ("accelerators", "mock", "protocol")]
+    return [(source / "child", CHILD, "protocol.py"), (source / "protocol", f"{CHILD}/protocol", ""), *beside]
+
+
+def package_file() -> Path:
+    """The file that makes ``accel_lab`` a package, here and in a copy."""
+    return Path(accel_lab.__file__)
+
+
 def copy_child(library: Path) -> None:
-    """Copy the child package into a folder; adapters and the mock lie beside it, under their own name."""
-    source = Path(accel_lab.__file__).parent
-    # What lab and child agree on lies inside the copy, in the place of the module that stands for it.
-    _copy(source / "child", library / CHILD, "__pycache__", "protocol.py")
-    _copy(source / "protocol", library / CHILD / "protocol", "__pycache__")
-    for name in ("accelerators", "mock", "protocol"):
-        _copy(source / name, library / "accel_lab" / name, "__pycache__")
-    shutil.copy2(source / "__init__.py", library / "accel_lab")
+    """Copy the child package into a folder, with what belongs to it."""
+    for folder, place, without in copied_folders():
+        _copy(folder, library / place, "__pycache__", without)
+    shutil.copy2(package_file(), library / "accel_lab")
 
 
 def _copy(source: Path, target: Path, *without: str) -> None:

@@ -65,6 +65,8 @@ class KeptRun:
 
 #: The verdict of a run that has written no result: it goes on, or was ended.
 UNFINISHED = "unfinished"
+#: What a list says of such a run while somebody works in its folder.
+RUNNING = "running"
 
 _Reader = Callable[[dict[str, Any], KeptRun], KeptRun]
 

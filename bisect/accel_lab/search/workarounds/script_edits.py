@@ -104,13 +104,7 @@ def with_argument(source: str, name: str, value: str) -> Edited | None:
         return None
     names = _compile_names(tree)
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_compile(n.func, names)]
-    bare = [
-        decorator
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        for decorator in node.decorator_list
-        if _is_compile(decorator, names)
-    ]
+    bare = [one for _, one in _compiling_decorators(tree, names) if not isinstance(one, ast.Call)]
     given = ast.keyword(arg=name, value=ast.parse(value, mode="eval").body)
     dropped = {name, *(_INDUCTORS if name == "backend" else ())}
     changes: list[tuple[ast.expr, str]] = []
@@ -142,10 +136,8 @@ def cloned_arguments(source: str) -> Edited | None:
     names = _compile_names(tree)
     decorators = [
         (node, one)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for one in node.decorator_list
-        if _is_compile(one.func if isinstance(one, ast.Call) else one, names)
+        for node, one in _compiling_decorators(tree, names)
+        if not isinstance(node, ast.ClassDef)  # what a class is called with is not what it computes with
     ]
     decorating = {id(one) for _, one in decorators}
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_compile(n.func, names) and n.args]
@@ -175,6 +167,19 @@ def _compile_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
         elif isinstance(node, ast.ImportFrom) and node.module == "torch":
             functions |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
     return frozenset(modules), frozenset(functions)
+
+
+def _compiling_decorators(
+    tree: ast.AST, names: tuple[frozenset[str], frozenset[str]]
+) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, ast.expr]]:
+    """Functions and classes with each decorator of theirs that is ``torch.compile``, called or not."""
+    return [
+        (node, one)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        for one in node.decorator_list
+        if _is_compile(one.func if isinstance(one, ast.Call) else one, names)
+    ]
 
 
 def _is_compile(node: ast.expr, names: tuple[frozenset[str], frozenset[str]]) -> bool:
@@ -229,9 +234,7 @@ def disabled(source: str, function: str) -> Edited | None:
         return None
     node = found[0]
     module = "torch" if "torch" in names[0] else min(names[0])
-    compiled = any(
-        _is_compile(one.func if isinstance(one, ast.Call) else one, names) for one in node.decorator_list
-    )
+    compiled = any(owner is node for owner, _ in _compiling_decorators(node, names))
     # Outside of what compiles the function itself, else inside of all that wraps it.
     line = min(one.lineno for one in node.decorator_list) if compiled else node.lineno
     rows = _rows(source)
