@@ -123,7 +123,7 @@ bench: setup ## Bisect every golden case in repros/ and print the localization s
 
 lint: setup ## Check style, formatting, types and layers; all four, also when one of them fails.
 	@code=0; \
-	$(IN_VENV) -m ruff check . || code=1; \
+	$(IN_VENV) -m ruff check --no-cache . || code=1; \
 	$(IN_VENV) -m ruff format --check . || code=1; \
 	$(IN_VENV) -m mypy || code=1; \
 	$(IN_VENV) -m pytest -q tests/test_layers.py || code=1; \

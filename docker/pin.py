@@ -9,8 +9,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from accel_lab.core.environment import EnvironmentUnavailable, Index
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.docker.pinned_builds import TABLE, read_table
 from accel_lab.environments.docker.wheels import digest
