@@ -52,8 +52,7 @@ def triaged(place: Path, out: Path, python: str, more: Sequence[str]) -> dict[st
     """What ``accel-lab triage`` makes of the scripts."""
     command = [sys.executable, "-m", "accel_lab", "triage", str(place), "--python", python]
     command += ["--out", str(out), "--fresh", "--json", *more]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "bisect")}
-    ended = subprocess.run(command, stdout=subprocess.PIPE, env=env, check=False)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if ended.returncode not in (0, 1, 125):
         raise SystemExit(f"accel-lab triage ended with exit code {ended.returncode}")
     found: dict[str, Any] = json.loads(ended.stdout)
@@ -144,6 +143,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the report here")
     options = argv[argv.index("--") + 1 :] if "--" in argv else ["--minimize-for", "0"]
     given = parser.parse_args(argv[: argv.index("--")] if "--" in argv else argv)
+    os.environ["PYTHONPATH"] = str(ROOT / "bisect")  # the workers' lab is this one too
     with tempfile.TemporaryDirectory(prefix="accel-lab-triage-") as name:
         folder = Path(name)
         for case in cases_named(given.names or DEFAULT_CASES):
