@@ -39,7 +39,7 @@ def reached(function: Any) -> List[Tuple[str, Any]]:
 
 
 def state_of(function: Any) -> Dict[str, torch.Tensor]:
-    """``path: tensor`` for all in which the function can leave results: lists, attributes, also of modules."""
+    """``path: tensor`` for what the function can leave results in: lists, attributes, also of modules."""
     found: Dict[str, torch.Tensor] = {}
     for path, value in _Walk(into_modules=True).function(function, ""):
         if isinstance(value, torch.Tensor):
