@@ -18,8 +18,8 @@ _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
 _MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
 #: How pytest lists a test that failed, with the message where it prints one.
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
-#: What torchrun raises: which rank ended with which code, when, and as which process, in other words each time.
-#: What the ranks themselves have printed is the same.
+#: What torchrun raises. It says which rank ended with which code, when, and as which process: otherwise in each
+#: run. What the ranks themselves have printed is the same.
 _LAUNCHER = "ChildFailedError"
 _RANK_FAILURE = re.compile(
     r"^(?:\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))(?:: (?P<message>.*))?$", re.M
@@ -31,8 +31,8 @@ _TESTS = 3
 def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "") -> Signature | None:
     """The signature of a run that failed by itself; None for one that did not.
 
-    The tails are the ends of what it printed: a test runner tells its failures only there, and so do torchrun's
-    ranks.
+    The tails are the ends of what it printed: a test runner tells its failures only there, as do the ranks of
+    torchrun.
     """
     if not outcome.failed:
         return None
