@@ -18,8 +18,8 @@ _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
 _MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
 #: How pytest lists a test that failed, with the message where it prints one.
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
-#: What torchrun raises. It says which rank ended with which code, when, and as which process: otherwise in each
-#: run. What the ranks themselves have printed is the same.
+#: What torchrun raises. It says which rank ended with which code, when, and as which process: never the same
+#: twice. What the ranks themselves have printed is.
 _LAUNCHER = "ChildFailedError"
 _RANK_FAILURE = re.compile(
     r"^(?:\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))(?:: (?P<message>.*))?$", re.M
