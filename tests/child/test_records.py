@@ -384,7 +384,7 @@ def test_tensors_that_a_call_leaves_in_the_scripts_state_are_compared(
     run(torch_python, tmp_path, "left", "left_again", "left_wrong")
     right, again, wrong = (load(tmp_path / name) for name in ("left", "left_again", "left_wrong"))
     paths = {(key[2], key[4]) for key in right.entries if key[3] == "state" and "made at" not in key[4]}
-    per_call = {"average.mean", "table['last']", "decoder.last"}
+    per_call = {"average.mean", "kwargs['table']['last']", "decoder.last"}
     seen = {
         (0, "rows[1]"),
         (1, "rows[2]"),

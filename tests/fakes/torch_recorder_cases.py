@@ -210,7 +210,7 @@ def left_behind(folder: str, variant: str) -> dict[str, Any]:
     recorder = record.Recorder(folder, 1 << 20)
     average, decoder, rows, table = Average(), Decoder(), [torch.zeros(1)], {}
 
-    def step(x: torch.Tensor) -> None:
+    def step(x: torch.Tensor, table: dict[str, torch.Tensor]) -> None:
         value = x * (1.1 if variant == "left_wrong" else 1.0)
         average.mean = average.mean + value
         rows.append(value)
@@ -221,8 +221,8 @@ def left_behind(folder: str, variant: str) -> dict[str, Any]:
 
     for k in range(2):
         x = torch.full((2,), float(k + 1))
-        call = recorder.begin_call(0, "step", (x,), {}, step)
-        step(x)
+        call = recorder.begin_call(0, "step", (x,), {"table": table}, step)
+        step(x, table)
         recorder.end_call(call, None)
     recorder.finish()
     return {}

@@ -38,10 +38,10 @@ def reached(function: Any) -> List[Tuple[str, Any]]:
     return list(_Walk().function(function, ""))
 
 
-def state_of(function: Any) -> Dict[str, torch.Tensor]:
-    """``path: tensor`` for what the function can leave results in: lists, attributes, also of modules."""
+def state_of(function: Any, arguments: Dict[str, Any]) -> Dict[str, torch.Tensor]:
+    """``path: tensor`` for what a call can leave results in: lists, attributes, also of modules."""
     found: Dict[str, torch.Tensor] = {}
-    for path, value in _Walk(into_modules=True).function(function, ""):
+    for path, value in _Walk(into_modules=True).call(function, arguments):
         if isinstance(value, torch.Tensor):
             found.setdefault(path, value)
     return found
@@ -58,6 +58,12 @@ class _Walk:
         self._seen: Set[int] = set()
         self._functions = _MOST_FUNCTIONS
         self._objects = _MOST_OBJECTS
+
+    def call(self, function: Any, arguments: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
+        """What one call reads: its arguments by their names, and what the function reads beside them."""
+        for name, value in arguments.items():
+            yield from self._value(value, name, _DEPTH)
+        yield from self.function(function, "")
 
     def function(self, function: Any, path: str) -> Iterator[Tuple[str, Any]]:
         """What one function, method, partial or callable object reads."""

@@ -72,7 +72,7 @@ class _Input:
 class Call:
     """A call in progress. ``digest`` tells its arguments apart, ``thread`` the threads that called."""
 
-    __slots__ = ("digest", "function", "index", "inputs", "name", "region", "state", "thread")
+    __slots__ = ("digest", "index", "inputs", "name", "reads", "region", "state", "thread")
 
     def __init__(self, region: int, name: str, index: int, thread: int) -> None:
         self.region = region
@@ -81,7 +81,7 @@ class Call:
         self.thread = thread
         self.digest = 0
         self.inputs: List[_Input] = []
-        self.function: Any = None
+        self.reads: Optional[Tuple[Any, Dict[str, Any]]] = None
         self.state: Dict[str, Tuple[Callable[[], Any], Optional[int]]] = {}
 
     def add_argument(self, path: str, value: Any) -> None:
@@ -157,8 +157,9 @@ class Recorder:
                     call.add_argument(path, entry)
                     call.inputs.append(entry)
             if function is not None and len(self._threads) == 1:
-                call.function = function
-                call.state = {path: (weakref.ref(t), _version(t)) for path, t in state_of(function).items()}
+                call.reads = (function, {"args": args, "kwargs": kwargs})
+                left = state_of(*call.reads)
+                call.state = {path: (weakref.ref(one), _version(one)) for path, one in left.items()}
         self._await_parameter_gradients()
         return call
 
@@ -310,11 +311,11 @@ class Recorder:
 
     def _left_state(self, call: Call, result: Any) -> None:
         """Record the tensors that the call left in lists, attributes and modules, beside what it returned."""
-        function, call.function = call.function, None
-        if function is None or len(self._threads) > 1:
+        reads, call.reads = call.reads, None
+        if reads is None or len(self._threads) > 1:
             return  # what another thread leaves at the same time is not this call's
         told = {id(entry.tensor) for entry in call.inputs} | {id(value) for _, value in leaves(result, "out")}
-        for path, tensor in state_of(function).items():
+        for path, tensor in state_of(*reads).items():
             get, version = call.state.get(path, (lambda: None, None))
             if id(tensor) not in told and not (get() is tensor and version == _version(tensor)):
                 self._file.leaf(self._head(call, "state", path), tensor)
