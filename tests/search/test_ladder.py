@@ -30,7 +30,7 @@ def test_fails_without_the_compiler() -> None:
 def test_an_island_is_told_and_not_blamed() -> None:
     reading = read(rows(G, B, G, G, G, G, B))
     assert reading.first_bad is Rung.KERNEL
-    assert reading.islands == (Rung.DYNAMO,)
+    assert reading.non_monotone == (Rung.DYNAMO,)
     assert not reading.monotone
 
 

@@ -1,4 +1,4 @@
-"""Bring your own accelerator: what a backend below torch.compile tells the lab.
+"""Bring your own accelerator: what a backend below torch.compile provides to the lab.
 
 A package names its adapter in the entry-point group ``accel_lab.adapters`` (see :mod:`.discovery`).
 """

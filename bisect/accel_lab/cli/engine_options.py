@@ -54,7 +54,7 @@ def chosen(engine: str | None, store: str | None) -> Cluster | None:
 
 @contextmanager
 def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[Dispatch]:
-    """Jobs of the lab on the workers of a cluster. ``listener`` is told each fault in one line."""
+    """Jobs of the lab on the workers of a cluster. ``listener`` is called with each fault, in one line."""
     store = Store(cluster.store, listener=listener)
     engine = DaskEngine(cluster.address)
     try:

@@ -25,7 +25,7 @@ _TESTS = 3
 def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
     """The signature of a run that failed by itself; None for one that did not.
 
-    ``stdout_tail`` is the end of what it printed: a test runner tells its failures only there.
+    ``stdout_tail`` is the end of what it printed: a test runner prints its failures only there.
     """
     if not outcome.failed:
         return None

@@ -28,7 +28,7 @@ Key = tuple[str, int, int, str, str]
 class Entry:
     """One recorded value with its place.
 
-    ``changed`` tells of an input that was written whether its values are known to differ; ``spread`` is how
+    ``changed`` says of an input that was written whether its values are known to differ; ``spread`` is how
     far random roundings moved the float64 values.
     """
 

@@ -56,12 +56,12 @@ class LadderRunner:
         steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
         return [self._repeated(step, kind) for step in steps]
 
-    def ask_in_time(self, rungs: Iterable[Rung], kind: str = "ladder") -> tuple[list[Step], list[Rung]]:
+    def ask_in_time(self, rungs: Iterable[Rung]) -> tuple[list[Step], list[Rung]]:
         """The steps of those rungs for which there was time, and the others.
 
         A rung whose passes could not be repeated as the failure's rate demands is one of the others.
         """
-        wanted = tuple(dict(self.held).items())
+        wanted, kind = tuple(dict(self.held).items()), "ladder"
         steps, unasked = [], []
         for rung, job in [(rung, self._submit(rung, wanted, 0, kind)) for rung in rungs]:
             try:
@@ -141,7 +141,7 @@ class LadderRunner:
             verdict = values_verdict(self.lab, self.baseline, outcome)
         else:
             verdict = judge(outcome, target, self.lab.signature(outcome))
-        # A script that expects an exception takes one of the compiler's own for it: that is no cure.
+        # A script that expects an exception takes one of the compiler's own for it: that is no fix.
         if verdict is Verdict.GOOD and compilers_own(outcome) - self._caught_at_first():
             return Verdict.DIFFERENT
         return verdict

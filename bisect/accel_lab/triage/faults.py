@@ -104,7 +104,7 @@ def changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _named(fault: Mapping[str, Any]) -> dict[str, str]:
-    """As much of a fault as tells which one it is."""
+    """As much of a fault as shows which one it is."""
     return {name: str(fault.get(name) or "") for name in ("id", "stage", "component")}
 
 

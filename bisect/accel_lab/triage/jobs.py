@@ -42,7 +42,7 @@ class Job(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Fault(Record):
-    """What tells one fault from another: stage, component, signature, flips; and the smallest graph."""
+    """What makes a fault another one: stage, component, signature, flips; and the smallest graph."""
 
     stage: str
     component: str = ""

@@ -46,7 +46,7 @@ class FirstFailing:
 
 
 def first_failing(
-    sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent, most: int = MOST_TRIED
+    sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent
 ) -> FirstFailing:
     """Try releases until one fails that passes with nothing compiled.
 
@@ -55,7 +55,7 @@ def first_failing(
     rows: list[Tested] = []
     tried = 0
     for version in order(line):
-        if tried >= most:
+        if tried >= MOST_TRIED:
             break
         began = time.monotonic()
         with ExitStack() as stack:

@@ -95,7 +95,7 @@ class Grid:
                     return
 
     def _eager(self, release: str) -> bool:
-        """Whether the script fails there with nothing compiled: then nothing above tells anything."""
+        """Whether the script fails there with nothing compiled: then nothing above is conclusive."""
         raw = self.raw.get((release, Rung.UNCOMPILED.value))
         return raw is not None and raw.fails
 

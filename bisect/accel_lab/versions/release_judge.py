@@ -21,7 +21,7 @@ from .release_session import Pins, ReleaseListener, ReleaseSession, ReleaseSessi
 
 
 class ReleaseJudge:
-    """The :class:`accel_lab.search.timeline.version_search.Asker` of real environments.
+    """The :class:`accel_lab.search.timeline.version_search.Judge` of real environments.
 
     What is decided lies in ``versions/<release>/tested.json`` for the reader; a run that is resumed asks
     again and is answered by the journals, so nothing is run twice.

@@ -86,7 +86,7 @@ class Layers:
     # -- writing -----------------------------------------------------------------------------------
 
     def graph(self, kind: str, gm: Any) -> None:
-        """Write a graph; what cannot be told of it is left out, and the run goes on."""
+        """Write a graph; what cannot be described is left out, and the run goes on."""
         with self._lock:
             installed, self._installed = self._installed, True
         if not installed:

@@ -1,4 +1,4 @@
-"""What a function reads beside its arguments: modules and tensors in closures, globals, defaults, its owner.
+"""What a function reads besides its arguments: modules and tensors in closures, globals, defaults, its owner.
 
 A training step that is compiled as a function names its model as a global. The gradients and buffers of that
 model are results of the compiled region as much as what it returns.
@@ -32,7 +32,7 @@ def reached(function: Any) -> List[Tuple[str, Any]]:
 
 
 class _Walk:
-    """One look: each object is told once, under the first path that leads to it."""
+    """One look: each object is yielded once, under the first path that leads to it."""
 
     def __init__(self) -> None:
         self._seen: Set[int] = set()

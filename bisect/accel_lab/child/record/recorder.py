@@ -30,6 +30,7 @@ from .values import (
     has_memory,
     is_plain,
     leaves,
+    memory_address,
     name_of,
     random_state,
     raw_bytes,
@@ -50,7 +51,7 @@ MOST_HOOKS = 2000
 
 
 class _Input:
-    """A tensor that went into a call, with what tells whether the call changed it."""
+    """A tensor that went into a call, with what shows whether the call changed it."""
 
     __slots__ = ("checksum", "path", "tensor", "version")
 
@@ -109,7 +110,7 @@ class Recorder:
     ) -> Call:
         """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``.
 
-        What ``function`` reads beside its arguments counts as input too, and its modules are watched.
+        What ``function`` reads besides its arguments counts as input too, and its modules are watched.
         """
         with self._lock:
             index = self._calls.get(region, 0)
@@ -139,10 +140,10 @@ class Recorder:
     def end_call(self, call: Call, result: Any) -> None:
         """Record what the call returned and the inputs that it changed."""
         with self._guard(), undisturbed(), self._lock:
-            memory = {_address(entry.tensor): entry.path for entry in reversed(call.inputs)}
+            memory = {memory_address(entry.tensor): entry.path for entry in reversed(call.inputs)}
             for path, value in leaves(result, "out"):
                 event = self._head(call, "output", path)
-                address = _address(value)
+                address = memory_address(value)
                 if address is not None:
                     event["shares"] = memory.get(address, "")
                     memory.setdefault(address, path)
@@ -309,14 +310,6 @@ def _version(tensor: torch.Tensor) -> Optional[int]:
     try:
         return None if tensor.is_inference() else int(tensor._version)
     except Exception:
-        return None
-
-
-def _address(value: Any) -> Optional[int]:
-    """Where a tensor's memory begins; None where it has none, or none that can be told."""
-    try:
-        return value.untyped_storage().data_ptr() or None
-    except Exception:  # no tensor, sparse, a subclass, a device without addresses
         return None
 
 

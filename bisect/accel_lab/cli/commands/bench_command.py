@@ -47,7 +47,7 @@ class Wanted:
 
     @property
     def words(self) -> list[str]:
-        """The options beside the model, for the command on a worker."""
+        """The options besides the model, for the command on a worker."""
         one = self.settings
         words = ["--device", one.device, "--dtype", one.dtype, "--size", one.size, "--seed", str(one.seed)]
         words += ["--runs", str(one.runs), "--warmup", str(one.warmup), *(["--train"] if one.train else [])]

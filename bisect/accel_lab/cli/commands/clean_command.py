@@ -42,9 +42,9 @@ def command(
     if not runs and older_than is None and not everything and not servers:
         raise UsageError("say what to remove: names of runs, --older-than DAYS, --all or --servers")
     if (servers or everything) and not dry_run:
-        told = end_left(left_folder())
-        if told or servers:
-            said = "ended the warm servers that runs had left" if told else "there are no warm servers"
+        ended = end_left(left_folder())
+        if ended or servers:
+            said = "ended the warm servers that runs had left" if ended else "there are no warm servers"
             click.echo(said)
     folders = [_folder(name) for name in runs]
     for row in all_runs(state_folder()):

@@ -14,7 +14,7 @@ EVENTS_BYTES = 512 * MB
 #: The recorder keeps ``Limits.record_mb`` of values and float64 references, and samples beside them.
 TENSORS_BYTES = 1024 * MB
 _MOST_DIMENSIONS = 64
-#: Longer whole numbers are told as text: no float holds them.
+#: Longer whole numbers are written as text: no float holds them.
 _MOST_NUMBER = 1 << 1000
 
 _OFFSET, _COUNT = Range(0, 1 << 48), Range(0, 1 << 48)

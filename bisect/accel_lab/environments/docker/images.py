@@ -168,7 +168,7 @@ class ImageShelf:
     # -- removing ------------------------------------------------------------------------------
 
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
-        """Remove an image unless a container or a lab uses it; tells whether it went (or would)."""
+        """Remove an image unless a container or a lab uses it; says whether it went (or would)."""
         entry = next(entry for entry in self._entries if entry.key == key)
         with use_lock(self._store, entry.id) as lock:
             try:

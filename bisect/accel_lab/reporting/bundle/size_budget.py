@@ -11,7 +11,7 @@ from accel_lab.core.errors import LabError
 
 from .limits import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, name_problem
 
-#: Bytes that a zip spends on an entry beside its name (twice) and its data: local and central header.
+#: Bytes that a zip spends on an entry besides its name (twice) and its data: local and central header.
 _HEADERS = 30 + 46
 #: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is, from a ratio on
 #: that is well below the one that is refused.

@@ -29,9 +29,9 @@ MAX_FILES = 40
 WIDE = 28
 
 
-def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
+def write_html(findings: Findings, run_dir: Path, path: Path) -> None:
     """Writes the report, whole or not at all."""
-    write_atomic(path, render_html(findings, run_dir, redact=redact))
+    write_atomic(path, render_html(findings, run_dir))
 
 
 def render_html(

@@ -11,7 +11,7 @@ from accel_lab.core.text import counted, shorten
 
 from . import terms
 
-#: A script's verdict in words, in the order in which they are told.
+#: A script's verdict in words, in the order in which they are listed.
 VERDICTS = {
     "fails": "fail",
     "by_design": "differ by design",

@@ -81,7 +81,7 @@ def switches(ask: Ask, accelerator: Accelerator = MOCK) -> Switches:
 
 
 def offered(accelerator: Accelerator, outcome: Outcome) -> tuple[Ask, ...]:
-    """The parts that an accelerator can have replaced, as a run on it tells; the mock has them all."""
+    """The parts that an accelerator can have replaced, as a run on it reports them; the mock has them all."""
     if accelerator.is_mock:
         return (*COMBINATIONS, *ABLATIONS)
     names = set(accelerator.facts(outcome).get("parts") or ())
@@ -117,7 +117,7 @@ class Reading:
 
 
 def read_table(table: Table, accelerator: Accelerator = MOCK) -> Reading:
-    """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it cannot be told."""
+    """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it stays open."""
     good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
     reading = _first(table, good, accelerator)
     for oddity in _oddities(table, reading, accelerator):

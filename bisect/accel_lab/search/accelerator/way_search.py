@@ -80,7 +80,7 @@ class _WaySearch:
     def run(self) -> None:
         """Ask all rows, and name the first that fails after one that passes."""
         case, accelerator = self._case, self._accelerator
-        # A run that the accelerator ends by a signal tells nothing; its graphs alone do not get so far.
+        # A run that the accelerator ends by a signal is inconclusive; its graphs alone do not get so far.
         graphs = case.runner.one(accelerator.rung, accelerator.switches(GRAPHS), "accelerator")
         self._ways = ways_of(accelerator, case.top.outcome, graphs.outcome)
         asked = case.runner.ask(((way.rung, self._settings(way)) for way in self._ways[:-1]), "accelerator")

@@ -23,7 +23,7 @@ from .rank_test import chance_larger, samples_needed
 class Metric:
     """A number that a run has; more of it is worse.
 
-    ``exact``: the same on every run, so one sample tells. ``timed``: another run beside it would change it.
+    ``exact``: the same on every run, so one sample will do. ``timed``: another run beside it would change it.
     """
 
     name: str

@@ -43,7 +43,7 @@ def _steps_fix(host_call: bool, steps: list[str]) -> str:
 
 
 def _steps_do_not_fix(host_call: bool, steps: list[str]) -> str:
-    return f"{_called(steps)} alone {_how_replaced(host_call)} does not cure it"
+    return f"{_called(steps)} alone {_how_replaced(host_call)} does not fix it"
 
 
 def _kernel(kernel: str, program: str, nodes: list[str], source: str) -> str:
@@ -128,16 +128,16 @@ WORDS: dict[Kind, Words] = {
     Kind.SPEC_REFUSED: "the spec of kernel {kernel} is refused before it runs: {why} (rule {rule})",
     Kind.KERNEL_FIXES: "with kernel {kernel} alone on the reference back end it passes",
     Kind.KERNEL_DOES_NOT_FIX: (
-        "that kernel alone on the reference back end does not cure it: others are wrong too"
+        "that kernel alone on the reference back end does not fix it: others are wrong too"
     ),
     Kind.WAY_FAILS: "passes with {passing} and fails with {failing}",
     Kind.WAYS_REPEATED: ("asked again: failed {failures} of {runs} runs, passed {passes} of {passing_runs}"),
     Kind.WAYS_NOT_MONOTONE: "the ways down are not in one order: some after it pass",
     Kind.NO_WAY_FAILS_ALONE: "the adapter offers no way that fails on its own ({ways} pass)",
     Kind.NO_FURTHER_WAYS: (
-        "the adapter offers no further ways down, so its front end and its back end are not told apart"
+        "the adapter offers no further ways down, so its front end and its back end cannot be separated"
     ),
-    Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts are not told apart",
+    Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts cannot be separated",
 }
 
 __all__ = ["WORDS"]
