@@ -17,8 +17,9 @@ from accel_lab.cli.settings import config_option, read_settings
 from accel_lab.config import Config
 from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.environment import Index
+from accel_lab.core.machine.places import environments_folder
 from accel_lab.environments.index.pip_settings import pip_index
-from accel_lab.environments.options import EnvironmentOptions, default_folder
+from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import NAMES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -118,7 +119,7 @@ def read_options(
         script=script,
         slim=_slim(words, config),
         pre=words["pre"] or bool(config.values.get("pre")),
-        folder=Path(store).expanduser().resolve() if store else default_folder(),
+        folder=Path(store).expanduser().resolve() if store else environments_folder(),
         pythons=pythons,
         image=words["image"] or config.text("image"),
         build_images=words["build_images"],

@@ -20,9 +20,9 @@ from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limi
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.text import printable
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.execution.run_folder.lock import held

@@ -13,7 +13,7 @@ import click
 from accel_lab.cli.demo_steps import FAULT, SCRIPT, SHIPPED, STEPS, Step
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.execution.places import state_folder
+from accel_lab.core.machine.places import state_folder
 from accel_lab.execution.processes.interruptible import INTERRUPTED
 from accel_lab.reporting.tables.findings import wrapped
 from accel_lab.request import new_folder

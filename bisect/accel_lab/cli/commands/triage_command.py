@@ -19,12 +19,12 @@ from accel_lab.cli.options import MAX_SECONDS, Duration, Number, find_python
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.text import command_line, counted, printable, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.engine.dispatch import INTERRUPTED, EngineLost
 from accel_lab.engine.store import StoreLost
 from accel_lab.engine.worker import torch_of
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.reporting.page import triage as page

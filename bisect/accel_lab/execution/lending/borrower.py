@@ -19,7 +19,7 @@ from typing import IO, Any
 import accel_lab
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.files import remove
-from accel_lab.execution.places import cache_folder
+from accel_lab.core.machine.places import cache_folder
 from accel_lab.execution.processes import process_table
 from accel_lab.execution.processes.guardian import GUARDIAN, RUN
 from accel_lab.execution.processes.process import MARKER, start_apart
