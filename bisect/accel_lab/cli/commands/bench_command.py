@@ -62,15 +62,15 @@ class Wanted:
     "models",
     multiple=True,
     type=click.Choice(list(registry.MODELS)),
-    help="A model to measure; may be given several times.",
+    help="A model to measure. Repeatable.",
 )
 @click.option(
     "--backend",
     "backends",
     multiple=True,
     metavar="NAME",
-    help=f"One of {', '.join(registry.BACKENDS)}, or an adapter of the probed environment; may be given"
-    " several times. [default: all]",
+    help=f"One of {', '.join(registry.BACKENDS)}, or an adapter of the probed environment. Repeatable. "
+    "[default: all]",
 )
 @click.option("--device", type=click.Choice(registry.DEVICES), default="cpu", show_default=True)
 @click.option("--dtype", type=click.Choice(registry.DTYPES), default="float32", show_default=True)
@@ -104,7 +104,11 @@ class Wanted:
 )
 @click.option("--list", "listed", is_flag=True, help="List models and backends, and measure nothing.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="For weights and inputs."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of weights and inputs.",
 )
 @click.option("--python", metavar="PATH", help="The interpreter to measure with. [default: this one]")
 @click.option(
@@ -115,7 +119,11 @@ class Wanted:
     help="Seconds for one model under one backend.",
 )
 @click.option(
-    "--memory", type=click.IntRange(64, MAX_MB), default=16384, show_default=True, help="MB for one of them."
+    "--memory",
+    type=click.IntRange(64, MAX_MB),
+    default=16384,
+    show_default=True,
+    help="Memory limit of one of them, in MB.",
 )
 @click.option(
     "--engine",

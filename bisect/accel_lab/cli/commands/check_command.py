@@ -73,22 +73,22 @@ class Repro:
 @program_options
 @click.option("--adapter", metavar="NAME", help="The accelerator. [default: the mock]")
 @click.option(
-    "--constraint", "constraints", metavar="NAME", multiple=True, help="Check only this one (repeat)."
+    "--constraint", "constraints", metavar="NAME", multiple=True, help="Check only this one. Repeatable."
 )
-@click.option("--dtype", "dtypes", metavar="NAME", multiple=True, help="A dtype that is allowed (repeat).")
-@click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse (repeat).")
-@click.option("--alignment", metavar="N", help="Elements that the last dimension is to be a multiple of.")
+@click.option("--dtype", "dtypes", metavar="NAME", multiple=True, help="A dtype that is allowed. Repeatable.")
+@click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse. Repeatable.")
+@click.option("--alignment", metavar="N", help="Elements of which the last dimension must be a multiple.")
 @click.option(
     "--aligned-dimensions",
     type=click.Choice(ALIGNED_DIMENSIONS),
-    help="The dimensions that --alignment is asked of. [default: last]",
+    help="The dimensions to which --alignment applies. [default: last]",
 )
 @click.option(
     "--error",
     "errors",
     metavar="NAME",
     multiple=True,
-    help="A constraint whose warnings are errors, such as layout (repeat).",
+    help="A constraint whose warnings count as errors, such as layout. Repeatable.",
 )
 @click.option("--max-memory", metavar="BYTES", help="The device's memory; K, M, G may follow.")
 @config_option
@@ -110,7 +110,7 @@ def command(
     config: str | None,  # read before: see cli/accelerator_settings.py
     **words: Any,
 ) -> int:
-    """Run SCRIPT and hold every graph that it compiles to the constraints of an accelerator.
+    """Run SCRIPT and check every graph that it compiles against the constraints of an accelerator.
 
     The graphs run as eager code, so the script ends as it would without the accelerator.
 

@@ -36,8 +36,8 @@ def command(
 ) -> int:
     """Remove RUNS of any command (folders or names from `accel-lab list`), or runs by age. It asks first.
 
-    Only folders that the lab made for a run, and says so in, are removed. Exit code 2 if one that you name is
-    none; nothing is removed then.
+    Only folders that the lab made and marked as runs are removed. If one that you name is not such a folder,
+    the exit code is 2 and nothing is removed.
     """
     if not runs and older_than is None and not everything and not servers:
         raise UsageError("say what to remove: names of runs, --older-than DAYS, --all or --servers")

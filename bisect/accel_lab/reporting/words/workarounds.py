@@ -5,7 +5,7 @@ from __future__ import annotations
 from accel_lab.core.findings import Findings
 from accel_lab.core.workarounds import Checked, Cost, KnownFailure, Workaround
 
-TITLE = "A way around it"
+TITLE = "Workarounds"
 KNOWN_TITLE = "Known failure"
 
 _WHERE = {
