@@ -46,7 +46,8 @@ class Where:
     "provider_name",
     type=click.Choice(["local", "docker"]),
     help="Where to run it: under your account on this machine (local), or in a container without network "
-    "(docker). [default: docker if a daemon has an image of the bundle's torch and no --python is given, else local]",
+    "(docker). [default: docker if a daemon has an image of the bundle's torch and no --python is given, "
+    "else local]",
 )
 @click.option("--image", metavar="NAME", help="For docker: the image's name, {version} in it is the release.")
 @click.option("--docker-host", metavar="URL", help="For docker: the daemon. [default: DOCKER_HOST]")

@@ -32,7 +32,7 @@ from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.repro_reader import without
 from fakes_run import FakeRun
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FAILS = "raise ValueError('wrong number 7')\n"
 
 
