@@ -8,7 +8,6 @@ from functools import partial
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
@@ -17,7 +16,7 @@ from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
 from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
-from .premise import INSTRUMENTATION, LAB_FAILURE, STATE, Baseline, hurried, same_failure, values_verdict
+from .premise import INSTRUMENTATION, LAB_FAILURE, STATE, Baseline, hurried, run_verdict, same_failure
 from .repeats import Tally
 from .silent import compare_silent
 
@@ -179,19 +178,10 @@ class BaselineSearch:
 
     def _ask_again(self, baseline: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
         outcome = self._lab.submit(hurried(self._probe.again(attempt), baseline.target)).result()
-        verdict = self.verdict(baseline, outcome)
+        verdict = run_verdict(self._lab, baseline, outcome)
         signature = self._lab.signature(outcome)
         self._add(baseline, outcome, signature, "warm run" if outcome.warm else "cold run", verdict)
         return outcome, verdict
-
-    def verdict(self, baseline: Baseline, outcome: Outcome) -> Verdict:
-        """The verdict of one more run against the target."""
-        assert baseline.target is not None
-        if self._lab.cannot_tell(outcome):
-            return Verdict.SKIP
-        if baseline.target.kind == "values":
-            return values_verdict(self._lab, baseline, outcome)
-        return judge(outcome, baseline.target, self._lab.signature(outcome))
 
     def _add(
         self,
@@ -255,7 +245,7 @@ class BaselineSearch:
             jobs = [self._lab.submit(self._probe.again(10 + before + n)) for n in range(2)]
             for job in jobs:
                 outcome = job.result()
-                verdict = self.verdict(baseline, outcome)
+                verdict = run_verdict(self._lab, baseline, outcome)
                 label = "warm run" if outcome.warm else "cold run"
                 self._add(baseline, outcome, self._lab.signature(outcome), label, verdict)
             if baseline.tally.runs == before:

@@ -28,12 +28,6 @@ class Reading:
     last_good: Rung | None
     different: tuple[Rung, ...] = ()
     non_monotone: tuple[Rung, ...] = ()
-    skipped: tuple[Rung, ...] = ()
-
-    @property
-    def monotone(self) -> bool:
-        """Whether every failure lies above every pass."""
-        return not self.non_monotone
 
     @property
     def start(self) -> Rung | None:
@@ -59,7 +53,6 @@ class Reading:
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
     """The reading of verdicts given lowest rung first."""
     judged = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
-    skipped = tuple(rung for rung, verdict in rows if verdict is Verdict.SKIP)
     top = len(judged)
     while top > 0 and judged[top - 1][1] is not Verdict.GOOD:
         top -= 1
@@ -75,7 +68,6 @@ def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
             if verdict is Verdict.DIFFERENT and (not bad or _before(failing, rung, bad[0]))
         ),
         non_monotone=tuple(rung for rung, verdict in below if verdict is not Verdict.GOOD),
-        skipped=skipped,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import compilers_own, judge
+from accel_lab.core.judge import compilers_own
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
@@ -17,7 +17,7 @@ from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
-from .premise import Baseline, hurried, values_verdict
+from .premise import Baseline, hurried, run_verdict
 from .repeats import Tally, cautious_rate, runs_to_see
 
 Switches = tuple[tuple[str, Any], ...]
@@ -133,14 +133,7 @@ class LadderRunner:
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """What the outcome means for the failure that is looked for."""
-        target = self.baseline.target
-        assert target is not None
-        if self.lab.cannot_tell(outcome):
-            return Verdict.SKIP
-        if target.kind == "values":
-            verdict = values_verdict(self.lab, self.baseline, outcome)
-        else:
-            verdict = judge(outcome, target, self.lab.signature(outcome))
+        verdict = run_verdict(self.lab, self.baseline, outcome)
         # A script that expects an exception takes one of the compiler's own for it: that is no fix.
         if verdict is Verdict.GOOD and compilers_own(outcome) - self._caught_at_first():
             return Verdict.DIFFERENT

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
+from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
@@ -135,6 +136,16 @@ def values_signature(different: Sequence[Difference]) -> Signature:
     reasons = sorted({d.comparison.reason for d in different})
     places = sorted({f"{d.name}.{d.phase}" for d in different})
     return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
+
+
+def run_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
+    """The verdict of one more run against the baseline's target."""
+    assert baseline.target is not None
+    if lab.cannot_tell(outcome):
+        return Verdict.SKIP
+    if baseline.target.kind == "values":
+        return values_verdict(lab, baseline, outcome)
+    return judge(outcome, baseline.target, lab.signature(outcome))
 
 
 def values_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:

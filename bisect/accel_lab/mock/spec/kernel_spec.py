@@ -39,7 +39,7 @@ scratchpad for ``scratchpad`` (where every core holds its own slice of the opera
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from accel_lab.mock.ir.layout import Layout
@@ -229,14 +229,4 @@ class KernelSpec:
                 for step in data["body"]
             ),
             attributes=dict(data["attributes"]),
-        )
-
-    def moved(self, addresses: dict[str, int]) -> KernelSpec:
-        """The same kernel over other addresses, by operand name."""
-        return replace(
-            self,
-            operands=tuple(
-                replace(operand, address=addresses.get(operand.name, operand.address))
-                for operand in self.operands
-            ),
         )
