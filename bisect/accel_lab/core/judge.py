@@ -60,7 +60,7 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
 
 def judge(outcome: Outcome, target: Signature, signature: Signature | None) -> Verdict:
     """GOOD, BAD (the same signature), DIFFERENT (another failure) or SKIP (nothing was learned)."""
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         return Verdict.SKIP
     if signature is None:
         return Verdict.GOOD

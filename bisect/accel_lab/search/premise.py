@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
 from accel_lab.core.judge import judge
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence
@@ -150,7 +150,7 @@ def run_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
 
 def values_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
     """The verdict of a run when wrong recorded values are what is looked for."""
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         return Verdict.SKIP
     if lab.signature(outcome) is not None:
         return Verdict.DIFFERENT

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import judge
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
@@ -113,7 +113,7 @@ def _judge_failure(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decis
         )
     if lab.cannot_tell(step.outcome):
         return Decision(verdict=Verdict.SKIP, outcome=step.outcome, why="the check cannot tell (125)", runs=2)
-    if verdict is Verdict.GOOD and _usable(recorded) and not _reached(recorded, wanted):
+    if verdict is Verdict.GOOD and recorded.outcome.was_run and not _reached(recorded, wanted):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
     return Decision(
         verdict=verdict,
@@ -126,7 +126,7 @@ def _judge_failure(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decis
 
 
 def _judged_plain(plain: Step, wanted: TargetFailure) -> Verdict:
-    if not _usable(plain):
+    if not plain.outcome.was_run:
         return Verdict.SKIP
     if plain.signature is None:
         return Verdict.GOOD
@@ -137,7 +137,7 @@ def _judge_values(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decisi
     """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
     recorded = baseline.steps[1]
     signature, why = baseline.target, ""
-    if not _usable(recorded):
+    if not recorded.outcome.was_run:
         verdict, why = Verdict.SKIP, "; ".join(recorded.outcome.notes) or "the run cannot be recorded"
     elif signature is not None and signature.kind == "values":
         same = lab.same_differences(baseline.values, wanted.values)
@@ -164,11 +164,6 @@ def _judge_values(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decisi
         runs=runs,
         failures=int(verdict is Verdict.BAD),
     )
-
-
-def _usable(step: Step) -> bool:
-    """Whether the run could be made at all."""
-    return step.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
 
 
 def _reached(recorded: Step, wanted: TargetFailure) -> bool:
@@ -238,7 +233,7 @@ def _judge_flaky(
 
 def _disagree(baseline: Baseline, decision: Decision) -> bool:
     """Whether only one of the plain and the recorded run failed."""
-    if decision.verdict is Verdict.SKIP or not _usable(baseline.steps[1]):
+    if decision.verdict is Verdict.SKIP or not baseline.steps[1].outcome.was_run:
         return False
     return (baseline.steps[0].signature is None) is not (baseline.steps[1].signature is None)
 

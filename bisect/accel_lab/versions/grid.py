@@ -53,10 +53,6 @@ class Raw:
     def fails(self) -> bool:
         return self.signature is not None
 
-    @property
-    def usable(self) -> bool:
-        return self.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
-
 
 @dataclass(kw_only=True)
 class Grid:
@@ -101,7 +97,7 @@ class Grid:
 
     def _cell(self, lab: Lab, raw: Raw, root: Path) -> Cell:
         verdict, why = self._verdict(lab, raw), raw.why
-        if not raw.usable:
+        if not raw.outcome.was_run:
             why = "; ".join(raw.outcome.notes) or why
         errors = [
             d.comparison.max_abs_error for d in raw.differences if d.comparison.max_abs_error is not None
@@ -117,7 +113,7 @@ class Grid:
         )
 
     def _verdict(self, lab: Lab, raw: Raw) -> Verdict:
-        if not raw.usable:
+        if not raw.outcome.was_run:
             return Verdict.SKIP
         if raw.signature is None:
             return Verdict.GOOD

@@ -20,7 +20,7 @@ from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles
@@ -163,7 +163,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
     if error:
         kind = str(error.get("type", "")).rpartition(".")[2]
         raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         raise LabError("; ".join(outcome.notes))
     found: dict[str, Any] = ChildFiles(outcome.folder).json("check.json", _FOUND) or {}
     if not found.get("graphs"):

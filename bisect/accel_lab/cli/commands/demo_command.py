@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from accel_lab.cli.demo_steps import FAULT, SCRIPT, SHIPPED, STEPS, Step
+from accel_lab.cli.streams import is_terminal
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.machine.places import state_folder
@@ -85,11 +86,6 @@ def _shown(step: Step, number: int, folder: Path, *, ask: bool) -> int | None:
         for text in step.after(folder):
             click.echo(f"\n{text}")
     return code
-
-
-def is_terminal() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def read_answer() -> str:

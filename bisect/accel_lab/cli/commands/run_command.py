@@ -50,7 +50,7 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
         print_json(outcome.to_json())
     else:
         result = f"fails: {signature.line}" if signature else "passes"
-        if outcome.status in (Status.NOT_APPLICABLE, Status.REFUSED):
+        if not outcome.was_run:
             what = "not applicable" if outcome.status is Status.NOT_APPLICABLE else "refused"
             result = f"{what}: {'; '.join(outcome.notes)}"
         click.echo(f"{rung} on torch {ran.build.torch}: {result}  ({outcome.seconds:.1f} s)")

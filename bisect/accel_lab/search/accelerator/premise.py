@@ -37,7 +37,7 @@ class Premise:
             plain_job = lab.submit(replace(self._probe, rung=Rung.UNCOMPILED))
         lab.warm_up()
         cold, found.uncompiled = cold_job.result(), plain_job.result()
-        if cold.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        if not cold.was_run:
             said = "; ".join(cold.notes)
             unsaid = Evidence.of(EvidenceKind.ACCELERATOR_NOT_PREPARED)
             found.contest("premise", Evidence.said(said) if said else unsaid)
