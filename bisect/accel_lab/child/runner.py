@@ -179,8 +179,10 @@ class _Session:
             from .hooks.compile_log import CompileLog
 
             self.compile_log = CompileLog()
-        # To record a call takes time and memory of its own.
-        if not any(switches.get(name) for name in ("measure", "compile_log", "layers", "trace")):
+        # To record a call takes time and memory of its own, and keeps tensors alive.
+        if self.job["record_bytes"] and not any(
+            switches.get(name) for name in ("measure", "compile_log", "layers", "trace")
+        ):
             self.recorder = Recorder(self.folder, self.job["record_bytes"], shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))

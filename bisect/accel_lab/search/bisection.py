@@ -41,11 +41,15 @@ class Pair:
 
 
 class Bisection:
-    """The state of a bisection. ``probe`` carries the program, the environment and the limits."""
+    """The state of a bisection.
+
+    ``probe`` carries the program, the environment and the limits; the search may find that it has to go
+    without a recording.
+    """
 
     def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
         self._lab = lab
-        self._probe = probe
+        self.probe = probe
         self._options = options or Options()
         self.findings = Findings(program=probe.program)
         self.baseline: Baseline | None = None
@@ -73,7 +77,7 @@ class Bisection:
     def _ladder_runner(self, base: Baseline, held: Switches = ()) -> LadderRunner:
         return LadderRunner(
             lab=self._lab,
-            probe=self._probe,
+            probe=self.probe,
             baseline=base,
             budget=self._options.budget,
             held=held,

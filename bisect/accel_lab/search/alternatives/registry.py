@@ -23,6 +23,7 @@ from . import (
     meta_kernel,
     other_process,
     python_kernel,
+    recording,
     reused_graph,
     skipped_rung,
     wrapper,
@@ -31,6 +32,7 @@ from .case import Alternative, Case, Moment
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     wrapper.ALTERNATIVE,
+    recording.ALTERNATIVE,
     other_process.ALTERNATIVE,
     graph_inputs.ALTERNATIVE,
     by_design.RANDOM_NUMBERS,
@@ -56,6 +58,7 @@ class Rulings:
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
     outside: str = ""
+    unrecorded: bool = False
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
 
@@ -84,8 +87,9 @@ def ask(case: Case, moment: Moment) -> Rulings:
         rulings.warnings += ruling.warnings
         if ruling.considered is not None:
             rulings.considered.append(ruling.considered)
-        if ruling.by_design is not None or ruling.outside:
+        if ruling.by_design is not None or ruling.outside or ruling.unrecorded:
             rulings.by_design, rulings.outside = ruling.by_design, ruling.outside
+            rulings.unrecorded = ruling.unrecorded
             break
         if ruling.culprit is not None:
             rulings.culprit, rulings.proof = ruling.culprit, None
