@@ -30,13 +30,13 @@ class ReleaseJudge:
     def __init__(
         self,
         sessions: ReleaseSessions,
-        wanted: TargetFailure,
+        target: TargetFailure,
         *,
         side_by_side: int = 2,
         listener: ReleaseListener = silent,
     ) -> None:
         self._sessions = sessions
-        self._target = wanted
+        self._target = target
         self._listener = listener
         self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
 

@@ -140,8 +140,6 @@ def names(project: Project) -> dict[str, str]:
 
 # -- what belongs to a program -------------------------------------------------------------------
 
-READS = "import json, pathlib, sys\n"
-
 
 def test_what_a_run_opened_goes_in_and_nothing_else(tmp_path: Path) -> None:
     files = {
