@@ -155,17 +155,7 @@ class KernelSpec:
             "op": self.op,
             "origins": list(self.origins),
             "source": self.source,
-            "space": [
-                {
-                    "name": dim.name,
-                    "extent": dim.extent,
-                    "cores": dim.cores,
-                    "steps": dim.steps,
-                    "kind": dim.kind,
-                    "reduced": dim.reduced,
-                }
-                for dim in self.space
-            ],
+            "space": [dict(vars(dim)) for dim in self.space],
             "operands": [
                 {
                     "name": operand.name,
@@ -179,15 +169,7 @@ class KernelSpec:
                 }
                 for operand in self.operands
             ],
-            "body": [
-                {
-                    "op": step.op,
-                    "inputs": list(step.inputs),
-                    "output": step.output,
-                    "attributes": step.attributes,
-                }
-                for step in self.body
-            ],
+            "body": [{**vars(step), "inputs": list(step.inputs)} for step in self.body],
             "attributes": self.attributes,
         }
 
