@@ -67,7 +67,7 @@ def change_lines(triage: Mapping[str, Any]) -> list[str]:
 
 def _changed(row: Mapping[str, Any]) -> str:
     if row["before"] == row["now"]:
-        return f"{row['script']}: another fault than before"
+        return f"{row['script']}: a different fault than before"
     return f"{row['script']}: was `{row['before']}`, is `{row['now']}`"
 
 
