@@ -190,6 +190,3 @@ def _kept_code(folder: Path) -> int:
     if not isinstance(code, int):
         raise Unanswered(f"the run's folder does not say what --check said of probe {folder.name}")
     return code
-
-
-__all__ = ["LocalLab", "Oracle"]

@@ -96,6 +96,3 @@ def _here(path: str, fetched: Fetched) -> str:
     """A path on the worker by where the file lies here."""
     origin = fetched.ran.origin.rstrip("/")
     return os.path.join(fetched.folder, path[len(origin) + 1 :]) if path.startswith(f"{origin}/") else path
-
-
-__all__ = ["gather"]

@@ -63,6 +63,3 @@ def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[D
         yield Dispatch(engine, store, Worker(store=cluster.store), listener=listener)
     finally:
         engine.close()
-
-
-__all__ = ["CLUSTER_JOBS", "Cluster", "chosen", "dispatching"]

@@ -160,6 +160,3 @@ def _image_row(image: KeptImage) -> dict[str, Any]:
         "provenance": provenance,
         "spec": {},
     }
-
-
-__all__ = ["KeptEnvironments"]

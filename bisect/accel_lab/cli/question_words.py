@@ -133,6 +133,3 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "caches": lambda names: f"caches on: {', '.join(names)}",
     "together": lambda value: "fused loops run as one",
 }
-
-
-__all__ = ["question", "switch"]

@@ -274,6 +274,3 @@ def _read(fact: object) -> Fact:
     if isinstance(fact, list) and all(isinstance(item, str) for item in fact):
         return fact
     raise ValueError("Evidence: a fact is neither text, a number, true or false nor a list of texts")
-
-
-__all__ = ["Evidence", "EvidenceKind", "Fact", "with_records"]

@@ -185,6 +185,3 @@ def _without_future(text: str) -> tuple[str, str]:
             for n in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[n] = "# " + lines[n]
     return "\n".join(lines), moved
-
-
-__all__ = ["SUFFIX", "as_script", "said_of", "script_of"]

@@ -52,6 +52,3 @@ def _is_variable(key: Any, value: Any) -> bool:
     """The child reported it: it may be anything."""
     texts = isinstance(key, str) and isinstance(value, str)
     return texts and key.isidentifier() and os.sep not in value and len(value) <= _MOST_CHARACTERS
-
-
-__all__ = ["MOCK", "binding_of", "variables_of"]

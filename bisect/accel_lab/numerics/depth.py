@@ -115,6 +115,3 @@ def _greatest(values: Sequence[float | None]) -> float | None:
     """The greatest of what is known; NaN is greater than any number."""
     known = [value for value in values if value is not None]
     return max(known, key=lambda value: math.inf if math.isnan(value) else value, default=None)
-
-
-__all__ = ["Depth", "Module", "Operator"]

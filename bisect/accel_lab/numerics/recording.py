@@ -200,6 +200,3 @@ def _decoded(raw: bytes, dtype: str, shape: tuple[int, ...]) -> Array | None:
         return decode(raw, dtype, shape)
     except ValueError:
         return None
-
-
-__all__ = ["Entry", "Key", "Recording", "load"]

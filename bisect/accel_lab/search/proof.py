@@ -192,17 +192,3 @@ def qualify(culprit: Culprit, alternatives: Iterable[Considered]) -> Culprit:
         evidence=(*culprit.evidence, *doubts),
         alternatives=(*culprit.alternatives, *considered),
     )
-
-
-__all__ = [
-    "PairOfRuns",
-    "Proof",
-    "capped",
-    "prove",
-    "prove_again",
-    "prove_component",
-    "prove_verdicts",
-    "qualify",
-    "surest",
-    "unasked",
-]

@@ -114,6 +114,3 @@ def _reconsider(
         Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(repeated,)), considered
     )
     return result
-
-
-__all__ = ["BOUNDARIES", "Proved", "prove_stage"]

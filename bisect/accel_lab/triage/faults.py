@@ -112,6 +112,3 @@ def _standing(triage: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Each script's verdict and fault."""
     faults = {name: fault["id"] for fault in triage["faults"] for name in fault["members"]}
     return {row["script"]: (str(row["verdict"]), faults.get(row["script"], "")) for row in triage["scripts"]}
-
-
-__all__ = ["FaultGroup", "changes", "group"]

@@ -117,6 +117,3 @@ def _text(path: Path) -> str:
             return stream.read(_MOST_TEXT).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-__all__ = ["needed_beside", "needed_from"]

@@ -203,6 +203,3 @@ def _list(value: Any) -> list[Any]:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-__all__ = ["DONE", "ERROR", "Fault", "Job", "Result", "error_result", "read_result", "run_job"]

@@ -99,6 +99,3 @@ def _lines(place: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"{place} cannot be read as a list of scripts: {why}") from None
-
-
-__all__ = ["Found", "Script", "find_scripts"]

@@ -239,6 +239,3 @@ def good_build(versions: Versions, bad: str | None = None) -> str | None:
         return good[-1]
     place = versions.line.index(bad)
     return min(good, key=lambda version: abs(versions.line.index(version) - place))
-
-
-__all__ = ["VersionAxis", "ends", "good_build"]

@@ -287,6 +287,3 @@ def _without_eager_failure(lab: Lab, probe: Probe, target: TargetFailure, decisi
         why=f"the script fails {how}on this release with nothing compiled: {signature.line}",
         runs=decision.runs + 1,
     )
-
-
-__all__ = ["Decision", "TargetFailure", "decide", "target_from"]

@@ -108,6 +108,3 @@ class _Git:
         for path in (out, err):
             path.unlink(missing_ok=True)
         return text if ended.exit_code == 0 else None
-
-
-__all__ = ["commits_of", "log_command", "read_log", "shown_commands"]

@@ -122,6 +122,3 @@ def _uncompiled(lab: Lab, probe: Probe, baseline: Baseline) -> str:
     outcome = baseline.uncompiled or lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
     signature = lab.signature(outcome)
     return f"the script fails on this release with nothing compiled: {signature.line}" if signature else ""
-
-
-__all__ = ["FirstFailing", "first_failing", "order"]

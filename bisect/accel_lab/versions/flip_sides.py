@@ -138,6 +138,3 @@ def _cut(text: str) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
     return text[:SHOWN_CHARACTERS] + f"\n[... {len(text) - SHOWN_CHARACTERS:,} characters left out ...]"
-
-
-__all__ = ["Side", "bad_side", "good_side", "side_by_side", "side_of"]

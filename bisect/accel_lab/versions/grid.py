@@ -279,6 +279,3 @@ def relative(folder: str, root: Path) -> str:
         return Path(folder).relative_to(root).as_posix()
     except ValueError:
         return folder
-
-
-__all__ = ["Column", "Grid", "GridRun", "columns_of"]

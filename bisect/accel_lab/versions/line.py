@@ -237,6 +237,3 @@ def _seen(version: str, environment: Environment, base: Baseline, root: Path) ->
         seconds=sum(step.outcome.seconds for step in base.steps),
         environment=describe(environment, outcome, root),
     )
-
-
-__all__ = ["ReleaseLine", "VersionsRequest"]

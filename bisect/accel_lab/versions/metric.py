@@ -217,6 +217,3 @@ def _known(value: object) -> float | None:
 
 def _short(value: float | None) -> str:
     return f"{value:.4g}" if value is not None else "unknown"
-
-
-__all__ = ["NUMBERS", "MetricAxis", "ReleaseMeasurer", "number", "sample"]

@@ -128,6 +128,3 @@ def skipped(version: str, why: str, began: float, environment: Environment | Non
         seconds=time.monotonic() - began,
         environment=describe(environment) if environment is not None else {},
     )
-
-
-__all__ = ["ReleaseJudge", "skipped", "tested"]

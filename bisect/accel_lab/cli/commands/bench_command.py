@@ -358,6 +358,3 @@ def _show(benchmark: Benchmark, as_json: bool) -> None:
     width = shutil.get_terminal_size((120, 24)).columns
     click.echo(text(benchmark, colour=colour, unicode=unicode, width=width))
     click.echo(f"\nreport  {benchmark.report}\nfolder  {benchmark.artifacts}")
-
-
-__all__ = ["command", "exit_code", "work"]

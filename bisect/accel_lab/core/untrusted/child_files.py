@@ -235,6 +235,3 @@ def _read(file: int, most: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-__all__ = ["ChildFiles", "Refused", "believed", "kind_of", "parsed"]

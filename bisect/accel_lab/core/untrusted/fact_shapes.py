@@ -190,5 +190,3 @@ RESULT: dict[str, Any] = {
     "notes?": _TEXTS,
     "facts?": (None, {f"{name}?": shape for name, shape in FACTS.items()}),
 }
-
-__all__ = ["FACTS", "RAISED", "RESULT"]

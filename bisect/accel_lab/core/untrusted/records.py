@@ -111,6 +111,3 @@ def _as_number(exact: dict[str, Any] | None) -> None:
                 float(0.0 if part is None else part)
     except (ValueError, OverflowError) as error:
         raise Refused(f"{EVENTS}: exact is no number ({error})"[:200]) from None
-
-
-__all__ = ["EVENTS", "TENSORS", "check", "rows", "values"]

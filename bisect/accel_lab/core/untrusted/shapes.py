@@ -108,6 +108,3 @@ def _wrong(value: Any, wanted: str, place: str) -> str:
     kinds: dict[Any, str] = {dict: "an object", list: "a list", **_NAMES}
     got = "null" if value is None else kinds.get(type(value), type(value).__name__)
     return f"{place or 'it'} is {got}, not {wanted}"
-
-
-__all__ = ["Range", "Shape", "Table", "misfit"]

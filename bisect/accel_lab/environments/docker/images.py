@@ -268,6 +268,3 @@ def _moment(created: Any) -> float:
         return datetime.fromisoformat(str(created)[:19] + "+00:00").timestamp()
     except ValueError:
         return 0.0
-
-
-__all__ = ["ImageShelf", "KeptImage", "is_ours"]

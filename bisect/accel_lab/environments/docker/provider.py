@@ -281,6 +281,3 @@ class DockerProvider:
             connect=self._connect, image=image, python=python, keep=self._options.folder / "docker"
         )
         return ask_interpreter(Commands(cast(Run, runner), CHECK_TIMEOUT_S), python)
-
-
-__all__ = ["DockerProvider", "Workspace"]

@@ -354,6 +354,3 @@ def _remove(container: Any) -> None:
             if not again:
                 raise LabError(f"cannot remove container {container.short_id}: {one_line(error)}") from error
             time.sleep(GRACE_S)
-
-
-__all__ = ["DockerRunner"]

@@ -237,6 +237,3 @@ def _numbers(table: Mapping[str, NumberPair], texts: TextBudget) -> list[tuple[s
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-__all__ = ["VersionsView", "versions_view"]

@@ -156,6 +156,3 @@ def environment_line(environment: object) -> str:
 
 def _list(value: object) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
-
-
-__all__ = ["UNASKED", "Row", "environment_line", "flip_line", "headline", "notes_of", "rows_of"]

@@ -197,6 +197,3 @@ def _pretty(spec: str) -> str:
         return json.dumps(json.loads(spec), indent=1)
     except ValueError:
         return spec
-
-
-__all__ = ["TracedKernel", "first_diverging", "kernels_of", "name_kernel"]

@@ -225,16 +225,3 @@ def _oddities(table: Table, reading: Reading, accelerator: Accelerator) -> list[
     if missing and reading.stage is not accelerator.transfer:
         found.append(Evidence.of(EvidenceKind.PARTS_NOT_RUN, parts=[LABELS[ask] for ask in missing]))
     return found
-
-
-__all__ = [
-    "ABLATIONS",
-    "COMBINATIONS",
-    "LABELS",
-    "SETTINGS",
-    "Ask",
-    "Reading",
-    "offered",
-    "read_table",
-    "switches",
-]

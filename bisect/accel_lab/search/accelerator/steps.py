@@ -141,6 +141,3 @@ def _exhibit(steps: list[WrongStep], what: str) -> Exhibit:
         title=f"each {what} that differs from its definition",
         rows=tuple(rows),
     )
-
-
-__all__ = ["WrongStep", "name_step", "wrong_steps"]

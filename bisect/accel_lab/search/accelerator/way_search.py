@@ -201,6 +201,3 @@ def first_fault(verdicts: Sequence[Verdict]) -> int | None:
         if verdicts[place] is Verdict.BAD and verdicts[place - 1] is Verdict.GOOD:
             return place
     return None
-
-
-__all__ = ["GRAPHS", "Way", "first_fault", "search_ways", "stage_of", "ways_of"]

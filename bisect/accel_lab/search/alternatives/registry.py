@@ -121,6 +121,3 @@ def ask(case: Case, moment: Moment) -> Rulings:
                 )
             break
     return rulings
-
-
-__all__ = ["ALTERNATIVES", "Rulings", "ask"]

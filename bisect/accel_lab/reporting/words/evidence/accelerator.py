@@ -139,5 +139,3 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts cannot be separated",
 }
-
-__all__ = ["WORDS"]

@@ -95,5 +95,3 @@ WORDS: dict[Kind, Words] = {
     Kind.COMPANION_ON_ONE_SIDE: "a companion that only one side has cannot be swapped",
     Kind.COMPANION_NOT_ISOLATED: "what else differs is not ruled out",
 }
-
-__all__ = ["WORDS"]
