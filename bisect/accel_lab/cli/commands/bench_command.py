@@ -190,7 +190,8 @@ def command(
 
 def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
     """Measure, write the files, print the result; the exit code."""
-    folder = _new_folder(wanted.out)
+    place = wanted.out if wanted.out is not None else state_folder() / "bench"
+    folder = new_folder(place, "bench", "folder", "bench")
     with held(folder):
         if wanted.cluster is not None:
             return _on_cluster(wanted, wanted.cluster, folder, as_json=as_json, quiet=quiet)
@@ -290,10 +291,6 @@ def exit_code(benchmark: Benchmark) -> int:
     if slower or benchmark.count(Standing.FAILED, Standing.DIFFERS):
         return 1
     return 0 if benchmark.count(Standing.OK) else 3
-
-
-def _new_folder(out: Path | None) -> Path:
-    return new_folder(out if out is not None else state_folder() / "bench", "bench", "folder", "bench")
 
 
 def _described(wanted: Wanted, worker: Isolated) -> Described:
