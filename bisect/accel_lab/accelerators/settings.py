@@ -1,4 +1,4 @@
-"""Readers of settings: a value that cannot be meant is refused with the setting's name and what it may be.
+"""Reads settings: an invalid value is refused with the setting's name and what it may be.
 
 A value is Python's own (an argument, a TOML value) or the text of an environment variable.
 """

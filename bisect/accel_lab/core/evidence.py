@@ -200,7 +200,7 @@ class EvidenceKind(str, Enum):
     KERNEL_FIXES = "kernel_fixes"
     KERNEL_DOES_NOT_FIX = "kernel_does_not_fix"
 
-    # An accelerator: its ways down.
+    # An accelerator: its rungs.
     WAY_FAILS = "way_fails"
     WAYS_REPEATED = "ways_repeated"
     WAYS_NOT_MONOTONE = "ways_not_monotone"

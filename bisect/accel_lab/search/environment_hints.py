@@ -1,4 +1,4 @@
-"""Faults of the surroundings: a missing module or file, a full disk, no working C++ compiler."""
+"""Faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script surely needs besides itself, by its text: modules that it imports, and files that it names.
+"""The files that a script needs, by its text: modules that it imports, and files that it names.
 
 Nothing is run to find out, so a name that is put together at run time is not seen.
 """

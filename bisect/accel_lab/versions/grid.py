@@ -1,4 +1,4 @@
-"""Releases by rungs: every rung of the ladder, and other ways down, run on every release of a line."""
+"""Releases by rungs: every rung of the ladder, and accelerators, run on every release of a line."""
 
 from __future__ import annotations
 

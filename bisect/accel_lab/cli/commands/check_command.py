@@ -1,4 +1,4 @@
-"""``accel-lab check``: what an accelerator would not take of a script, before it is tried there."""
+"""``accel-lab check``: which constraints of an accelerator a script violates, before it is run there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first kernel that leaves the graph's values: one traced run, compared kernel by kernel by origin."""
+"""The first kernel that differs from the graph: one traced run, compared kernel by kernel by origin."""
 
 from __future__ import annotations
 

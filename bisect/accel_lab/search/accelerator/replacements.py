@@ -1,4 +1,4 @@
-"""Front end, back end, transfer or the surroundings: what a table of single replacements says of it.
+"""Reads a table of single replacements: which part of the accelerator is at fault.
 
 Each replacement puts one independent part of the accelerator in the place of another and leaves the rest
 as it was. The smaller one is believed first: the reference front end also changes what is transferred and
@@ -66,7 +66,7 @@ LABELS: dict[Ask, str] = {
     Ask.CORES: "one core",
     Ask.POISON: "padding not poisoned",
 }
-#: The four ways down, and the replacements of one part with both ends as they are.
+#: The four combinations of the two ends, and the replacements of one part with both ends as they are.
 COMBINATIONS = (Ask.BACK_END, Ask.FRONT_END, Ask.BOTH)
 ABLATIONS = (Ask.TRANSFER, Ask.HOST, Ask.CACHE, Ask.SCRATCHPAD, Ask.CORES, Ask.POISON)
 

@@ -1,4 +1,4 @@
-"""The transfer or host call at fault: each is held against its definition, the wrong ones replaced alone."""
+"""The transfer or host call at fault: each is compared with its definition, the wrong ones replaced alone."""
 
 from __future__ import annotations
 

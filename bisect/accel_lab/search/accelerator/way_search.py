@@ -1,4 +1,4 @@
-"""The search over an accelerator's ways down: how far down does the script pass?
+"""The search over an accelerator's own rungs: up to which one does the script pass?
 
 Without ways of its own the accelerator is one box: it fails in there or it does not. With them, what a way is
 said to add is at fault where it fails and the way before it passes.
@@ -121,7 +121,7 @@ class _WaySearch:
         case, ways, rows = self._case, self._ways, self._rows
         place = first_fault([step.verdict for step in rows])
         if place is None:
-            case.findings.warnings.append("no way that passes stands before one that fails")
+            case.findings.warnings.append("no passing rung of the accelerator stands before a failing one")
             return []
         if place == 0:
             case.pair = Pair(bad=(Rung.UNCOMPILED, self._accelerator.switches()))

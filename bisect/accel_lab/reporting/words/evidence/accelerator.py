@@ -1,4 +1,4 @@
-"""Sentences on an accelerator: its parts replaced, its transfers, calls and kernels, its ways down."""
+"""Sentences on an accelerator: its parts replaced, its transfers, calls and kernels, its rungs."""
 
 from __future__ import annotations
 
@@ -132,10 +132,10 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.WAY_FAILS: "passes with {passing} and fails with {failing}",
     Kind.WAYS_REPEATED: ("run again: failed {failures} of {runs} runs, passed {passes} of {passing_runs}"),
-    Kind.WAYS_NOT_MONOTONE: "the ways down are not in one order: some after it pass",
-    Kind.NO_WAY_FAILS_ALONE: "the adapter offers no way that fails on its own ({ways} pass)",
+    Kind.WAYS_NOT_MONOTONE: "the accelerator's rungs are not monotone: some after it pass",
+    Kind.NO_WAY_FAILS_ALONE: "the adapter offers no rung that fails on its own ({ways} pass)",
     Kind.NO_FURTHER_WAYS: (
-        "the adapter offers no further ways down, so its front end and its back end cannot be separated"
+        "the adapter offers no further rungs, so its front end and its back end cannot be separated"
     ),
     Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts cannot be separated",
 }
