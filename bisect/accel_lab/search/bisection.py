@@ -55,6 +55,8 @@ class Bisection:
         self.baseline: Baseline | None = None
         self.counts: dict[str, int] = {}
         self.pair: Pair | None = None
+        #: Switches that every question carries, from the moment at which that was found to be needed.
+        self.everywhere: Switches = ()
         self._time = lab.time_budget
         self.findings.unasked = self._time.unasked
         self.findings.budget_s = self._options.time_s
@@ -80,6 +82,6 @@ class Bisection:
             probe=self.probe,
             baseline=base,
             budget=self._options.budget,
-            held=held,
+            held=(*self.everywhere, *held),
             counts=self.counts,
         )

@@ -44,6 +44,7 @@ class Answer:
     reading: Reading | None = None
     by_design: ByDesign | None = None
     outside: str = ""
+    held: Switches = ()
     unrecorded: bool = False
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
@@ -103,7 +104,8 @@ class Diagnosis(Bisection):
         if answer.by_design is not None:
             findings.verdict = "by_design"
             return findings
-        if answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER):
+        blamed = answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER)
+        if blamed and not base.in_processes:
             self._ask_other_faults(base, answer)
         findings.verdict = "fails" if findings.culprits else "inconclusive"
         return findings
@@ -148,7 +150,23 @@ class Diagnosis(Bisection):
             base.notes.append(NOT_RECORDED)
             self.findings.warnings.append(NOT_RECORDED)
             return self._answer(base, held)
-        return answer
+        return self._in_processes(base, answer) if answer.held else answer
+
+    def _in_processes(self, base: Baseline, answer: Answer) -> Answer:
+        """The ladder in the processes that the script starts; ``answer`` stays where that names no stage."""
+        before, self.everywhere = base.uncompiled, answer.held
+        base.uncompiled = None
+        again = answer
+        if self._top(base, (), self._ladder_runner(base)).verdict is Verdict.BAD:
+            again = self._answer(base, ())
+        culprit = again.culprit
+        if culprit is None or culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
+            self.everywhere, base.uncompiled = (), before
+            return answer
+        base.in_processes = True
+        why = Evidence.of(EvidenceKind.IN_OTHER_PROCESSES)
+        again.culprit = replace(culprit, evidence=(*culprit.evidence, why))
+        return again
 
     @staticmethod
     def _with_patience(runner: LadderRunner, base: Baseline, below: list[Step]) -> list[Step]:
@@ -166,7 +184,7 @@ class Diagnosis(Bisection):
 
     def _top(self, base: Baseline, held: Switches, runner: LadderRunner) -> Step:
         """The kernel rung's row: known from the baseline where nothing is held back."""
-        if held:
+        if runner.held:
             return runner.one(Rung.KERNEL)
         runs = [step for step in base.steps if not step.note]
         failing = [step for step in runs if step.verdict is Verdict.BAD]
@@ -191,7 +209,7 @@ class Diagnosis(Bisection):
         answer.ladder, considered = case.ladder, [*considered, *rulings.considered]
         answer.warnings += rulings.warnings
         answer.by_design, answer.outside = rulings.by_design, rulings.outside
-        answer.unrecorded = rulings.unrecorded
+        answer.held, answer.unrecorded = rulings.held, rulings.unrecorded
         if answer.by_design is not None or answer.outside or answer.unrecorded:
             return
         if rulings.culprit is not None:

@@ -55,7 +55,8 @@ class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
     ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``unchecked``: how
-    often it failed before the allocator's checks were turned on, if they were.
+    often it failed before the allocator's checks were turned on, if they were. ``in_processes``: what fails
+    is compiled in processes that the script starts.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -69,6 +70,7 @@ class Baseline:
     unchecked: Tally | None = None
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
+    in_processes: bool = False
 
     def contest(self, name: str, why: Evidence) -> None:
         """Doubt the premise: whatever is found is a lead at most."""

@@ -9,7 +9,7 @@ from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import tally_of
+from accel_lab.search.ladder_runner import Switches, tally_of
 from accel_lab.search.proof import Proof, prove_again, unasked
 
 from . import (
@@ -58,6 +58,7 @@ class Rulings:
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
     outside: str = ""
+    held: Switches = ()
     unrecorded: bool = False
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
@@ -89,7 +90,7 @@ def ask(case: Case, moment: Moment) -> Rulings:
             rulings.considered.append(ruling.considered)
         if ruling.by_design is not None or ruling.outside or ruling.unrecorded:
             rulings.by_design, rulings.outside = ruling.by_design, ruling.outside
-            rulings.unrecorded = ruling.unrecorded
+            rulings.held, rulings.unrecorded = ruling.held, ruling.unrecorded
             break
         if ruling.culprit is not None:
             rulings.culprit, rulings.proof = ruling.culprit, None
