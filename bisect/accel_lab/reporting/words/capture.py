@@ -19,8 +19,8 @@ ESTIMATE = (
     "held throughout, views take nothing. Fusion, buffer reuse and workspaces are not in it"
 )
 NO_TLPARSE = (
-    "tlparse, whose page maintainers ask for, is not installed: run pip install tlparse in the environment of "
-    "accel-lab"
+    "tlparse, whose page maintainers ask for, is not installed: run pip install tlparse in the environment "
+    "of accel-lab"
 )
 
 
