@@ -314,10 +314,12 @@ class Recorder:
         function, call.function = call.function, None
         if function is None or len(self._threads) > 1:
             return  # what another thread leaves at the same time is not this call's
-        recorded = {id(entry.tensor) for entry in call.inputs} | {id(value) for _, value in leaves(result, "out")}
+        known = {id(entry.tensor) for entry in call.inputs} | {
+            id(value) for _, value in leaves(result, "out")
+        }
         for path, tensor in state_of(function).items():
             get, version = call.state.get(path, (lambda: None, None))
-            if id(tensor) not in recorded and not (get() is tensor and version == _version(tensor)):
+            if id(tensor) not in known and not (get() is tensor and version == _version(tensor)):
                 self._file.leaf(self._head(call, "state", path), tensor)
 
     def _changed_inputs(self, call: Call) -> None:
