@@ -41,6 +41,7 @@ from accel_lab.versions import diagnosis_target
 from accel_lab.versions.diagnosis_target import DiagnosisTarget, target_of
 from accel_lab.versions.line import ReleaseLine, VersionsRequest
 from accel_lab.versions.release_session import ReleaseListener, ReleaseSession, Setting, silent
+from accel_lab.versions.remote_release import RemoteReleases
 
 
 def search_for(request: Request, target: DiagnosisTarget) -> Bisection:
@@ -75,6 +76,7 @@ class Session:
         collect: bool = False,
         on_phase: PhaseListener = no_phases,
         servers: Servers | None = None,
+        remote: RemoteReleases | None = None,
     ) -> None:
         """``reducing(note, candidates tried, source)`` is called for every smaller program.
 
@@ -82,11 +84,11 @@ class Session:
         ``replay``: the folder holds a finished run, whose answers are read again on the build that gave them.
         ``collect``: also records the environment as an issue form wants it, where the script fails.
         ``on_phase(words, seconds)`` is called where a part of the search begins that takes so long at most.
-        ``servers``: where clean warm servers are kept between runs.
+        ``servers``: where clean warm servers are kept between runs. ``remote`` runs the releases of a line.
         """
         self.time_budget = TimeBudget(limit_s=None if replay else request.options.time_s, on_phase=on_phase)
         self._collect = collect
-        self._servers = servers
+        self._servers, self._remote = servers, remote
         self.request = request
         self.folder = folder
         self._listener = listener
@@ -284,6 +286,7 @@ class Session:
             keep=request.keep,
             listener=self._listener,
             servers=self._servers,
+            remote=self._remote,
         )
         with ReleaseLine(versions, setting, listener=self._release_listener) as line:
             self.line = line

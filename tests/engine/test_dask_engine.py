@@ -1,7 +1,8 @@
-"""A triage on a real Dask cluster of two processes, one of which is killed while it has a script."""
+"""A real Dask cluster of two processes: a triage of which one is killed, and a matrix of two releases."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import fakes_interpreter
+from accel_lab.cli.main import main
 from accel_lab.core.errors import LabError
 from accel_lab.engine.dask_engine import DaskEngine
 from accel_lab.engine.dispatch import Dispatch
@@ -74,6 +77,42 @@ def test_a_killed_worker_loses_nothing_and_nothing_is_asked_twice(tmp_path: Path
     assert sorted(bisections()) == ["s0.py", "s1.py", "s2.py", "s3.py", "s4.py"]
     assert any(line.startswith("s1.py: lost on tcp://") for line in said)
     assert list((tmp_path / "dask").glob("*/accel-lab-jobs-*/*/runs")) == []
+
+
+def test_a_matrix_by_real_commands_on_the_workers(
+    tmp_path: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pythons = []
+    for release in ("2.98.0", "2.99.0"):
+        (tmp_path / release).mkdir()
+        python = fakes_interpreter.made(tmp_path / release)
+        facts = json.dumps({"python": "3.11.0", "prefix": "/x", "torch": release, "packages": {}})
+        imports = "import fakes_interpreter\n"
+        version = f"if sys.argv[1] == '-c':\n    print({facts!r})\n    sys.exit()\n"
+        named = f"fakes_interpreter.TORCH = {release!r}\n"
+        python.write_text(python.read_text().replace(imports, version + imports + named))
+        pythons.append(str(python))
+    script = tmp_path / "s.py"
+    script.write_text(
+        "import os, sys\n"
+        "if os.environ['FAKE_RUNG'] in ('fx', 'kernel', ''): raise ValueError('boom of ' + sys.argv[1])\n"
+    )
+    asked = ("--versions", "all", "--pythons", ":".join(pythons), "--rungs", "aot,fx", "--cold")
+    where = ("--engine", f"dask:{cluster.scheduler_address}", "--store", f"file://{tmp_path / 'store'}")
+    found = []
+    for name, engine in (("here", ()), ("there", where)):
+        with pytest.raises(SystemExit) as ended:
+            main(
+                ["matrix", "--out", str(tmp_path / name), "--json", "-q", *asked, *engine, str(script), "all"]
+            )
+        assert ended.value.code == 1
+        rows = json.loads(capsys.readouterr().out)["matrix"]["rows"]
+        found.append(
+            {row["torch"]: {rung: cell["verdict"] for rung, cell in row["cells"].items()} for row in rows}
+        )
+    assert found[0] == found[1] and set(found[0]) == {"2.98.0", "2.99.0"}
+    assert found[0]["2.99.0"] == {"uncompiled": "good", "aot": "good", "fx": "bad", "kernel": "bad"}
+    assert len(list((tmp_path / "store" / "runs").glob("*.zip"))) == 2
 
 
 def test_an_address_that_does_not_answer_is_one_line() -> None:

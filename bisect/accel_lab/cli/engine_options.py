@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
 
 from accel_lab.core.errors import UsageError
 from accel_lab.engine.dask_engine import PREFIX, DaskEngine
@@ -13,6 +16,7 @@ from accel_lab.engine.dispatch import Dispatch
 from accel_lab.engine.store import Store
 from accel_lab.engine.worker import Worker
 
+F = TypeVar("F", bound=Callable[..., Any])
 LOCAL = "local"
 #: Jobs that a cluster is given at a time unless the user says otherwise: its scheduler sees what waits.
 CLUSTER_JOBS = 128
@@ -50,6 +54,16 @@ def chosen(engine: str | None, store: str | None) -> Cluster | None:
     if "://" not in store:  # a path, which the workers must not take from where they are
         store = f"file://{os.path.abspath(store)}"
     return Cluster(address=address, store=store)
+
+
+def release_engine_option(command: F) -> F:
+    """``--engine`` of commands that run releases; their ``--store`` is one of ``environment_options``."""
+    return click.option(
+        "--engine",
+        metavar="ENGINE",
+        help="Where releases are run: local, or dask:ADDRESS, the scheduler of a cluster; with it --store is "
+        "the URL of a folder that its workers reach too. [default: local]",
+    )(command)
 
 
 @contextmanager

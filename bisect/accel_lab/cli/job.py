@@ -14,10 +14,12 @@ from typing import Any
 
 import click
 
+from accel_lab.cli.engine_options import Cluster
 from accel_lab.cli.environment_options import read_options
 from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import RUN_FOLDERS, find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
+from accel_lab.cli.release_cluster import releases
 from accel_lab.core.errors import DiskFull, LabError, UsageError
 from accel_lab.core.machine.environment import EnvironmentId
 from accel_lab.core.outcome import Outcome
@@ -36,6 +38,7 @@ from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.request import Request, load_request, opened
 from accel_lab.session import Session
 from accel_lab.versions.line import VersionsRequest
+from accel_lab.versions.remote_release import RemoteReleases
 
 #: So long a warm server is left at a terminal.
 _KEEP_S = 600.0
@@ -232,16 +235,27 @@ def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) 
 
 
 def work(
-    given: Given, request: Request, folder: Path, *, command: str = "bisect", tables: bool = True
+    given: Given,
+    request: Request,
+    folder: Path,
+    *,
+    command: str = "bisect",
+    tables: bool = True,
+    cluster: Cluster | None = None,
 ) -> int:
     """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code.
 
+    ``cluster``: its workers run the releases of ``--versions``.
     The folder's lock is held until all is written.
     """
     with resumable(folder, command), held(folder) as mine:
         if mine.ended:
             sys.stderr.write(f"ended {mine.ended} processes that a lab which was killed had left\n")
-        return _work(given, request, folder, command=command, tables=tables)
+        progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
+        with releases(
+            cluster, request, folder, command=command, listener=lambda line: progress.say(f"… {line}")
+        ) as remote:
+            return _work(given, request, folder, progress, remote, command=command, tables=tables)
 
 
 @contextmanager
@@ -259,8 +273,16 @@ def resumable(folder: Path, command: str) -> Iterator[None]:
         ) from None
 
 
-def _work(given: Given, request: Request, folder: Path, *, command: str, tables: bool) -> int:
-    progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
+def _work(
+    given: Given,
+    request: Request,
+    folder: Path,
+    progress: Progress,
+    remote: RemoteReleases | None,
+    *,
+    command: str,
+    tables: bool,
+) -> int:
     session = Session(
         replace(request, keep=given.keep),
         folder,
@@ -270,6 +292,7 @@ def _work(given: Given, request: Request, folder: Path, *, command: str, tables:
         collect=given.bundle,
         on_phase=progress.phase,
         servers=(servers := given.servers()),
+        remote=remote,
     )
     try:
         findings = session.run()

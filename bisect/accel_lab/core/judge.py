@@ -40,7 +40,7 @@ def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "")
     frames = _innermost(raised)
     if outcome.status is Status.EXCEPTION and raised is not None:
         kind, message = unwrap(raised)
-        if kind == _LAUNCHER:
+        if kind == _LAUNCHER and stderr_tail:
             message = _of_ranks(stderr_tail)
         return Signature(
             kind="exception", type=kind, message=normalise(message), frames=frames, said=legible(message)

@@ -26,8 +26,9 @@ class Request(Record):
 
     ``words`` are the command and its options. ``script`` and ``cwd`` are places in the pack. ``python`` is
     the interpreter on the asking machine and ``torch`` the version that it has, which a worker's must have
-    too. ``lab`` is :func:`lab_identity` of the asking lab. ``script`` is empty for a command that takes none.
-    ``session`` sets jobs apart that must not share a run: measurements.
+    too; it is empty where the command makes its own environments. ``lab`` is :func:`lab_identity` of the
+    asking lab. ``script`` is empty for a command that takes none, ``args`` are what it is given. ``session``
+    sets jobs apart that must not share a run: measurements.
     """
 
     words: tuple[str, ...]
@@ -37,6 +38,7 @@ class Request(Record):
     torch: str
     lab: str
     session: str = ""
+    args: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

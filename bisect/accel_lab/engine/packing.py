@@ -12,8 +12,8 @@ from accel_lab.core.errors import LabError
 
 #: Limits of what is unpacked: bytes and files.
 MOST_BYTES, MOST_FILES = 8 << 30, 200_000
-#: In a run's folder, and not packed: a copy of the lab's own code.
-_LIBRARY, _LIBRARY_DEPTH = "lib", 3
+#: In a run's folder and in those of its releases, and not packed: a copy of the lab's own code.
+_LIBRARY, _RELEASES = "lib", "versions"
 _LOCK = "lock.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -44,11 +44,17 @@ def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
             for entry in sorted(entries, key=lambda one: one.name):
                 path = Path(entry.path)
                 mode = entry.stat(follow_symlinks=False).st_mode
-                depth = len(path.relative_to(folder).parts)
-                if stat.S_ISDIR(mode) and not (entry.name == _LIBRARY and depth == _LIBRARY_DEPTH):
+                if stat.S_ISDIR(mode) and not _is_library(path.relative_to(folder).parts):
                     waiting.append(path)
                 elif stat.S_ISREG(mode) and entry.name != _LOCK:
                     yield path.relative_to(folder).as_posix(), path
+
+
+def _is_library(parts: tuple[str, ...]) -> bool:
+    """Whether it is ``runs/NAME/lib``, or ``runs/NAME/versions/RELEASE/lib``."""
+    if parts[-1] != _LIBRARY:
+        return False
+    return len(parts) == 3 or (len(parts) == 5 and parts[2] == _RELEASES)
 
 
 def unpack(source: Path, folder: Path) -> None:

@@ -242,7 +242,7 @@ def _words(request: Request, place: Path, python: str) -> list[str]:
     command, *options = request.words
     if (earlier := newest_run(place)) is not None:
         return [command, "--resume", str(earlier)]
-    script = [str(_inside(place, request.script))] if request.script else []
+    script = [str(_inside(place, request.script)), *request.args] if request.script else []
     return [command, "--out", str(place / "runs"), "--python", python, *options, *script]
 
 

@@ -280,6 +280,25 @@ def start_server(
     return WarmServer(*([lent] if servers is not None else []), own, log=log, marker=marker, on_ready=keep)
 
 
+def build_compiler_checks(python: str, workspace: Workspace, environment: Mapping[str, str]) -> None:
+    """Have the test programs built that cold runs are lent, where none are kept: once for all of them.
+
+    Cold runs side by side would each build their own, for tens of CPU seconds. A server does it, before it is
+    given anything of the user's, and ends. Only for an interpreter of this machine.
+    """
+    checks = CompilerChecks(python)
+    if checks.kept or not hasattr(os, "fork"):
+        return
+    try:
+        server = start_server(python, workspace, environment, checks)
+        try:
+            server.wait_ready()
+        finally:
+            server.close()
+    except LabError as error:
+        LOG.info("no test programs of the compiler are kept: %s", error)
+
+
 def _ended(status: int | None, limit: str | None, seconds: float, peak_mb: float) -> Ended:
     code = number = None
     if limit is None and status is not None:

@@ -48,13 +48,7 @@ def packed(job: Job, torch: str) -> PackedJob:
     """The job with its files. The interpreter travels apart from the other options."""
     script = Path(job.script.path)
     python, options = _parted(job.options)
-    files = {f"{BESIDE}/{name}": path for name, path in needed_beside(script).items()}
-    files[f"{BESIDE}/{script.name}"] = script
-    cwd = BESIDE
-    if Path(job.cwd) != script.parent:
-        apart = {f"{CWD}/{name}": path for name, path in needed_from(Path(job.cwd), script).items()}
-        files.update(apart)
-        cwd = CWD
+    files, cwd = files_of(script, Path(job.cwd))
     request = Request(
         words=("bisect", *options),
         script=f"{BESIDE}/{script.name}",
@@ -64,6 +58,16 @@ def packed(job: Job, torch: str) -> PackedJob:
         lab=lab_identity(),
     )
     return PackedJob(request=request, files=files)
+
+
+def files_of(script: Path, cwd: Path) -> tuple[dict[str, Path], str]:
+    """The script and what it needs by their places in a pack, and the place that stands for ``cwd``."""
+    files = {f"{BESIDE}/{name}": path for name, path in needed_beside(script).items()}
+    files[f"{BESIDE}/{script.name}"] = script
+    if cwd == script.parent:
+        return files, BESIDE
+    files.update({f"{CWD}/{name}": path for name, path in needed_from(cwd, script).items()})
+    return files, CWD
 
 
 def _parted(options: Sequence[str]) -> tuple[str, list[str]]:

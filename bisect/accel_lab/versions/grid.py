@@ -25,6 +25,8 @@ from accel_lab.search.silent import only_random
 from accel_lab.search.timeline.matrix import Cell, Matrix, columns_in_order
 
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
+from .remote_release import RemoteLost
+from .remote_session import answered
 
 SCHEMA = "accel-lab/matrix/1"
 #: The accelerator that the lab brings along; any other name is an adapter's.
@@ -188,11 +190,8 @@ class GridRun:
 
     def _release(self, version: str) -> None:
         try:
-            made = self._sessions.made(version, listener=self._listener)
-            self._environments[version] = describe(made)
-            with self._sessions.session(version) as session:
-                self._row(session)
-        except Interrupted:
+            answered(self._sessions, version, self._row, listener=self._listener)
+        except (Interrupted, RemoteLost):
             raise
         except LabError as error:
             self.grid.missing[version] = str(error)
@@ -201,6 +200,7 @@ class GridRun:
     def _row(self, session: ReleaseSession) -> None:
         """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
         lab, probe = session.lab, session.probe
+        self._environments[session.version] = describe(session.environment)
         search = BaselineSearch(lab, probe)
         base = search.first_runs(meanwhile=lab.warm_up, silent=False)
         if base.target is not None:

@@ -92,14 +92,21 @@ class ReleaseLine:
 
     @property
     def side_by_side(self) -> int:
-        """How many releases run at once: two, if the request allows it and memory suffices."""
+        """How many releases run at once: two, if the request allows it and memory suffices.
+
+        Other machines say for themselves.
+        """
+        remote = self.sessions.setting.remote
+        if remote is not None:
+            return max(1, remote.side_by_side)
         room = available_mb()
         return 2 if self.sessions.setting.workers > 1 and (room is None or room >= ROOM_MB) else 1
 
     @property
     def notes(self) -> list[str]:
-        """Notes of the provider for the findings."""
-        return list(getattr(self.provider, "notes", ()))
+        """Notes of the provider, and of the machines that ran releases, for the findings."""
+        remote = self.sessions.setting.remote
+        return [*getattr(self.provider, "notes", ()), *(remote.notes if remote is not None else ())]
 
     def first_failing(self) -> FirstFailing:
         """A release that fails, for a user whose own build does not."""

@@ -18,6 +18,8 @@ from accel_lab.execution.asides import Interrupted
 
 from .build_verdict import Decision, TargetFailure, decide
 from .release_session import Pins, ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
+from .remote_release import RemoteLost
+from .remote_session import answered
 
 
 class ReleaseJudge:
@@ -46,7 +48,8 @@ class ReleaseJudge:
 
     def prefetch(self, version: str) -> None:
         """Make an environment that may be asked for soon; if it cannot be had, its judge will say so."""
-        self._sessions.fetch(version, self._listener)
+        if self._sessions.setting.remote is None:
+            self._sessions.fetch(version, self._listener)
 
     def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
         """Judge a release with companions pinned at other versions than its own."""
@@ -55,15 +58,20 @@ class ReleaseJudge:
     def judge(self, version: str, pins: Pins = ()) -> Tested:
         """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
         began = time.monotonic()
-        environment: Environment | None = None
+        opened: list[Environment] = []
+
+        def ask(session: ReleaseSession) -> Tested:
+            opened.append(session.environment)
+            return self._decide(session, pins)
+
         try:
-            environment = self._sessions.made(version, pins, self._listener)
-            with self._sessions.session(version, pins) as session:
-                row = self._decide(session, pins)
-        except Interrupted:
+            row = answered(
+                self._sessions, version, ask, target=self._target, pins=pins, listener=self._listener
+            )
+        except (Interrupted, RemoteLost):
             raise
         except Exception as error:
-            row = skipped(version, _reason(error), began, environment)
+            row = skipped(version, _reason(error), began, opened[-1] if opened else None)
         return self._report(row, pins)
 
     def _decide(self, session: ReleaseSession, pins: Pins) -> Tested:

@@ -32,6 +32,8 @@ from accel_lab.execution.run_folder.surroundings import LINKS
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
 
+from .remote_release import RemoteReleases
+
 #: Companions that are held at a version: ``(("numpy", "1.26.4"),)``.
 Pins = tuple[tuple[str, str], ...]
 
@@ -54,7 +56,10 @@ FOLDER = "versions"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How probes run on every release. ``cold`` says why no warm server is used; empty where one is."""
+    """How probes run on every release. ``cold`` says why no warm server is used; empty where one is.
+
+    ``remote`` makes the runs that judge a release on other machines; None: they are made here.
+    """
 
     program: Program
     folder: Path
@@ -67,6 +72,7 @@ class Setting:
     budget: float = 0.05
     listener: Listener | None = None
     servers: Servers | None = None
+    remote: RemoteReleases | None = None
 
 
 @dataclass(kw_only=True)
@@ -108,6 +114,8 @@ class ReleaseSessions:
         self._open: set[Prober] = set()
         self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
         self._stop = threading.Event()
+        #: Held while what another machine could not answer is asked here: one release at a time.
+        self.here = threading.Lock()
         self.asked = 0
         self.seconds = 0.0
 
@@ -176,7 +184,7 @@ class ReleaseSessions:
         try:
             yield session
         finally:
-            self._close_session(session)
+            self.close_session(session)
 
     def _open_session(self, version: str, pins: Pins, home: bool) -> ReleaseSession:
         made = self.environment(version, pins)
@@ -206,7 +214,7 @@ class ReleaseSessions:
         if self._stop.is_set():
             prober.close()
             raise Interrupted("interrupted")
-        cold = self.setting.cold or ("it runs in a container" if foreign else "")
+        cold = self.cold(foreign)
         return ReleaseSession(
             version=version,
             environment=made,
@@ -221,6 +229,10 @@ class ReleaseSessions:
             ),
         )
 
+    def cold(self, foreign: bool) -> str:
+        """Why no warm server is used; empty where one is. ``foreign``: it does not run on this machine."""
+        return self.setting.cold or ("it runs in a container" if foreign else "")
+
     def place(self, version: str, pins: Pins = ()) -> Path:
         """The folder of a release, below the run's own."""
         name = "+".join([version, *(f"{package}-{held}" for package, held in pins)])
@@ -231,7 +243,7 @@ class ReleaseSessions:
         maker: Callable[[Environment, Workspace], Runner] | None = getattr(self.provider, "runner", None)
         return None if maker is None else maker(made, workspace)
 
-    def _close_session(self, session: ReleaseSession) -> None:
+    def close_session(self, session: ReleaseSession) -> None:
         """Stop the session's prober; add its probes and seconds to the totals."""
         session.prober.close()
         with self._lock:
@@ -242,6 +254,8 @@ class ReleaseSessions:
     def interrupt(self) -> None:
         """Stop everything that runs, in all releases; what was answered stays in the journals."""
         self._stop.set()
+        if self.setting.remote is not None:
+            self.setting.remote.stop()
         with self._lock:
             probers = list(self._open)
         for prober in probers:

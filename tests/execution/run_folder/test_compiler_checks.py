@@ -16,6 +16,7 @@ from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder import compiler_checks
 from accel_lab.execution.run_folder.compiler_checks import CompilerChecks, share_headers
 from accel_lab.execution.run_folder.workspace import Workspace
+from accel_lab.execution.warm import build_compiler_checks
 
 SCRIPT = """
 import os, tempfile
@@ -139,3 +140,28 @@ def test_headers_that_others_may_write_are_not_shared(tmp_path: Path) -> None:
     another.mkdir()
     share_headers(another, {"TMPDIR": str(usual)})
     assert list(another.iterdir()) == []
+
+
+def test_they_are_built_once_for_cold_runs_side_by_side(home: Path, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!{sys.executable} -S\n"
+        "import os, sys\n"
+        f"open({str(tmp_path / 'started')!r}, 'a').write(' '.join(sys.argv[2:]))\n"
+        "open(os.path.join(os.environ['TORCHINDUCTOR_CACHE_DIR'], 'x.so'), 'w').close()\n"
+        'print(\'{"event": "ready"}\', flush=True)\n'
+        "sys.stdin.read()\n"
+    )
+    python.chmod(0o755)
+    for name in ("one", "two"):
+        build_compiler_checks(str(python), Workspace(tmp_path / name, tmp_path), os.environ)
+    assert names_in(CompilerChecks(str(python)).folder) == {"x.so"}
+    assert (tmp_path / "started").read_text() == "serve"
+
+
+def test_an_interpreter_that_cannot_build_them_runs_without(home: Path, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    build_compiler_checks(str(python), Workspace(tmp_path / "one", tmp_path), os.environ)
+    assert not CompilerChecks(str(python)).kept

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from accel_lab.cli import mistakes
+from accel_lab.cli.engine_options import release_engine_option
 from accel_lab.cli.environment_options import environment_options
 from accel_lab.cli.job import Given, read_line, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
+from accel_lab.cli.release_cluster import cluster_of, keep_cluster, kept_cluster
 from accel_lab.cli.streams import ReaderGone
 from accel_lab.core.errors import UsageError
 from accel_lab.request import opened
@@ -81,6 +83,7 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     help="With --change: a clone of PyTorch, to name the commits that touched the piece. Nothing is fetched.",
 )
 @environment_options
+@release_engine_option
 @click.option(
     "--metric",
     type=click.Choice(sorted(METRICS)),
@@ -122,11 +125,15 @@ def command(
     clone: str | None,
     metric: str | None,
     worse_by: str,
+    engine: str | None,
     budget_s: float | None,
     exit_style: str,
     **words: Any,
 ) -> int:
     """Find the stage of the compiler (or the part of an accelerator) at which SCRIPT fails.
+
+    With --versions and --engine dask:ADDRESS the workers of a Dask cluster say which releases fail
+    (docs/cluster.md).
 
     Exit codes: 0 it does not fail, 1 it fails and the culprit is named, 2 wrong usage, 3 the lab could
     not do it, 125 cannot tell, 130 interrupted.
@@ -148,6 +155,13 @@ def command(
                     "--budget is for the bisection on one build: give it without --versions, or name "
                     "fewer releases"
                 )
+            if versions is None and engine is not None:
+                raise UsageError(
+                    "--engine runs releases on a cluster: name them with --versions (many scripts: "
+                    "accel-lab triage)"
+                )
+            if metric is not None and engine is not None:
+                raise UsageError("--metric compares the numbers of one machine: leave out --engine")
             if versions is not None and accelerator:
                 raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
             request = replace(
@@ -157,6 +171,7 @@ def command(
                 minimize_s=0.0 if no_minimize else minimize_for,
                 workarounds_s=0.0 if no_workarounds else workarounds_for,
             )
+            cluster = cluster_of(engine, words, request)
             if versions is not None:
                 asked = read_line(versions, words, given, request)
                 wanted = (metric, parse_worse_by(worse_by)) if metric is not None else None
@@ -170,9 +185,12 @@ def command(
                     ),
                 )
             run = opened(request)
-        elif budget_s is not None:
-            run = replace(run[0], options=replace(run[0].options, time_s=budget_s)), run[1]
-        return work(given, *run)
+            keep_cluster(cluster, run[1])
+        else:
+            cluster = kept_cluster(run[1], engine, words["store"])
+            if budget_s is not None:
+                run = replace(run[0], options=replace(run[0].options, time_s=budget_s)), run[1]
+        return work(given, *run, cluster=cluster)
     except Exception as error:
         if exit_style != "git" or isinstance(error, (click.ClickException, click.Abort, ReaderGone)):
             raise

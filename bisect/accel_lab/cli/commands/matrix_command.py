@@ -7,30 +7,58 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from accel_lab.cli.engine_options import Cluster, release_engine_option
 from accel_lab.cli.environment_options import environment_options
 from accel_lab.cli.job import Given, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
-from accel_lab.core.errors import UsageError
+from accel_lab.cli.release_cluster import (
+    cluster_of,
+    keep_cluster,
+    kept_cluster,
+    read_failure,
+    releases,
+    write_judged,
+)
+from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.stages import LADDER, TORCH_RUNGS, Rung
 from accel_lab.core.text import command_line
+from accel_lab.core.verdict import Verdict
 from accel_lab.execution.asides import Interrupted
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import must_run_cold
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.request import Request, opened
-from accel_lab.versions.grid import GridRun, columns_of
+from accel_lab.versions.build_verdict import TargetFailure
+from accel_lab.versions.grid import Column, GridRun, columns_of
 from accel_lab.versions.line import ReleaseLine, VersionsRequest
+from accel_lab.versions.release_judge import ReleaseJudge
 from accel_lab.versions.release_session import Setting
+from accel_lab.versions.remote_release import RemoteReleases
 
 _RUNGS = [rung.value for rung in TORCH_RUNGS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of each release: its ``columns`` (as options: ``words``), or whether it shows ``target``.
+
+    ``required``: it is an error if no release can be had.
+    """
+
+    columns: tuple[Column, ...]
+    words: tuple[str, ...] = ()
+    target: TargetFailure | None = None
+    required: bool = False
+    cluster: Cluster | None = None
 
 
 @click.command(name="matrix", cls=ProgramCommand)
@@ -42,6 +70,7 @@ _RUNGS = [rung.value for rung in TORCH_RUNGS]
     help="Releases of torch: 2.4..2.15, 2.6.0, all, minor, or some of them with commas between.",
 )
 @environment_options
+@release_engine_option
 @click.option(
     "--rungs",
     metavar="NAMES",
@@ -54,8 +83,27 @@ _RUNGS = [rung.value for rung in TORCH_RUNGS]
     multiple=True,
     help="Also run every compiled region on this accelerator (the mock, or an adapter's); may be repeated.",
 )
-def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ...], **words: Any) -> int:
+@click.option(
+    "--failure",
+    hidden=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Judge each release by this failure, as bisect --versions does, and run no rungs.",
+)
+@click.option(
+    "--require-releases", is_flag=True, hidden=True, help="It is an error if none of them can be had."
+)
+def command(
+    versions: str | None,
+    engine: str | None,
+    rungs: str | None,
+    accelerators: tuple[str, ...],
+    failure: str | None,
+    require_releases: bool,
+    **words: Any,
+) -> int:
     """Run SCRIPT on every release of a line, on every rung of the ladder.
+
+    With --engine dask:ADDRESS each release is run by a worker of a Dask cluster (docs/cluster.md).
 
     Exit codes: 0 no cell shows a failure, 1 some do, 2 wrong usage, 3 the lab could not do it, 125 no
     release could be judged, 130 interrupted.
@@ -66,9 +114,17 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
         if versions is None:
             raise UsageError("name releases of torch: --versions 2.6..2.9, all, or minor")
         request = given.request()
+        cluster = cluster_of(engine, words, request)
         asked = read_line(versions, words, given, request)
-        request, folder = opened(request, "matrix")
-        what = {"versions": asked.to_json(), "rungs": rungs, "accelerators": list(accelerators)}
+        request, folder = opened(replace(request, versions=asked), "matrix")
+        keep_cluster(cluster, folder)
+        failure = str(Path(failure).resolve()) if failure else None
+        what = {
+            "rungs": rungs,
+            "accelerators": accelerators,
+            "failure": failure,
+            "required": require_releases,
+        }
         write_atomic(folder / "request.json", json.dumps({**request.to_json(), **what, "matrix": True}))
     else:
         request, folder = earlier
@@ -77,8 +133,23 @@ def command(versions: str | None, rungs: str | None, accelerators: tuple[str, ..
         asked = request.versions
         kept = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
+        failure, require_releases = kept.get("failure"), bool(kept.get("required"))
+        cluster = kept_cluster(folder, engine, words["store"])
+    wanted = Wanted(
+        columns=columns_of(_rungs(rungs), accelerators),
+        target=read_failure(Path(failure)) if failure else None,
+        required=require_releases,
+        cluster=cluster,
+        words=_words(rungs, accelerators),
+    )
     with resumable(folder, "matrix"), held(folder):
-        return _run(given, request, asked, folder, _rungs(rungs), accelerators)
+        return _run(given, request, asked, folder, wanted)
+
+
+def _words(rungs: str | None, accelerators: Sequence[str]) -> tuple[str, ...]:
+    """The columns as options."""
+    named = [word for name in accelerators for word in ("--accelerator", name)]
+    return (*(("--rungs", rungs) if rungs else ()), *named)
 
 
 def _rungs(named: str | None) -> list[Rung]:
@@ -93,33 +164,28 @@ def _rungs(named: str | None) -> list[Rung]:
     return [Rung(name) for name in _RUNGS if name in wanted]
 
 
-def _run(
-    given: Given,
-    request: Request,
-    asked: VersionsRequest,
-    folder: Path,
-    rungs: list[Rung],
-    accelerators: tuple[str, ...],
-) -> int:
+def _run(given: Given, request: Request, asked: VersionsRequest, folder: Path, wanted: Wanted) -> int:
     progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
     began = time.monotonic()
-    setting = Setting(
-        program=request.program,
-        folder=folder,
-        limits=request.limits,
-        oracle=request.oracle,
-        stdin=request.stdin,
-        cold="you asked for cold runs" if request.cold else must_run_cold(request.program),
-        workers=request.workers,
-        keep=given.keep,
-        listener=progress,
-        servers=given.servers(),
-    )
-    with ReleaseLine(asked, setting, listener=progress.release) as line:
+    with (
+        releases(
+            wanted.cluster,
+            request,
+            folder,
+            command="matrix",
+            more=wanted.words,
+            listener=lambda line: progress.say(f"… {line}"),
+        ) as remote,
+        ReleaseLine(
+            asked, _setting(given, request, folder, progress, remote), listener=progress.release
+        ) as line,
+    ):
+        if wanted.target is not None:
+            return _judged(line, wanted, wanted.target, folder, progress)
         run = GridRun(
             line.sessions,
             line.line,
-            columns_of(rungs, accelerators),
+            wanted.columns,
             side_by_side=line.side_by_side,
             listener=progress.release,
         )
@@ -137,8 +203,47 @@ def _run(
         again = command_line("accel-lab", "matrix", "--resume", folder)
         sys.stderr.write(f"interrupted; go on with: {again}\n")
         return 130
+    if wanted.required and len(run.grid.missing) == len(line.line):
+        raise LabError("; ".join(run.grid.missing.values()))
     _show(given, grid, folder)
     return _exit_code(grid)
+
+
+def _setting(
+    given: Given, request: Request, folder: Path, progress: Progress, remote: RemoteReleases | None
+) -> Setting:
+    return Setting(
+        program=request.program,
+        folder=folder,
+        limits=request.limits,
+        oracle=request.oracle,
+        stdin=request.stdin,
+        cold="you asked for cold runs" if request.cold else must_run_cold(request.program),
+        workers=request.workers,
+        keep=given.keep,
+        listener=progress,
+        servers=given.servers(),
+        remote=remote,
+    )
+
+
+def _judged(
+    line: ReleaseLine, wanted: Wanted, target: TargetFailure, folder: Path, progress: Progress
+) -> int:
+    """Judge each release by a failure; the rows are left for the lab that asked."""
+    with (
+        ReleaseJudge(
+            line.sessions, target, side_by_side=line.side_by_side, listener=progress.release
+        ) as judge,
+        Interruptible([line.interrupt]),
+    ):
+        rows = [job.result() for job in [judge.submit(version) for version in line.line]]
+    progress.done()
+    if wanted.required and not any(row.environment for row in rows):
+        raise LabError("; ".join(row.why for row in rows))
+    write_judged(folder, rows)
+    verdicts = {row.verdict for row in rows}
+    return 1 if Verdict.BAD in verdicts else 0 if Verdict.GOOD in verdicts else 125
 
 
 def _write(grid: dict[str, Any], folder: Path) -> None:

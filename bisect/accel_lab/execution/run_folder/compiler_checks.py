@@ -41,6 +41,11 @@ class CompilerChecks:
         name = hashlib.sha256(os.path.abspath(python).encode()).hexdigest()[:16]
         self.folder = cache_folder() / "compiler-checks" / name
 
+    @property
+    def kept(self) -> bool:
+        """Whether there are any."""
+        return bool(_files(self.folder))
+
     def lend(self, cache: Path) -> None:
         """Copy them into the empty cache of a run; without any, or without room, the run builds its own."""
         try:
