@@ -163,7 +163,7 @@ def run_bisect(
 ) -> Bisection:
     """Run ``accel-lab bisect --json`` on one script, from this checkout, without reduction and bundle.
 
-    ``workarounds``: a way around the failure is looked for too.
+    ``workarounds``: workarounds are looked for too.
     """
     folder = tempfile.mkdtemp(prefix="accel-lab-bisect-")
     quiet = ["--json", "--no-bundle", "--no-minimize", "-q", *([] if workarounds else ["--no-workarounds"])]

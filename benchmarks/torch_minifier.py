@@ -20,7 +20,6 @@ from harness import clean_environment, run_command
 
 #: After which step the graph is taken, and the level: 2 for what raises, 4 for wrong numbers.
 MODES: tuple[tuple[str, int], ...] = (("aot", 2), ("aot", 4), ("dynamo", 2), ("dynamo", 4))
-ISOLATING = "aot"
 
 #: Exceptions of torch whose text begins with the exception that they wrap.
 _WRAPPERS = frozenset({"InductorError", "BackendCompilerFailed", "LoweringException", "CppCompileError"})
@@ -68,10 +67,6 @@ class Minified:
     finished: bool = False
     rerun: bool | None = None
     repro: str | None = None
-
-    @property
-    def isolating(self) -> bool:
-        return self.mode.startswith(ISOLATING)
 
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "seconds": round(self.seconds, 1), "wall_s": round(self.wall_s, 1)}

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
+from accel_lab.core.machine.places import environments_folder
 from accel_lab.environments.commands import Commands
 from accel_lab.environments.docker.pinned_builds import TABLE, read_table
 from accel_lab.environments.docker.wheels import digest
@@ -23,7 +24,6 @@ from accel_lab.environments.index.releases import (
     public,
     releases_of,
 )
-from accel_lab.environments.options import default_folder
 from accel_lab.environments.uv.eras import era_of
 from accel_lab.environments.uv.provider import COMPANIONS
 from accel_lab.environments.uv.slim import is_left_out
@@ -55,7 +55,7 @@ def row(version: str, python: str, base: str, index: Index) -> str:
     cpu = [wheel for wheel in builds if local_part(wheel.version) == "cpu"]
     plain = [wheel for wheel in builds if not local_part(wheel.version)]
     chosen = [wheel for group in (cpu, plain) if (wheel := choose_wheel(group, python, gpu=False))]
-    tool = UvTool(Commands(process.run, 600.0), index, default_folder() / "cache")
+    tool = UvTool(Commands(process.run, 600.0), index, environments_folder() / "cache")
     with tempfile.TemporaryDirectory() as name:
         found = tool.resolve(
             [f"torch=={version}", *COMPANIONS],

@@ -80,7 +80,7 @@ TORCH_LAYERS = frozenset({"child", "accelerators", "mock", "workloads", "inspect
 # What these layers may import from outside; the others may import what pyproject.toml declares.
 OUTSIDE: dict[str, frozenset[str]] = {
     "protocol": frozenset(),
-    "core": frozenset({"cattrs", "tomli"}),
+    "core": frozenset({"cattrs", "platformdirs", "tomli"}),
     **dict.fromkeys(("child", "accelerators", "mock"), TORCH),
     "engine": frozenset({"distributed", "fsspec"}),  # the extra `cluster`
     # The extra of the same name.

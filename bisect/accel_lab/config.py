@@ -119,7 +119,7 @@ def search_folders(start: Path) -> list[Path]:
 
     They end with the repository's root or the home folder, whichever is nearer; where neither is above,
     only the first counts. A folder that others may write to ends the search: it is in the list so that what
-    lies in it can be told to be unread, and nothing above it is.
+    lies in it can be reported as unread, and nothing above it is.
     """
     start = start.resolve()
     home = home_folder()

@@ -16,7 +16,7 @@ from accel_lab.core.errors import Unanswered
 from accel_lab.core.findings import Agreement
 from accel_lab.core.judge import signature_of
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
@@ -86,7 +86,7 @@ class LocalLab:
 
     def signature(self, outcome: Outcome) -> Signature | None:
         """The failure under the user's oracle: ``--check``, ``--fail-regex``, else the script's own end."""
-        if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        if not outcome.was_run:
             return None
         if self._oracle.check is not None:
             code = self._check(outcome)
@@ -193,6 +193,3 @@ def _kept_code(folder: Path) -> int:
     if not isinstance(code, int):
         raise Unanswered(f"the run's folder does not say what --check said of probe {folder.name}")
     return code
-
-
-__all__ = ["LocalLab", "Oracle"]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.probe import Limits, Program
 from accel_lab.core.record import Record, written
 from accel_lab.execution.notebooks import as_script
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.marker import mark
 from accel_lab.lab import Oracle

@@ -211,7 +211,7 @@ class Session:
     def _finish(
         self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None = None
     ) -> None:
-        """Find ways around the failure, shrink the script, record the environment: what the request says."""
+        """Find workarounds, shrink the script, record the environment: what the request says."""
         findings = diagnosis.findings
         completion.keep_kernel_script(findings, self.folder)
         completion.keep_accelerator_files(findings, self.folder)
@@ -222,7 +222,7 @@ class Session:
         if left is not None and budget_s > 0 and findings.verdict == "fails":
             budget_s = min(budget_s, left)
             if budget_s <= 0:
-                self.time_budget.leave("ways around the failure in the script's own lines")
+                self.time_budget.leave("workarounds in the script's own lines")
         workarounds.add_workarounds(findings, diagnosis, target, budget_s=budget_s)
         if self._minimizes(findings):
             self._minimize(target, diagnosis, elsewhere)

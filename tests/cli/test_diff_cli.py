@@ -208,19 +208,19 @@ def test_the_first_module_and_the_first_operator_are_named() -> None:
         ("second (<script>)", 2, "mm_1"),
     ]
     lines = diff_words.layers(found)
-    assert lines[0].startswith("layer by layer: the first module is second")
-    assert "the first operator mm_1 (aten.mm.default), error 0.5 (eager 3e-07)" in lines[0]
+    assert lines[0].startswith("the first to diverge from float64: module second")
+    assert "operator mm_1 (aten.mm.default), error 0.5 (eager 3e-07)" in lines[0]
     assert lines[1:] == ["its line: model.py:2 y = x", "this is call 2 of the graph; those before it agree"]
     nothing = depth().to_json()
     assert (nothing["first_module"], nothing["first_operator"]) == (None, None)
-    assert "no operator leaves" in diff_words.layers(nothing)[0]
+    assert "none diverges" in diff_words.layers(nothing)[0]
 
 
 def test_layers_are_in_the_page_the_picture_and_the_schema() -> None:
     diff, pictures = diff_of([1.0, 2.0], [1.0, 3.0])
     diff["layers"] = depth("mm_1").to_json()
     picture = depth_plot.over_operators(depth("mm_1"))
-    assert picture is not None and picture.words == "4 operators of 4; the first outside is mm_1"
+    assert picture is not None and picture.words == "4 operators of 4; the first to diverge is mm_1"
     page = diff_page.render(diff, [picture, *pictures])
     assert "<script" not in page and "Layer by layer" in page and "model.py:2 y = x" in page
     schema = json.loads(SCHEMA.read_text("utf-8"))

@@ -18,9 +18,10 @@ from accel_lab.cli.commands.env_command import command
 from accel_lab.cli.environment_options import environment_options, read_options
 from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.environment import EnvironmentUnavailable
+from accel_lab.core.machine.places import environments_folder
 from accel_lab.environments import local
 from accel_lab.environments.local import LocalProvider
-from accel_lab.environments.options import EnvironmentOptions, default_folder
+from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.store import quick_check
 from accel_lab.environments.store.folder import Store
 from accel_lab.environments.uv import provider as uv
@@ -84,7 +85,7 @@ def test_an_option_goes_before_the_configuration_and_that_before_pips(
     (tmp_path / "accel-lab.toml").unlink()
     _, options = read_options(NOTHING, folder=tmp_path)
     assert (options.index.url, options.index.ca_bundle) == ("https://pip/simple", "/pip.pem")
-    assert options.folder == default_folder()
+    assert options.folder == environments_folder()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def answered(row: Tested | BaseException) -> Future[Tested]:
 
 
 @dataclass
-class FakeAsker:
+class FakeJudge:
     """Answers from a pattern such as ``GGSBB``.
 
     ``raises`` are exceptions in place of an answer. With ``pick`` an answer comes only when somebody waits:

@@ -106,7 +106,7 @@ def test_columns_stand_under_their_headings_and_colour_changes_no_letter() -> No
 def test_many_kinds_are_counted_not_listed() -> None:
     row = replace(benchmark().rows[0], fallbacks={f"aten.op{n:02d}": n for n in range(20)})
     told = words.remarks(row)
-    assert len(told) == words.TOLD + 1
+    assert len(told) == words.MOST_LISTED + 1
     assert told[0] == "on the host: aten.op19 (19 times)" and "14 more kinds" in told[-1]
 
 
@@ -145,7 +145,7 @@ def test_violations_are_listed_with_their_lines() -> None:
         benchmark().rows[0], violation_lines=tuple(f"dtype: to: no {n} at m.py:{n}" for n in range(9))
     )
     told = words.remarks(row)
-    assert told[0] == "dtype: to: no 0 at m.py:0" and told[words.TOLD].startswith("3 more violations")
+    assert told[0] == "dtype: to: no 0 at m.py:0" and told[words.MOST_LISTED].startswith("3 more violations")
 
 
 def test_a_busy_machine_is_said_to_be_so() -> None:

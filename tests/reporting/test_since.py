@@ -251,7 +251,8 @@ CHANGE = {
     [
         (
             {},
-            "the change is celu in torch/_refs/nn/functional/__init__.py (the failure goes and comes with it",
+            "the change is celu in torch/_refs/nn/functional/__init__.py (exchanging it moves the "
+            "failure, both ways",
         ),
         ({"both_ways": False}, "it may hide the failure rather than mend it"),
         ({"both_ways": None}, "the other direction was not asked"),

@@ -106,7 +106,7 @@ def test_review_shows_and_writes_nothing(run: FakeRun) -> None:
 
 @pytest.mark.parametrize(("answer", "written"), [("y\n", True), ("n\n", False), ("\n", False)])
 def test_a_person_says_yes(run: FakeRun, monkeypatch: pytest.MonkeyPatch, answer: str, written: bool) -> None:
-    monkeypatch.setattr(bundle_command, "_on_terminal", lambda: True)
+    monkeypatch.setattr(bundle_command, "is_terminal", lambda: True)
     called("--review", given=answer)
     assert (run.run_dir / "bundle.zip").exists() is written
 

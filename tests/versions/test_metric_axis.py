@@ -98,7 +98,7 @@ def test_a_release_on_which_the_script_fails_is_a_skip(tmp_path: Path) -> None:
     [
         ({"calls": 2, "latency": 0.5}, "latency", 0.5, ""),
         ({"calls": 1, "latency": None}, "latency", None, "call it once more"),
-        ({"calls": 2, "recompiles": None}, "recompiles", None, "does not tell its recompilations"),
+        ({"calls": 2, "recompiles": None}, "recompiles", None, "does not report its recompilations"),
         ({"calls": 0}, "kernels", None, "no compiled region"),
         ({}, "kernels", None, "no compiled region"),
     ],

@@ -1,4 +1,4 @@
-"""Bring your own accelerator: what a backend below torch.compile tells the lab.
+"""Bring your own accelerator: what a backend below torch.compile provides to the lab.
 
 A package names its adapter in the entry-point group ``accel_lab.adapters`` (see :mod:`.discovery`).
 """
@@ -28,7 +28,7 @@ GRAPH_NAME, DIRECTION = "accel_lab.name", "accel_lab.direction"
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterRung:
-    """A way down of an adapter's own, to compare with its usual one: a front end alone, another back end.
+    """A rung of an adapter's own, to compare with its usual one: a front end alone, another back end.
 
     ``blames`` is what is at fault where this rung fails and the one before it passes: words that end in
     front end, back end or transfer become the stage of the verdict.
@@ -117,7 +117,7 @@ class AcceleratorAdapter(ABC):
         return ()
 
     def rungs(self) -> Sequence[AdapterRung]:
-        """Further ways down, the nearest to the host first."""
+        """Further rungs, the nearest to the host first."""
         return ()
 
     def parts(self) -> Sequence[AdapterPart]:

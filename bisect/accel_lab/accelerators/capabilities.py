@@ -1,4 +1,4 @@
-"""What an accelerator says that it can do, and the constraints that follow from it."""
+"""The capabilities that an accelerator declares, and the constraints that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where accelerators name themselves: the adapters that packages of an environment have registered.
+"""Discovers the adapters that packages of an environment have registered.
 
 It imports neither torch nor any adapter, so that an interpreter can be asked what there is; it runs on
 Python 3.8 too.

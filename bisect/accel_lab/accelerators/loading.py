@@ -1,4 +1,4 @@
-"""Loads an adapter by its name and looks it over, so that a broken one is one clear error."""
+"""Loads an adapter by its name and validates it, so that a broken one is one clear error."""
 
 from __future__ import annotations
 

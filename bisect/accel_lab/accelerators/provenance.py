@@ -35,12 +35,7 @@ class AcceleratorEnvironment:
 
     def to_json(self) -> dict[str, Any]:
         """All fields."""
-        return {
-            "variables": dict(self.variables),
-            "package": self.package,
-            "version": self.version,
-            "commit": self.commit,
-        }
+        return {**vars(self), "variables": dict(self.variables)}
 
 
 def environment_of(adapter: AcceleratorAdapter, entry: Any = None) -> AcceleratorEnvironment:

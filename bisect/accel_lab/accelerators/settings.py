@@ -1,4 +1,4 @@
-"""Readers of settings: a value that cannot be meant is refused with the setting's name and what it may be.
+"""Reads settings: an invalid value is refused with the setting's name and what it may be.
 
 A value is Python's own (an argument, a TOML value) or the text of an environment variable.
 """
@@ -71,15 +71,3 @@ def near(word: str, known: Iterable[str]) -> str:
 def _is_number(text: str) -> bool:
     """Whether this is a whole number; Python turns no text of thousands of digits into one."""
     return text.isdecimal() and len(text) <= 20
-
-
-__all__ = [
-    "ALIGNED_DIMENSIONS",
-    "CONSTRAINTS",
-    "SettingError",
-    "near",
-    "read_flag",
-    "read_folder",
-    "read_size",
-    "read_whole",
-]

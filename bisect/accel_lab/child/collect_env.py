@@ -1,4 +1,4 @@
-"""Tells the environment as an issue form of PyTorch asks for it, and the C++ compiler that Inductor takes."""
+"""Describes the environment as PyTorch's issue form asks for it, and the C++ compiler that Inductor takes."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _say(control: Any, **message: Any) -> None:
     try:
         control.send(json.dumps(message).encode())
     except OSError:
-        return  # nobody lends any more: the next look at the socket tells
+        return  # nobody lends any more: the next look at the socket shows it
 
 
 def _reap(control: Any, running: Set[int]) -> None:

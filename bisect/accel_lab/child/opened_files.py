@@ -3,7 +3,7 @@
 One JSON line is appended to ``opened.txt`` the first time that a file is met: ``["read", path]``, or
 ``written``, ``listed`` (a folder), ``handed`` (a word of another program's command line); ``spawned`` says
 that ``multiprocessing`` started another Python, in which nothing is heard. It is written at once, so a
-program that crashes has told all that it opened until then. Code that opens files without Python is not
+program that crashes has noted all that it opened until then. Code that opens files without Python is not
 heard; what it has mapped into memory is read off the process at the end.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .protocol import files
 
-#: More files than this are not told; a log that says so is cut.
+#: More files than this are not noted; a log that says so is cut.
 MOST = 20_000
 #: Nothing that a project keeps lies here, unless the script does.
 _SYSTEM = (
@@ -78,12 +78,12 @@ class Opened:
 
     def hear(self, event: str, args: Tuple[Any, ...]) -> None:
         """One audit event; nothing that goes wrong here may reach the program."""
-        told = self._events.get(event)
-        if told is None or getattr(self._busy, "on", False):
+        handler = self._events.get(event)
+        if handler is None or getattr(self._busy, "on", False):
             return
         self._busy.on = True
         try:
-            told(args)
+            handler(args)
         except Exception:
             return
         finally:

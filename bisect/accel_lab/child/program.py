@@ -16,7 +16,7 @@ from .exceptions import describe
 def join_threads() -> None:
     """Wait for the program's threads as the interpreter does at its end.
 
-    Pools of ``concurrent.futures`` are told to stop by hooks that only ``threading._shutdown`` runs;
+    Pools of ``concurrent.futures`` are stopped by hooks that only ``threading._shutdown`` runs;
     joining their threads one by one would wait for ever.
     """
     shutdown = getattr(threading, "_shutdown", None)

@@ -54,7 +54,7 @@ def _sources(root: str) -> List[str]:
 
 
 def _native(root: str) -> Dict[str, Any]:
-    """The libraries next to torch's Python files; hashing gigabytes would cost more than it tells."""
+    """The libraries next to torch's Python files; hashing gigabytes would cost more than it shows."""
     folder = os.path.join(root, "lib")
     try:
         names = sorted(name for name in os.listdir(folder) if ".so" in name)

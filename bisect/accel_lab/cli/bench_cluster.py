@@ -34,7 +34,7 @@ def gather(
 ) -> None:
     """Have each model measured by a worker, and put its rows into the benchmark, in the order of ``models``.
 
-    ``words`` are the options of ``accel-lab bench`` beside the model. A measurement is never taken from an
+    ``words`` are the options of ``accel-lab bench`` besides the model. A measurement is never taken from an
     earlier benchmark. A model that no worker could measure is a failed row. Raises :class:`EngineLost` and
     :class:`StoreLost`; what was measured until then is in the benchmark.
     """
@@ -96,6 +96,3 @@ def _here(path: str, fetched: Fetched) -> str:
     """A path on the worker by where the file lies here."""
     origin = fetched.ran.origin.rstrip("/")
     return os.path.join(fetched.folder, path[len(origin) + 1 :]) if path.startswith(f"{origin}/") else path
-
-
-__all__ = ["gather"]

@@ -96,7 +96,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         title="Ladder and smallest repro",
-        why="Which part is it? Front end, back end and transfers are replaced one by one; what cures it is "
+        why="Which part is it? Front end, back end and transfers are replaced one by one; what fixes it is "
         "proven, its first wrong kernel named, and the script shrunk.",
         words=lambda folder: [
             *("bisect", "--accelerator", "mock", "--minimize-for", "20", "--no-verify"),

@@ -68,7 +68,7 @@ def release_engine_option(command: F) -> F:
 
 @contextmanager
 def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[Dispatch]:
-    """Jobs of the lab on the workers of a cluster. ``listener`` is told each fault in one line."""
+    """Jobs of the lab on the workers of a cluster. ``listener`` is called with each fault, in one line."""
     store = Store(cluster.store, listener=listener)
     engine = DaskEngine(cluster.address)
     try:
@@ -77,6 +77,3 @@ def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[D
         yield Dispatch(engine, store, Worker(store=cluster.store), listener=listener)
     finally:
         engine.close()
-
-
-__all__ = ["CLUSTER_JOBS", "Cluster", "chosen", "dispatching", "release_engine_option"]

@@ -17,8 +17,9 @@ from accel_lab.cli.settings import config_option, read_settings
 from accel_lab.config import Config
 from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.environment import Index
+from accel_lab.core.machine.places import environments_folder
 from accel_lab.environments.index.pip_settings import pip_index
-from accel_lab.environments.options import EnvironmentOptions, default_folder
+from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.environments.providers import NAMES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,18 +32,18 @@ def environment_options(command: F) -> F:
             click.option(
                 "--provider",
                 type=click.Choice(NAMES),
-                help="Where builds of torch come from: interpreters that are here (local), virtual "
-                "environments that are made (uv), images (docker). [default: local with --pythons, else uv]",
+                help="Where builds of torch come from: interpreters of this machine (local), new virtual "
+                "environments (uv), images (docker). [default: local with --pythons, else uv]",
             ),
             click.option(
                 "--pythons",
                 metavar="PATHS",
-                help=f"The interpreters of the local line, separated by {os.pathsep!r}.",
+                help=f"The interpreters of the local provider, separated by {os.pathsep!r}.",
             ),
             click.option(
                 "--python-version",
                 metavar="X.Y",
-                help="The Python of the whole line. [default: the one here that most releases are for]",
+                help="The Python of all releases. [default: the one here that most releases support]",
             ),
             click.option("--index-url", metavar="URL", help="Package index. [default: as pip is configured]"),
             click.option("--extra-index-url", metavar="URL", multiple=True, help="One more package index."),
@@ -67,8 +68,8 @@ def environment_options(command: F) -> F:
                 help="A requirements file of the script. Its PEP 723 block is read anyway.",
             ),
             click.option("--pre", is_flag=True, help="Pre-releases and nightlies count as releases too."),
-            click.option("--full", is_flag=True, help="Install the CUDA libraries, also without a GPU."),
-            click.option("--slim", is_flag=True, help="Leave out the CUDA libraries, also with a GPU."),
+            click.option("--full", is_flag=True, help="Install the CUDA libraries even without a GPU."),
+            click.option("--slim", is_flag=True, help="Leave out the CUDA libraries even with a GPU."),
             click.option(
                 "--store",
                 metavar="FOLDER",
@@ -118,7 +119,7 @@ def read_options(
         script=script,
         slim=_slim(words, config),
         pre=words["pre"] or bool(config.values.get("pre")),
-        folder=Path(store).expanduser().resolve() if store else default_folder(),
+        folder=Path(store).expanduser().resolve() if store else environments_folder(),
         pythons=pythons,
         image=words["image"] or config.text("image"),
         build_images=words["build_images"],

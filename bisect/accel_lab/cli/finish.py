@@ -134,6 +134,3 @@ def exit_code(findings: Findings) -> int:
     if culprit is None or culprit.confidence is Confidence.INCONCLUSIVE:
         return 125
     return 1
-
-
-__all__ = ["exit_code", "report_left", "show", "sum_up", "write_files"]

@@ -20,7 +20,7 @@ from accel_lab.cli.finish import exit_code, show, write_files
 from accel_lab.cli.options import RUN_FOLDERS, find_python, limits_from, read_stdin, split_program
 from accel_lab.cli.progress import Progress
 from accel_lab.cli.release_cluster import releases
-from accel_lab.core.errors import DiskFull, UsageError
+from accel_lab.core.errors import DiskFull, LabError, UsageError
 from accel_lab.core.machine.environment import EnvironmentId
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
@@ -219,6 +219,12 @@ def _asked(
             ]
             asked = list(further(answers)) if further is not None else []
         return answers
+
+
+def require_run(outcome: Outcome, what: str = "the script") -> None:
+    """Raise :class:`LabError`, in one line, where the script was not run at all."""
+    if not outcome.was_run:
+        raise LabError(f"{what} could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
 
 
 def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> VersionsRequest:

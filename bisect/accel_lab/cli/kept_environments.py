@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accel_lab.cli.settings import read_settings
 from accel_lab.core.machine.environment import EnvironmentUnavailable
-from accel_lab.environments.options import default_folder
+from accel_lab.core.machine.places import environments_folder
 from accel_lab.environments.store.folder import Entry, Store
 from accel_lab.environments.store.pruning import Census
 from accel_lab.environments.store.thorough_check import verify_entry
@@ -120,7 +120,7 @@ def _images(folder: Path, *, wanted: bool, configured: bool) -> ImageShelf | Non
 
 
 def _store(named: str) -> Store:
-    return Store(Path(named).expanduser().resolve() if named else default_folder())
+    return Store(Path(named).expanduser().resolve() if named else environments_folder())
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -160,6 +160,3 @@ def _image_row(image: KeptImage) -> dict[str, Any]:
         "provenance": provenance,
         "spec": {},
     }
-
-
-__all__ = ["KeptEnvironments"]

@@ -1,4 +1,4 @@
-"""What happens to an exception that nobody foresaw: a number to quote, and the traceback in a file."""
+"""Handles an unexpected exception: a number to quote, and the traceback in a file."""
 
 from __future__ import annotations
 

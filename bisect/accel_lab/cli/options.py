@@ -85,7 +85,7 @@ def program_options(command: F) -> F:
                 type=click.IntRange(64, MAX_MB),
                 default=16384,
                 show_default=True,
-                help="MB for one run.",
+                help="Memory limit of one run, in MB.",
             ),
             click.option(
                 "--max-disk",
@@ -149,7 +149,7 @@ def job_options(command: F) -> F:
                 type=click.IntRange(1, 16),
                 default=2,
                 show_default=True,
-                help="Probes side by side.",
+                help="Probes that run in parallel.",
             ),
             click.option(
                 "--fresh", is_flag=True, help="Use no warm server that an earlier run left, and leave none."
@@ -157,8 +157,8 @@ def job_options(command: F) -> F:
             click.option(
                 "--keep-server",
                 type=Duration(),
-                help="Leave a process that has torch imported to the next run on this build, until it was "
-                "idle for so long; 0: none. [default: 10m at a terminal, else 0]",
+                help="Keep a process with torch imported for the next run on this build, until it has been "
+                "idle this long; 0: none. [default: 10m at a terminal, else 0]",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON."),
             click.option("-q", "--quiet", is_flag=True, help="No progress, no tables."),

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from accel_lab.core.judge import signature_of
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.text import control, printable
 from accel_lab.execution.run_folder.progress_file import ProgressFile
@@ -147,7 +147,7 @@ def _label(probe: Probe) -> str:
 
 
 def _result(outcome: Outcome) -> tuple[str, str]:
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         return "not applicable", "36"
     signature = signature_of(outcome)
     if signature is None:

@@ -18,7 +18,7 @@ _SPELT = 2
 def question(probe: Probe) -> str:
     """The rung, what was changed on top of it, and whether the process is a fresh one."""
     if probe.edited:
-        return "a way around it: your script with a few lines changed" + ("" if probe.bare else ", recorded")
+        return "a workaround: your script with a few lines changed" + ("" if probe.bare else ", recorded")
     if probe.bare:
         return "plain run"
     changes = [text for name, value in probe.switches if (text := switch(name, value))]
@@ -136,6 +136,3 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "caches": lambda names: f"caches on: {', '.join(names)}",
     "together": lambda value: "fused loops run as one",
 }
-
-
-__all__ = ["question", "switch"]

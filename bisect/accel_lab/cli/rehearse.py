@@ -240,6 +240,3 @@ def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
     elif flaky:
         how = f"same failure in try {tries} (it fails in {rate:.0%} of its runs)"
     return f"run again from a clean folder: {how}{more}"
-
-
-__all__ = ["MATCH", "MISMATCH", "NOT_RUN", "Rehearsal", "rehearse", "ship"]

@@ -36,7 +36,7 @@ VARIABLES = (
 )
 _CLOSE = 0.75
 
-#: What was told already: one process reads the settings more than once.
+#: What was reported already: one process reads the settings more than once.
 _reported: set[str] = set()
 
 

@@ -63,6 +63,11 @@ def _encodable(text: str, encoding: str | None) -> str:
     return text.encode(name, "backslashreplace").decode(name)
 
 
+def is_terminal() -> bool:
+    """Whether somebody can be asked, and reads the answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def print_json(value: Any) -> None:
     """A result on standard output as JSON that strict readers take too."""
     click.echo(json.dumps(plain(value), indent=1))

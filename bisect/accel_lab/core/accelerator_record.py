@@ -50,14 +50,7 @@ class AcceleratorRecord:
 
     def to_json(self) -> dict[str, Any]:
         """All fields."""
-        return {
-            "name": self.name,
-            "variables": dict(self.variables),
-            "package": self.package,
-            "version": self.version,
-            "commit": self.commit,
-            "faults": list(self.faults),
-        }
+        return {**vars(self), "variables": dict(self.variables), "faults": list(self.faults)}
 
     @property
     def settings(self) -> dict[str, str]:

@@ -78,5 +78,5 @@ def _out_of_place(word: str) -> str:
 
 
 def _bare(name: str) -> str:
-    """Without the type that is told in brackets after a space: ``history (list)``."""
+    """Without the type that stands in brackets after a space: ``history (list)``."""
     return re.sub(r"\s+\([^()]*\)$", "", name.strip())

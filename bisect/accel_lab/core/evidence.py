@@ -201,7 +201,7 @@ class EvidenceKind(str, Enum):
     KERNEL_FIXES = "kernel_fixes"
     KERNEL_DOES_NOT_FIX = "kernel_does_not_fix"
 
-    # An accelerator: its ways down.
+    # An accelerator: its rungs.
     WAY_FAILS = "way_fails"
     WAYS_REPEATED = "ways_repeated"
     WAYS_NOT_MONOTONE = "ways_not_monotone"
@@ -275,6 +275,3 @@ def _read(fact: object) -> Fact:
     if isinstance(fact, list) and all(isinstance(item, str) for item in fact):
         return fact
     raise ValueError("Evidence: a fact is neither text, a number, true or false nor a list of texts")
-
-
-__all__ = ["Evidence", "EvidenceKind", "Fact", "with_records"]

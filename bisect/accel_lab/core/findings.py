@@ -141,7 +141,7 @@ class Considered(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit(Record):
-    """A stage (and, where it could be told, a component) with the evidence for it.
+    """A stage (and, where one was found, a component) with the evidence for it.
 
     ``alternatives`` are the other explanations that were considered. The JSON calls the evidence
     ``observations``: ``reporting.schema`` adds the sentences under ``evidence``.

@@ -31,8 +31,8 @@ _TESTS = 3
 def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "") -> Signature | None:
     """The signature of a run that failed by itself; None for one that did not.
 
-    The tails are the ends of what it printed: a test runner tells its failures only there, as do the ranks of
-    torchrun.
+    The tails are the ends of what it printed: a test runner prints its failures only there, as do the ranks
+    of torchrun.
     """
     if not outcome.failed:
         return None
@@ -69,7 +69,7 @@ def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "")
 
 def judge(outcome: Outcome, target: Signature, signature: Signature | None) -> Verdict:
     """GOOD, BAD (the same signature), DIFFERENT (another failure) or SKIP (nothing was learned)."""
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         return Verdict.SKIP
     if signature is None:
         return Verdict.GOOD

@@ -86,6 +86,11 @@ class Outcome(Record):
         return SCHEMA
 
     @property
+    def was_run(self) -> bool:
+        """Whether the script was run at all; ``notes`` say why not."""
+        return self.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
+
+    @property
     def failed(self) -> bool:
         """Whether the run ended in any way but exit code 0."""
-        return self.status not in (Status.OK, Status.REFUSED, Status.NOT_APPLICABLE)
+        return self.was_run and self.status is not Status.OK

@@ -60,7 +60,7 @@ class Probe:
 
     ``switches`` are the single settings changed on top of the rung, of ``protocol.switches``;
     ``bare`` runs the program with no instrumentation at all, as the user would;
-    ``attempt`` tells repeats of the same question apart; ``cwd`` is where it starts, if not where
+    ``attempt`` numbers repeats of the same question; ``cwd`` is where it starts, if not where
     the user did; ``edited`` is a file of the program and the one that is shown in its place, whose name is
     the digest of its text.
     """

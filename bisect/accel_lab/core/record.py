@@ -223,6 +223,3 @@ def _checked(shape: Any, read: Reader) -> Reader:
         return read(value, kind)
 
     return checked
-
-
-__all__ = ["Record", "as_json", "written"]

@@ -61,7 +61,7 @@ _ADVICE = re.compile(
 
 #: No more of a message is looked at: what is kept of it is much shorter.
 _LONGEST = 50_000
-#: A message as it is compared, and as it is told, has so many characters at most.
+#: A message as it is compared, and as it is shown, has so many characters at most.
 MOST = 400
 
 
@@ -138,5 +138,5 @@ class Signature(Record):
     @property
     def line(self) -> str:
         """One line for tables."""
-        head, told = self.type or self.kind, self.said or self.message
-        return f"{head}: {told}" if told else head
+        head, message = self.type or self.kind, self.said or self.message
+        return f"{head}: {message}" if message else head

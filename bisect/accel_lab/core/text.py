@@ -90,6 +90,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def capital(text: str) -> str:
+    """The text with a capital letter, unless it starts with a name from code."""
+    first = text.split(" ", 1)[0]
+    return text[0].upper() + text[1:] if first.isalpha() and first != "torch" else text
+
+
 def sentence(text: str) -> str:
     """The text with one full stop at its end; one that was made shorter keeps its dots."""
     return text if text.endswith("...") else text.rstrip(".") + "."

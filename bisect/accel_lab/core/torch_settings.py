@@ -1,4 +1,4 @@
-"""The settings of torch that a search turns: the only place of the lab, beside its child, that names them.
+"""The settings of torch that a search turns: the only place of the lab, besides its child, that names them.
 
 The child sets them as they are named here, and a workaround prints them for the user to paste.
 """
@@ -27,7 +27,7 @@ class Setting:
 
     @property
     def words(self) -> str:
-        """The setting as a reader is told of it."""
+        """The setting in words."""
         return f"{self.key} switched over" if self.value == FLIP else f"{self.key}={self.value}"
 
     @property

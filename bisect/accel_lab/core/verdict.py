@@ -9,7 +9,7 @@ from typing import NoReturn
 class Verdict(str, Enum):
     """GOOD: no failure. BAD: the same failure. DIFFERENT: another failure. SKIP: cannot tell.
 
-    On the ladder DIFFERENT is told as "fails differently"; a search treats it as SKIP.
+    On the ladder DIFFERENT is shown as "fails differently"; a search treats it as SKIP.
     """
 
     GOOD = "good"

@@ -106,7 +106,7 @@ class Gate:
             return _no("Only GET and POST are known here.", 405)
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if scope["method"] == "POST":
-            # A browser that was told to send no referrer says the origin `null` of a form's page.
+            # A browser that sends no referrer says the origin `null` of a form's page.
             said = origin if origin not in (None, "null") else None
             ours = said == f"http://{hosts[0].lower()}" if said is not None else site == "same-origin"
             if not ours or site not in (None, "same-origin"):

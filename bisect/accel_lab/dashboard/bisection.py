@@ -62,7 +62,7 @@ def run(
 ) -> int:
     """Run a command to its end; its exit code, negative for the signal that ended it.
 
-    ``started`` is told its process id, and ``look`` is called a few times a second. When this returns, no
+    ``started`` gets its process id, and ``look`` is called a few times a second. When this returns, no
     process of it is left. Raises :class:`LabError` if it cannot be started.
     """
     marker = f"dashboard-{uuid.uuid4().hex}"

@@ -28,7 +28,7 @@ _ENDS = {
     1: "done: the failure was reproduced",
     2: "refused: see the last line",
     3: "the lab could not do it: see the last line",
-    125: "done: the cause cannot be told",
+    125: "done: inconclusive",
     130: "stopped; what was found until then is kept",
 }
 

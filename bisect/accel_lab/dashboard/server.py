@@ -80,6 +80,3 @@ def serve(
                 stopping()
             jobs.close()
             bound.close()
-
-
-__all__ = ["HOSTS", "listening", "serve"]

@@ -82,7 +82,7 @@ class Fetched:
 class Dispatch:
     """Asks one job at a time in the thread that calls; many threads may.
 
-    ``listener`` is told each fault of the engine in one line. While jobs are waited for it is looked every
+    ``listener`` gets each fault of the engine in one line. While jobs are waited for it is looked every
     ``look_s`` seconds whether there are workers. Raises :class:`EngineLost`, :class:`NotRun`,
     :class:`Stopped` and :class:`~accel_lab.engine.store.StoreLost`.
     """

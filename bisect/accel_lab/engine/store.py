@@ -31,7 +31,7 @@ class StoreLost(LabError):
 class Store:
     """Files under short names (``runs/KEY.zip``). Every file is written whole or not at all.
 
-    ``wait`` is how the pauses are made. ``listener`` is told in one line when the store is waited for. Raises
+    ``wait`` is how the pauses are made. ``listener`` gets one line when the store is waited for. Raises
     :class:`UsageError` for an address that cannot be opened, :class:`StoreLost` for one that stays away.
     """
 

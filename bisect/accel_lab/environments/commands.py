@@ -64,8 +64,7 @@ class Commands:
         return Said(ok=ended.exit_code == 0, stdout=stdout, stderr=stderr, why=why)
 
 
-def plain_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """The user's environment without what would lead a tool or a pinned interpreter to other packages."""
-    environ = os.environ if environ is None else environ
     ours = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__")
-    return {name: value for name, value in environ.items() if name not in ours}
+    return {name: value for name, value in os.environ.items() if name not in ours}

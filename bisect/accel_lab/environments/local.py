@@ -103,7 +103,7 @@ class LocalProvider:
 
 
 def _program(name: str) -> str:
-    """The program that a path or a name on PATH is; links are kept, for a venv is told by its path."""
+    """The program that a path or a name on PATH is; links are kept, for a venv is known by its path."""
     found = shutil.which(os.path.expanduser(name))
     if found is None:
         raise UsageError(f"{name} is no interpreter: --pythons takes paths, separated by colons")

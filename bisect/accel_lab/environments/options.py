@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from accel_lab.core.ended import Ended
 from accel_lab.core.machine.environment import Index
+from accel_lab.core.machine.places import environments_folder
 from accel_lab.core.record import Record
 
 from .index.pip_settings import pip_index
@@ -22,12 +20,6 @@ SLIM = ("auto", "yes", "no")
 
 #: Runs a command; ``execution.process.run`` is one. This layer starts no process by itself.
 Run = Callable[..., Ended]
-
-
-def default_folder() -> Path:
-    """Where environments are kept: under ``ACCEL_LAB_HOME`` or in the user's cache folder."""
-    home = os.environ.get("ACCEL_LAB_HOME")
-    return Path(home or platformdirs.user_cache_dir("accel-lab")) / "environments"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +42,7 @@ class EnvironmentOptions(Record):
     script: Path | None = None
     slim: str = "auto"
     pre: bool = False
-    folder: Path = field(default_factory=default_folder)
+    folder: Path = field(default_factory=environments_folder)
     pythons: tuple[str, ...] = ()
     build_timeout_s: float = 3600.0
     image: str = ""

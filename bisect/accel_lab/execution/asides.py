@@ -1,4 +1,4 @@
-"""What is run beside the probes, in the same place and under the same limits: questions about the build."""
+"""Commands besides the probes, in the same place and under the same limits: questions about the build."""
 
 from __future__ import annotations
 

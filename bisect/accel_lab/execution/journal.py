@@ -85,7 +85,7 @@ class Journal:
         self._write({"event": "unasked", "key": key, "label": label})
 
     def close(self) -> None:
-        with suppress(OSError):  # a full disk has been told of when it was written to
+        with suppress(OSError):  # a full disk was reported when it was written to
             self._stream.close()
 
     def _write(self, row: dict[str, Any]) -> None:

@@ -131,7 +131,7 @@ def _cells(document: dict[str, Any], path: Path) -> Iterator[_Cell]:
 
 
 def _plain_python(cell: _Cell, path: Path) -> str:
-    """The cell without what is not Python; a cell that cannot be read so is told."""
+    """The cell without what is not Python; a cell that cannot be read so is reported."""
     lines = cell.text.split("\n")
     first = next(n for n, line in enumerate(lines) if line.strip())
     magic = _CELL_MAGIC.match(lines[first])
@@ -146,7 +146,7 @@ def _plain_python(cell: _Cell, path: Path) -> str:
             return "\n".join(lines)
         place = wrong if wrong < len(lines) and _LINE_MAGIC.match(lines[wrong]) else None
         if place is None:
-            # What is wrong is told further down than where it began.
+            # What is wrong shows further down than where it began.
             place = next((n for n, line in enumerate(lines) if _LINE_MAGIC.match(line)), None)
         if place is None:
             break
@@ -185,6 +185,3 @@ def _without_future(text: str) -> tuple[str, str]:
             for n in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[n] = "# " + lines[n]
     return "\n".join(lines), moved
-
-
-__all__ = ["SUFFIX", "as_script", "said_of", "script_of"]

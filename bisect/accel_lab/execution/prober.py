@@ -37,14 +37,14 @@ from .warm import WarmServer, start_server
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 LOG = logging.getLogger("accel_lab.prober")
-#: The child's command that tells the environment.
+#: The child's command that describes the environment.
 COLLECT = "collect_env"
 
 
 class Prober:
     """Answers probes with one interpreter; every answer is journalled and none is asked for twice.
 
-    ``listener(event, probe, outcome)`` is told ``start``, ``end`` and ``cached``; before the first question
+    ``listener(event, probe, outcome)`` gets ``start``, ``end`` and ``cached``; before the first question
     of a run whose answers another protocol gave, ``anew``.
     """
 
@@ -195,7 +195,7 @@ class Prober:
 
     @property
     def stopping(self) -> threading.Event:
-        """Set once it was told to stop: what is run beside the probes ends with it."""
+        """Set once it was asked to stop: what is run beside the probes ends with it."""
         return self._stop
 
     @property
@@ -232,9 +232,9 @@ class Prober:
         return self._asides.run(name, command, timeout_s=timeout_s)
 
     def collect_environment(self) -> dict[str, Any]:
-        """What torch's ``collect_env`` tells of the probed build, and its C++ compiler; empty if it fails.
+        """What torch's ``collect_env`` says of the probed build, and its C++ compiler; empty if it fails.
 
-        The warm server tells it in a second, as it has imported torch.
+        The warm server answers in a second, as it has imported torch.
         """
         try:
             server = self._start_server() if self.is_warm else None
@@ -302,10 +302,10 @@ class Prober:
         return ended, warm
 
     def _seen_outside(self) -> list[str]:
-        """What the user must be told of how the folders are shown, each line once."""
+        """What the user must read about how the folders are shown, each line once."""
         with self._lock:
-            told, self.workspace.surroundings.notes[:] = list(self.workspace.surroundings.notes), []
-        return [*told, *filter(None, [self.workspace.surroundings.mend()])]
+            notes, self.workspace.surroundings.notes[:] = list(self.workspace.surroundings.notes), []
+        return [*notes, *filter(None, [self.workspace.surroundings.mend()])]
 
     def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"

@@ -89,7 +89,7 @@ def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | 
     """Kind, access and size of the first error, where it is, and the line of generated code that made it.
 
     ``source`` gives the text of a generated file, None for any other file. Without such a line ``file`` is
-    empty, and ``function`` tells whose code it was.
+    empty, and ``function`` says whose code it was.
     """
     error = _ERROR.search(report)
     if error is None:

@@ -63,7 +63,7 @@ class WarmServer:
         self._closed = False
         self._changed = threading.Condition()
         self._write_lock = threading.Lock()
-        # With only one way to start, who asks for the server is told at once that it cannot be.
+        # With only one way to start, who asks for the server gets the error at once.
         self._process = starts[0]() if len(starts) == 1 else None
         self._reader = threading.Thread(
             target=self._serve, args=(starts,), daemon=True, name="accel-lab-warm"

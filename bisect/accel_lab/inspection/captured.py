@@ -144,6 +144,3 @@ class Captured:
 def operator_of(key: str) -> str:
     """The operator of a lowering's key, such as ``aten.mul.Tensor`` of ``mul target=aten.mul.Tensor#0``."""
     return key.rsplit("#", 1)[0].rsplit("target=", 1)[-1]
-
-
-__all__ = ["SCHEMA", "Captured", "File", "Kernel", "KernelLine", "operator_of"]

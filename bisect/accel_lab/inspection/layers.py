@@ -225,6 +225,3 @@ def amount(size: float) -> str:
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     step = min(int(math.log(size, 1024)), len(units) - 1) if size >= 1 else 0
     return f"{size / 1024**step:.{0 if step == 0 else 1}f} {units[step]}"
-
-
-__all__ = ["TITLES", "Layer", "Memory", "Node", "Tensor", "amount", "read"]

@@ -27,31 +27,28 @@ def binding_of(name: str, facts: Mapping[str, Any], findings: Findings) -> Bindi
 
 
 def variables_of(name: str, facts: Mapping[str, Any], findings: Findings) -> dict[str, str]:
-    """The variables that steered the accelerator: the mock's by their name, an adapter's as it told them.
+    """The variables that steered the accelerator: the mock's by their name, an adapter's as reported.
 
     One that holds a path means nothing on another machine.
     """
     if name == MOCK:
         variables = facts.get("variables") or {}
-        told = {key: value for key, value in variables.items() if key.startswith(_MOCK_VARIABLES)}
+        reported = {key: value for key, value in variables.items() if key.startswith(_MOCK_VARIABLES)}
     else:
         steps = [*findings.baseline, *findings.ladder]
         rows = [step.outcome.facts.get("accelerator") for step in steps]
         places = [row["environment"] for row in rows if isinstance(row, dict) and row.get("environment")]
-        told = next(
+        reported = next(
             (place["variables"] for place in places if isinstance(place, dict) and place.get("variables")), {}
         )
-    return {key: value for key, value in _sorted(told) if _is_variable(key, value)}
+    return {key: value for key, value in _sorted(reported) if _is_variable(key, value)}
 
 
-def _sorted(told: Any) -> list[tuple[Any, Any]]:
-    return sorted(told.items(), key=str) if isinstance(told, dict) else []
+def _sorted(reported: Any) -> list[tuple[Any, Any]]:
+    return sorted(reported.items(), key=str) if isinstance(reported, dict) else []
 
 
 def _is_variable(key: Any, value: Any) -> bool:
-    """The child told it: it may be anything."""
+    """The child reported it: it may be anything."""
     texts = isinstance(key, str) and isinstance(value, str)
     return texts and key.isidentifier() and os.sep not in value and len(value) <= _MOST_CHARACTERS
-
-
-__all__ = ["MOCK", "binding_of", "variables_of"]

@@ -218,6 +218,3 @@ def _neighbours(script: Path) -> dict[str, Path]:
     return {
         e.name: e for e in entries[:MAX_NEIGHBOURS] if e.name not in skipped and not e.name.startswith(".")
     }
-
-
-__all__ = ["Minimizer"]

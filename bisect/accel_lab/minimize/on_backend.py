@@ -118,6 +118,3 @@ def _first_statement(body: Sequence[ast.stmt]) -> int:
             break
         lines = node.end_lineno or lines
     return lines
-
-
-__all__ = ["NAME", "Binding", "with_backend"]

@@ -25,7 +25,7 @@ from .candidates import SCRIPT_NAME
 from .shipping import lay_out, probe_in
 from .target import Target, ask
 
-#: What the exit code tells nothing about: the failure is seen by the user's oracle or by recording only.
+#: What the exit code does not show: the failure is seen by the user's oracle or by recording only.
 JUDGED_FROM_OUTSIDE = ("check", "regex", "values")
 #: A hang ends by itself after this time, in seconds, with the stack of every thread and exit code 1.
 HANG_S = 60
@@ -159,7 +159,7 @@ def _said(verdict: Verdict) -> str:
         Verdict.BAD: "fails in the same way",
         Verdict.GOOD: "passes",
         Verdict.DIFFERENT: "fails in another way",
-        Verdict.SKIP: "tells nothing",
+        Verdict.SKIP: "is inconclusive",
     }[verdict]
 
 

@@ -225,6 +225,3 @@ class ReproWriter:
         """One more run, whose artifacts are kept."""
         probe = product.problem.probe_of(candidate)
         return self.lab.submit(replace(probe, rung=rung, switches=switches, attempt=_KEPT)).result()
-
-
-__all__ = ["ReproWriter"]

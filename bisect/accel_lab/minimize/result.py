@@ -54,6 +54,3 @@ def interrupted(folder: Path) -> Repro:
     else:
         result.why_not = "stopped before a smaller program was found"
     return result
-
-
-__all__ = ["Elsewhere", "Product", "interrupted"]

@@ -1,7 +1,7 @@
 """The files that a reduced script needs, and a folder with only those to prove it in.
 
 A candidate is tried in a folder of links to all that lies beside the user's script. The repro is handed out
-with copies of what it opens: a run of it tells what that is.
+with copies of what it opens: a run of it shows what that is.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class _Judging:
         signature = self._lab.signature(outcome)
         if self._target.signature.kind != "values":
             return judge(outcome, self._target.signature, signature)
-        if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        if not outcome.was_run:
             return Verdict.SKIP
         return Verdict.DIFFERENT if signature is not None else self._values(outcome)
 

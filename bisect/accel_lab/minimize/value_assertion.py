@@ -1,4 +1,4 @@
-"""Gives a script whose numbers are silently wrong a check of its own, so that its exit code tells.
+"""Gives a script whose numbers are silently wrong a check of its own, so that its exit code shows it.
 
 Every ``torch.compile`` of the script is replaced by a function that also runs the uncompiled original
 on copies of the arguments and compares. Whether the result still shows the fault is for a run to say.

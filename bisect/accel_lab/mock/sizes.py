@@ -11,6 +11,11 @@ from dataclasses import dataclass
 STICK_BYTES = 128
 
 
+def whole_sticks(count: int) -> int:
+    """``count`` bytes rounded up to whole sticks."""
+    return -(-count // STICK_BYTES) * STICK_BYTES
+
+
 @dataclass(frozen=True, kw_only=True)
 class Device:
     """The sizes of one device; all of them can be set, so that a limit can be met in a test.

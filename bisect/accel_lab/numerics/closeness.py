@@ -93,7 +93,7 @@ def further(
     an error of all elements hides below the greatest error of few. Where eager overflowed and the reference
     did not, a result near the reference is a better one, and no difference; near means by the tolerances that
     hold without a reference. ``noise`` is the absolute error allowed where eager has no correct digit and no
-    spread tells what that is worth; ``reach`` is how far another order of summing moves a result at most, so
+    spread says what that is worth; ``reach`` is how far another order of summing moves a result at most, so
     that errors which half types made upstream are not multiplied as that is.
     """
     size = np.abs(reference)

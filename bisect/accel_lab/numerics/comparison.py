@@ -2,7 +2,7 @@
 
 The rule with a reference: a result differs when it is further from the float64 run than eager is, by a
 stated factor and beyond a floor that depends on the type (``ComparisonConfig``, ``closeness``). Without one
-the rule is relative to the tensor's own values, however small; its strict form, the sieve, only tells whether
+the rule is relative to the tensor's own values, however small; its strict form, the sieve, only says whether
 a float64 run is worth asking.
 
 Type and shape always count. Strides are reported but count only when requested: torch promises the values of
@@ -210,7 +210,7 @@ def _sampled(record: Record, step: int | None) -> Array | None:
 
 
 def _identical(want: Record, reference: Array) -> Comparison:
-    """Equal bit for bit: nothing to judge, but the errors are worth telling."""
+    """Equal bit for bit: nothing to judge, but the errors are worth showing."""
     if want.data is None or want.data.size != reference.size:
         return SAME
     with np.errstate(all="ignore"):

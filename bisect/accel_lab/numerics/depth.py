@@ -1,7 +1,7 @@
-"""Depth: errors operator by operator, and the first module and operator that leave float64's neighbourhood.
+"""Depth: errors operator by operator, and the first module and operator that diverge from float64.
 
-The neighbourhood of a value is what eager's own error and the floor of its dtype allow; the child, which has
-the values, decides it for each operator.
+A value diverges where its error is more than eager's own error and the floor of its dtype allow; the child,
+which has the values, decides it for each operator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Operator:
 
     ``error`` is taken over the elements that differ from eager's: 0 says that there are none.
 
-    ``wrong`` elements are outside of the neighbourhood; an error is None for integers and booleans.
+    ``wrong`` elements diverge; an error is None for integers and booleans.
     """
 
     node: str
@@ -70,7 +70,7 @@ class Depth:
 
     @property
     def first(self) -> Operator | None:
-        """The first operator that leaves float64's neighbourhood."""
+        """The first operator that diverges from float64."""
         return next((one for one in self.operators if one.differs), None)
 
     @property
@@ -115,6 +115,3 @@ def _greatest(values: Sequence[float | None]) -> float | None:
     """The greatest of what is known; NaN is greater than any number."""
     known = [value for value in values if value is not None]
     return max(known, key=lambda value: math.inf if math.isnan(value) else value, default=None)
-
-
-__all__ = ["Depth", "Module", "Operator"]

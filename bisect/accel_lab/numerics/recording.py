@@ -28,7 +28,7 @@ Key = tuple[str, int, int, str, str]
 class Entry:
     """One recorded value with its place.
 
-    ``changed`` tells of an input that was written whether its values are known to differ; ``spread`` is how
+    ``changed`` says of an input that was written whether its values are known to differ; ``spread`` is how
     far random roundings moved the float64 values. ``thread`` numbers the threads that called, ``inputs`` is
     a digest of the call's arguments (``numerics.thread_calls``).
     """
@@ -200,6 +200,3 @@ def _decoded(raw: bytes, dtype: str, shape: tuple[int, ...]) -> Array | None:
         return decode(raw, dtype, shape)
     except ValueError:
         return None
-
-
-__all__ = ["Entry", "Key", "Recording", "load"]

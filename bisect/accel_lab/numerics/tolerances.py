@@ -29,18 +29,14 @@ def part_of(dtype: str) -> str:
     return _PART.get(dtype, dtype)
 
 
-def _floors() -> dict[str, float]:
-    # float32: sums of 1e6 numbers in another order differ by about a hundred eps; Inductor's vectorised
-    # reductions do. Half types accumulate in float32, so only their own roundings show: a few eps.
-    # float64: the reference is itself float64, with the same noise as the result.
-    return {"float16": 4.0, "bfloat16": 4.0, "float32": 128.0, "float64": 4096.0}
-
-
-def _scales() -> dict[str, float]:
-    # torch's defaults compare one operator with another way to compute it; a compiled region is many
-    # operators, fused and with sums reordered, so they are widened: tenfold, or fourfold for half types,
-    # whose defaults are already several eps.
-    return {"float16": 4.0, "bfloat16": 4.0, "float32": 10.0, "float64": 10.0}
+#: float32: sums of 1e6 numbers in another order differ by about a hundred eps; Inductor's vectorised
+#: reductions do. Half types accumulate in float32, so only their own roundings show: a few eps.
+#: float64: the reference is itself float64, with the same noise as the result.
+_FLOORS = {"float16": 4.0, "bfloat16": 4.0, "float32": 128.0, "float64": 4096.0}
+#: torch's defaults compare one operator with another way to compute it; a compiled region is many
+#: operators, fused and with sums reordered, so they are widened: tenfold, or fourfold for half types,
+#: whose defaults are already several eps.
+_SCALES = {"float16": 4.0, "bfloat16": 4.0, "float32": 10.0, "float64": 10.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +63,8 @@ class ComparisonConfig(Record):
     noise_factor: float = 30.0
     no_digits: float = 0.05
     noise_floor: float = 1e-6
-    floor_eps: dict[str, float] = field(default_factory=_floors)
-    scale: dict[str, float] = field(default_factory=_scales)
+    floor_eps: dict[str, float] = field(default_factory=_FLOORS.copy)
+    scale: dict[str, float] = field(default_factory=_SCALES.copy)
     rtol: float | None = None
     atol: float | None = None
     signed_zero: bool = False

@@ -84,7 +84,7 @@ class Measure:
     sieve: bool = False
 
     def noise(self, dtype: str, config: ComparisonConfig) -> float:
-        """The absolute error that is never counted where nothing tells what rounding is worth."""
+        """The absolute error that is never counted where nothing says what rounding is worth."""
         if self.magnitude is None and self.reference is None:
             return 0.0
         return config.noise(dtype, self.magnitude)

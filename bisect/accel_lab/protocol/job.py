@@ -1,4 +1,4 @@
-"""The job: what a child is told to run, as the JSON file or line that the lab hands it."""
+"""The job: what a child runs, as the JSON file or line that the lab hands it."""
 
 from __future__ import annotations
 

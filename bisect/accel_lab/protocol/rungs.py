@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 
 class Place(str, Enum):
-    """Where a rung stands: on the ladder, within its last step, beside it, or on another accelerator."""
+    """Where a rung stands: on the ladder, within its last step, off it, or on another accelerator."""
 
     STEP = "step"
     WITHIN_KERNEL = "within_kernel"

@@ -221,6 +221,3 @@ def _is_setting(name: str, value: str) -> bool:
 
 def _spell(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, (int, float)) else str(value)
-
-
-__all__ = ["Capsule", "finish_capsule", "is_capsule", "read_capsule"]

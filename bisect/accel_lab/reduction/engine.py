@@ -61,7 +61,7 @@ def smallest_subset(
     ``build`` may return None for a sublist that cannot be built. The whole list is taken to be
     interesting without asking (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
     Input"; complements only, as shrinking parts rarely survive alone). ``start`` is the size of the
-    first chunks, half of all by default. ``taken`` is told of every smaller sublist at once.
+    first chunks, half of all by default. ``taken`` is called with every smaller sublist at once.
     """
     current = list(items)
     size = max(1, start if start is not None else len(current) // 2)

@@ -126,10 +126,10 @@ def log_of(step: Step, run_dir: Path, name: str, limit: int) -> Text:
     return read_text(folder / name, limit) if folder is not None else Text(text="", size=0)
 
 
-def script_text(findings: Findings, limit: int = 2_000_000) -> str:
+def script_text(findings: Findings) -> str:
     """The user's script as it lies on disk; empty for a module, or when it is gone."""
     path = findings.program.path
-    return read_text(Path(path), limit).text if path else ""
+    return read_text(Path(path), 2_000_000).text if path else ""
 
 
 def request_of(run_dir: Path) -> dict[str, Any]:

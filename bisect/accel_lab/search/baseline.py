@@ -8,7 +8,6 @@ from functools import partial
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
@@ -24,9 +23,9 @@ from .premise import (
     STATE,
     Baseline,
     hurried,
+    run_verdict,
     same_failure,
     unrecorded,
-    values_verdict,
 )
 from .repeats import Tally
 from .silent import compare_silent
@@ -201,19 +200,10 @@ class BaselineSearch:
 
     def _ask_again(self, baseline: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
         outcome = self._lab.submit(hurried(self.probe.again(attempt), baseline.target)).result()
-        verdict = self.verdict(baseline, outcome)
+        verdict = run_verdict(self._lab, baseline, outcome)
         signature = self._lab.signature(outcome)
         self._add(baseline, outcome, signature, "warm run" if outcome.warm else "cold run", verdict)
         return outcome, verdict
-
-    def verdict(self, baseline: Baseline, outcome: Outcome) -> Verdict:
-        """The verdict of one more run against the target."""
-        assert baseline.target is not None
-        if self._lab.cannot_tell(outcome):
-            return Verdict.SKIP
-        if baseline.target.kind == "values":
-            return values_verdict(self._lab, baseline, outcome)
-        return judge(outcome, baseline.target, self._lab.signature(outcome))
 
     def _add(
         self,
@@ -258,7 +248,7 @@ class BaselineSearch:
         if not is_memory_fault(baseline.target):
             return False
         outcomes = checked_runs(
-            self._lab, self.probe, partial(self.verdict, baseline), runs=2 if baseline.flaky else 1
+            self._lab, self.probe, partial(run_verdict, self._lab, baseline), runs=2 if baseline.flaky else 1
         )
         if outcomes is None:
             return False
@@ -277,7 +267,7 @@ class BaselineSearch:
             jobs = [self._lab.submit(self.probe.again(10 + before + n)) for n in range(2)]
             for job in jobs:
                 outcome = job.result()
-                verdict = self.verdict(baseline, outcome)
+                verdict = run_verdict(self._lab, baseline, outcome)
                 label = "warm run" if outcome.warm else "cold run"
                 self._add(baseline, outcome, self._lab.signature(outcome), label, verdict)
             if baseline.tally.runs == before:

@@ -203,7 +203,7 @@ class Diagnosis(Bisection):
         if stage is not Stage.EAGER and start is not Rung.KERNEL and self._custom_backend(answer, start):
             stage = Stage.KERNEL
         considered = [*base.alternatives, *reading.alternatives()]
-        answer.warnings += [alternative.why for alternative in reading.alternatives() if reading.islands]
+        answer.warnings += [alternative.why for alternative in reading.alternatives() if reading.non_monotone]
         case = Case(runner=runner, ladder=answer.ladder, reading=reading, start=start, stage=stage)
         rulings = registry.ask(case, Moment.STAGE)
         answer.ladder, considered = case.ladder, [*considered, *rulings.considered]

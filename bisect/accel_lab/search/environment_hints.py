@@ -1,4 +1,4 @@
-"""Faults of the surroundings: a missing module or file, a full disk, no working C++ compiler."""
+"""Faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCRIPT_FAULTS = {
     "FileNotFoundError": ("file", Evidence.of(EvidenceKind.FILE_MISSING)),
     "PermissionError": ("file", Evidence.of(EvidenceKind.FILE_FORBIDDEN)),
 }
-#: How torch says that it could start none of the compilers that it was told of.
+#: How torch says that it could start none of the compilers that were named to it.
 _NO_COMPILER = ("InvalidCxxCompiler", "No working C++ compiler")
 _COMPILER_WORDS = (*_NO_COMPILER, "CppCompileError", "C++ compile error")
 

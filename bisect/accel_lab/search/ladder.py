@@ -20,20 +20,14 @@ from accel_lab.core.verdict import Verdict
 class Reading:
     """``last_good`` and ``first_bad`` are neighbours once the inconclusive rungs are left out.
 
-    ``different`` are the rungs between them that failed in another way; ``islands`` are rungs below
+    ``different`` are the rungs between them that failed in another way; ``non_monotone`` are rungs below
     ``last_good`` that failed although a higher rung passes.
     """
 
     first_bad: Rung | None
     last_good: Rung | None
     different: tuple[Rung, ...] = ()
-    islands: tuple[Rung, ...] = ()
-    skipped: tuple[Rung, ...] = ()
-
-    @property
-    def monotone(self) -> bool:
-        """Whether every failure lies above every pass."""
-        return not self.islands
+    non_monotone: tuple[Rung, ...] = ()
 
     @property
     def start(self) -> Rung | None:
@@ -43,8 +37,10 @@ class Reading:
     def alternatives(self) -> list[Considered]:
         """Alternatives that the ladder itself leaves open."""
         alternatives = []
-        if self.islands:
-            why = Evidence.of(EvidenceKind.LADDER_NOT_MONOTONE, rungs=self.islands, above=str(self.last_good))
+        if self.non_monotone:
+            why = Evidence.of(
+                EvidenceKind.LADDER_NOT_MONOTONE, rungs=self.non_monotone, above=str(self.last_good)
+            )
             alternatives.append(
                 Considered(name="not_monotone", open=True, why=why, limit=Confidence.INCONCLUSIVE)
             )
@@ -57,7 +53,6 @@ class Reading:
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
     """The reading of verdicts given lowest rung first."""
     judged = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
-    skipped = tuple(rung for rung, verdict in rows if verdict is Verdict.SKIP)
     top = len(judged)
     while top > 0 and judged[top - 1][1] is not Verdict.GOOD:
         top -= 1
@@ -72,8 +67,7 @@ def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
             for rung, verdict in failing
             if verdict is Verdict.DIFFERENT and (not bad or _before(failing, rung, bad[0]))
         ),
-        islands=tuple(rung for rung, verdict in below if verdict is not Verdict.GOOD),
-        skipped=skipped,
+        non_monotone=tuple(rung for rung, verdict in below if verdict is not Verdict.GOOD),
     )
 
 

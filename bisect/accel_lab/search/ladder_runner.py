@@ -9,7 +9,7 @@ from typing import Any
 
 from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import compilers_own, judge
+from accel_lab.core.judge import compilers_own
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
@@ -17,7 +17,7 @@ from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
-from .premise import Baseline, hurried, values_verdict
+from .premise import Baseline, hurried, run_verdict
 from .repeats import Tally, cautious_rate, runs_to_see
 
 Switches = tuple[tuple[str, Any], ...]
@@ -56,12 +56,12 @@ class LadderRunner:
         steps = [self._step(rung, switches, job.result()) for rung, switches, job in first]
         return [self._repeated(step, kind) for step in steps]
 
-    def ask_in_time(self, rungs: Iterable[Rung], kind: str = "ladder") -> tuple[list[Step], list[Rung]]:
+    def ask_in_time(self, rungs: Iterable[Rung]) -> tuple[list[Step], list[Rung]]:
         """The steps of those rungs for which there was time, and the others.
 
         A rung whose passes could not be repeated as the failure's rate demands is one of the others.
         """
-        wanted = tuple(dict(self.held).items())
+        wanted, kind = tuple(dict(self.held).items()), "ladder"
         steps, unasked = [], []
         for rung, job in [(rung, self._submit(rung, wanted, 0, kind)) for rung in rungs]:
             try:
@@ -133,15 +133,8 @@ class LadderRunner:
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """What the outcome means for the failure that is looked for."""
-        target = self.baseline.target
-        assert target is not None
-        if self.lab.cannot_tell(outcome):
-            return Verdict.SKIP
-        if target.kind == "values":
-            verdict = values_verdict(self.lab, self.baseline, outcome)
-        else:
-            verdict = judge(outcome, target, self.lab.signature(outcome))
-        # A script that expects an exception takes one of the compiler's own for it: that is no cure.
+        verdict = run_verdict(self.lab, self.baseline, outcome)
+        # A script that expects an exception takes one of the compiler's own for it: that is no fix.
         if verdict is Verdict.GOOD and compilers_own(outcome) - self._caught_at_first():
             return Verdict.DIFFERENT
         return verdict

@@ -16,7 +16,7 @@ from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.stages import Stage
 
-#: The name of the alternative that a conflict leaves open, and of the fact that a run tells.
+#: The name of the alternative that a conflict leaves open, and of the fact that a run reports.
 NAME = "order_of_iterations"
 
 

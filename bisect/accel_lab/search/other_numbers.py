@@ -1,4 +1,4 @@
-"""Random numbers that are as good: whether compiling changes values as another seed does, uncompiled."""
+"""Other random numbers: does compiling change values only as another seed does, uncompiled?"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Agreement, ByDesign, Considered, Step
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.judge import judge
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence
@@ -156,9 +157,19 @@ def values_signature(different: Sequence[Difference]) -> Signature:
     return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
 
 
+def run_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
+    """The verdict of one more run against the baseline's target."""
+    assert baseline.target is not None
+    if lab.cannot_tell(outcome):
+        return Verdict.SKIP
+    if baseline.target.kind == "values":
+        return values_verdict(lab, baseline, outcome)
+    return judge(outcome, baseline.target, lab.signature(outcome))
+
+
 def values_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
     """The verdict of a run when wrong recorded values are what is looked for."""
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         return Verdict.SKIP
     if lab.signature(outcome) is not None:
         return Verdict.DIFFERENT

@@ -178,7 +178,7 @@ def prove_component(
 
 
 def qualify(culprit: Culprit, alternatives: Iterable[Considered]) -> Culprit:
-    """The culprit with its alternatives, no surer than they leave it; evidence tells those that are open."""
+    """The culprit with its alternatives, no surer than they leave it; evidence names those that are open."""
     considered = tuple(alternatives)
     doubts = (a.why for a in considered if a.open and a.why not in culprit.evidence)
     part = culprit.component
@@ -192,17 +192,3 @@ def qualify(culprit: Culprit, alternatives: Iterable[Considered]) -> Culprit:
         evidence=(*culprit.evidence, *doubts),
         alternatives=(*culprit.alternatives, *considered),
     )
-
-
-__all__ = [
-    "PairOfRuns",
-    "Proof",
-    "capped",
-    "prove",
-    "prove_again",
-    "prove_component",
-    "prove_verdicts",
-    "qualify",
-    "surest",
-    "unasked",
-]

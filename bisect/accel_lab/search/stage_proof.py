@@ -102,7 +102,7 @@ def _reconsider(
         return _reconsider(runner, result.ladder, alternatives, first)
     # Non-monotone rungs that were already reported are kept; the rungs to hold other regions on are the new
     # ones.
-    result.reading = replace(reading, islands=first.islands or reading.islands)
+    result.reading = replace(reading, non_monotone=first.non_monotone or reading.non_monotone)
     repeated = Evidence.of(
         EvidenceKind.PAIR_CHOSEN_AFTERWARDS,
         below=good.rung,
@@ -114,6 +114,3 @@ def _reconsider(
         Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(repeated,)), considered
     )
     return result
-
-
-__all__ = ["BOUNDARIES", "Proved", "prove_stage"]

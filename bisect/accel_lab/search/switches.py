@@ -17,7 +17,7 @@ class Switch:
     settings: tuple[tuple[str, Any], ...]
 
 
-#: What can be switched off in Inductor's kernel stage, most telling first.
+#: What can be switched off in Inductor's kernel stage, the most informative first.
 _LABELS = {
     "fallback": "every operator calls its eager kernel",
     "fusion": "no fusion",

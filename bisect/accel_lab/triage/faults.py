@@ -104,7 +104,7 @@ def changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _named(fault: Mapping[str, Any]) -> dict[str, str]:
-    """As much of a fault as tells which one it is."""
+    """As much of a fault as shows which one it is."""
     return {name: str(fault.get(name) or "") for name in ("id", "stage", "component")}
 
 
@@ -112,6 +112,3 @@ def _standing(triage: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Each script's verdict and fault."""
     faults = {name: fault["id"] for fault in triage["faults"] for name in fault["members"]}
     return {row["script"]: (str(row["verdict"]), faults.get(row["script"], "")) for row in triage["scripts"]}
-
-
-__all__ = ["FaultGroup", "changes", "group"]

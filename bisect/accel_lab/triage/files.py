@@ -1,4 +1,4 @@
-"""What a script surely needs beside itself, by its text: modules that it imports, and files that it names.
+"""The files that a script needs, by its text: modules that it imports, and files that it names.
 
 Nothing is run to find out, so a name that is put together at run time is not seen.
 """
@@ -117,6 +117,3 @@ def _text(path: Path) -> str:
             return stream.read(_MOST_TEXT).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-__all__ = ["needed_beside", "needed_from"]

@@ -42,7 +42,7 @@ class Job(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Fault(Record):
-    """What tells one fault from another: stage, component, signature, flips; and the smallest graph."""
+    """What makes a fault another one: stage, component, signature, flips; and the smallest graph."""
 
     stage: str
     component: str = ""
@@ -203,6 +203,3 @@ def _list(value: Any) -> list[Any]:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-__all__ = ["DONE", "ERROR", "Fault", "Job", "Result", "error_result", "read_result", "run_job"]

@@ -79,6 +79,3 @@ def _parted(options: Sequence[str]) -> tuple[str, list[str]]:
     python = left[place + 1]
     del left[place : place + 2]
     return python, left
-
-
-__all__ = ["Remote", "files_of", "packed"]

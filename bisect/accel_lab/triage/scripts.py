@@ -73,7 +73,7 @@ def find_scripts(place: Path) -> Found:
 
 
 def _digest(path: Path, sha256: str) -> str:
-    """A digest of the script and of what it surely reads beside it (:mod:`.files`); alone it is its own."""
+    """A digest of the script and of what it surely reads besides it (:mod:`.files`); alone it is its own."""
     files = needed_beside(path)
     if not files:
         return sha256
@@ -99,6 +99,3 @@ def _lines(place: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"{place} cannot be read as a list of scripts: {why}") from None
-
-
-__all__ = ["Found", "Script", "find_scripts"]

@@ -35,7 +35,7 @@ MOST_FLIPS = 4
 
 
 class VersionAxis:
-    """Searches ``line`` (oldest first) for ``wanted``; ``versions`` is filled as it goes.
+    """Searches ``line`` (oldest first) for ``target``; ``versions`` is filled as it goes.
 
     ``reference`` is the release on the line on which the failure was seen, with its ``side``; ``known`` are
     answers that need not be asked for. ``change_s``: seconds to find the change at each flip; 0: not asked.
@@ -45,7 +45,7 @@ class VersionAxis:
         self,
         sessions: ReleaseSessions,
         line: Sequence[str],
-        wanted: TargetFailure,
+        target: TargetFailure,
         options: Options,
         *,
         reference: str | None = None,
@@ -62,7 +62,7 @@ class VersionAxis:
         self._clone = clone
         self._sessions = sessions
         self._line = tuple(line)
-        self._target = replace(wanted, verdicts=chain_length(len(self._line)))
+        self._target = replace(target, verdicts=chain_length(len(self._line)))
         self._options = options
         self._reference = reference
         self._known = tuple(known)
@@ -239,6 +239,3 @@ def good_build(versions: Versions, bad: str | None = None) -> str | None:
         return good[-1]
     place = versions.line.index(bad)
     return min(good, key=lambda version: abs(versions.line.index(version) - place))
-
-
-__all__ = ["VersionAxis", "ends", "good_build"]

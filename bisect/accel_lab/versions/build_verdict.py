@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.findings import Step
 from accel_lab.core.judge import judge
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
@@ -54,7 +54,7 @@ class TargetFailure:
         )
 
 
-def wanted_from(base: Baseline, *, eager: bool) -> TargetFailure:
+def target_from(base: Baseline, *, eager: bool) -> TargetFailure:
     """The failure that a baseline found; its target must be there."""
     assert base.target is not None
     compiled = any(step.outcome.facts.get("regions") for step in base.steps)
@@ -80,40 +80,40 @@ class Decision:
     error: float = 0.0
 
 
-def decide(lab: Lab, probe: Probe, wanted: TargetFailure, *, budget: float = 0.05) -> Decision:
+def decide(lab: Lab, probe: Probe, target: TargetFailure, *, budget: float = 0.05) -> Decision:
     """The verdict of the build that ``probe`` names.
 
     A build that fails in the same way with nothing compiled, where the failing build did not, is no evidence
     on the compiler: it is skipped, as is a script that cannot run there at all.
     """
-    if wanted.signature.kind == "timeout":
-        return _without_eager_failure(lab, probe, wanted, _hang(lab, probe, wanted))
-    silent = wanted.signature.kind == "values"
+    if target.signature.kind == "timeout":
+        return _without_eager_failure(lab, probe, target, _hang(lab, probe, target))
+    silent = target.signature.kind == "values"
     baseline = BaselineSearch(lab, probe).first_runs(silent=silent)
-    decision = _judge_values(lab, baseline, wanted) if silent else _judge_failure(lab, baseline, wanted)
-    if decision.verdict is Verdict.GOOD and wanted.flaky:
-        decision = _judge_flaky(lab, probe, wanted, baseline, decision, budget)
+    decision = _judge_values(lab, baseline, target) if silent else _judge_failure(lab, baseline, target)
+    if decision.verdict is Verdict.GOOD and target.flaky:
+        decision = _judge_flaky(lab, probe, target, baseline, decision, budget)
     elif not silent and _disagree(baseline, decision):
-        decision = _once_more(lab, probe, wanted, baseline, decision)
-    return _without_eager_failure(lab, probe, wanted, decision)
+        decision = _once_more(lab, probe, target, baseline, decision)
+    return _without_eager_failure(lab, probe, target, decision)
 
 
 # -- what the two cold runs say --------------------------------------------------------------------
 
 
-def _judge_failure(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decision:
+def _judge_failure(lab: Lab, baseline: Baseline, target: TargetFailure) -> Decision:
     """A failure that the run itself shows. The recorded run decides; where it cannot be, the plain one."""
     plain, recorded = baseline.steps[0], baseline.steps[1]
-    step, verdict = recorded, judge(recorded.outcome, wanted.signature, recorded.signature)
+    step, verdict = recorded, judge(recorded.outcome, target.signature, recorded.signature)
     why = ""
     if verdict is Verdict.SKIP:
-        step, verdict = plain, _judged_plain(plain, wanted)
+        step, verdict = plain, _judged_plain(plain, target)
         why = "judged by the plain run alone: " + (
             "; ".join(recorded.outcome.notes) or "it cannot be recorded"
         )
     if lab.cannot_tell(step.outcome):
         return Decision(verdict=Verdict.SKIP, outcome=step.outcome, why="the check cannot tell (125)", runs=2)
-    if verdict is Verdict.GOOD and _usable(recorded) and not _reached(recorded, wanted):
+    if verdict is Verdict.GOOD and recorded.outcome.was_run and not _reached(recorded, target):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
     return Decision(
         verdict=verdict,
@@ -125,28 +125,28 @@ def _judge_failure(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decis
     )
 
 
-def _judged_plain(plain: Step, wanted: TargetFailure) -> Verdict:
-    if not _usable(plain):
+def _judged_plain(plain: Step, target: TargetFailure) -> Verdict:
+    if not plain.outcome.was_run:
         return Verdict.SKIP
     if plain.signature is None:
         return Verdict.GOOD
-    return Verdict.BAD if same_failure(plain.signature, wanted.signature) else Verdict.DIFFERENT
+    return Verdict.BAD if same_failure(plain.signature, target.signature) else Verdict.DIFFERENT
 
 
-def _judge_values(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decision:
+def _judge_values(lab: Lab, baseline: Baseline, target: TargetFailure) -> Decision:
     """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
     recorded = baseline.steps[1]
     signature, why = baseline.target, ""
-    if not _usable(recorded):
+    if not recorded.outcome.was_run:
         verdict, why = Verdict.SKIP, "; ".join(recorded.outcome.notes) or "the run cannot be recorded"
     elif signature is not None and signature.kind == "values":
-        same = lab.same_differences(baseline.values, wanted.values)
+        same = lab.same_differences(baseline.values, target.values)
         verdict = Verdict.BAD if same else Verdict.DIFFERENT
         if not same:
             why = "its compiled regions return other wrong values: " + baseline.values[0].line
     elif signature is not None:
         verdict = Verdict.DIFFERENT
-    elif not _reached(recorded, wanted):
+    elif not _reached(recorded, target):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
     elif baseline.uncompiled is None or lab.signature(baseline.uncompiled) is not None:
         verdict, why = (
@@ -166,13 +166,8 @@ def _judge_values(lab: Lab, baseline: Baseline, wanted: TargetFailure) -> Decisi
     )
 
 
-def _usable(step: Step) -> bool:
-    """Whether the run could be made at all."""
-    return step.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
-
-
-def _reached(recorded: Step, wanted: TargetFailure) -> bool:
-    return not wanted.compiled or bool(recorded.outcome.facts.get("regions"))
+def _reached(recorded: Step, target: TargetFailure) -> bool:
+    return not target.compiled or bool(recorded.outcome.facts.get("regions"))
 
 
 def _why(verdict: Verdict, signature: Signature | None) -> str:
@@ -184,18 +179,18 @@ def _why(verdict: Verdict, signature: Signature | None) -> str:
 # -- more runs -------------------------------------------------------------------------------------
 
 
-def _hang(lab: Lab, probe: Probe, wanted: TargetFailure) -> Decision:
+def _hang(lab: Lab, probe: Probe, target: TargetFailure) -> Decision:
     """A hang costs the whole limit: a run that ends within a tenth of it is good, else one waits to the end.
 
     The short wait counts only in the warm server: a cold run may need it for the imports alone.
     """
     lab.warm_up()
-    outcome = lab.submit(hurried(probe, wanted.signature)).result()
+    outcome = lab.submit(hurried(probe, target.signature)).result()
     runs = 1
-    verdict = judge(outcome, wanted.signature, lab.signature(outcome))
+    verdict = judge(outcome, target.signature, lab.signature(outcome))
     if verdict is Verdict.BAD:
         outcome, runs = lab.submit(replace(probe, cold=True)).result(), 2
-        verdict = judge(outcome, wanted.signature, lab.signature(outcome))
+        verdict = judge(outcome, target.signature, lab.signature(outcome))
     signature = lab.signature(outcome)
     return Decision(
         verdict=verdict,
@@ -208,13 +203,13 @@ def _hang(lab: Lab, probe: Probe, wanted: TargetFailure) -> Decision:
 
 
 def _judge_flaky(
-    lab: Lab, probe: Probe, wanted: TargetFailure, baseline: Baseline, decision: Decision, budget: float
+    lab: Lab, probe: Probe, target: TargetFailure, baseline: Baseline, decision: Decision, budget: float
 ) -> Decision:
     """A failure that comes on some runs only: a build is good after as many passes as its rate demands."""
     lab.warm_up()
-    patience = wanted.patience(budget)
+    patience = target.patience(budget)
     # The runner's own patience is for the ladder of one build: here the whole line shares the budget.
-    base = replace(wanted.as_premise(baseline), tally=Tally(runs=1, failures=1))
+    base = replace(target.as_premise(baseline), tally=Tally(runs=1, failures=1))
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     step = runner.one(Rung.KERNEL, kind="versions")
     if step.verdict is Verdict.GOOD:
@@ -238,16 +233,16 @@ def _judge_flaky(
 
 def _disagree(baseline: Baseline, decision: Decision) -> bool:
     """Whether only one of the plain and the recorded run failed."""
-    if decision.verdict is Verdict.SKIP or not _usable(baseline.steps[1]):
+    if decision.verdict is Verdict.SKIP or not baseline.steps[1].outcome.was_run:
         return False
     return (baseline.steps[0].signature is None) is not (baseline.steps[1].signature is None)
 
 
 def _once_more(
-    lab: Lab, probe: Probe, wanted: TargetFailure, baseline: Baseline, decision: Decision
+    lab: Lab, probe: Probe, target: TargetFailure, baseline: Baseline, decision: Decision
 ) -> Decision:
     """The plain and the recorded run part: more runs tell whether the failure comes now and then."""
-    runner = LadderRunner(lab=lab, probe=probe, baseline=wanted.as_premise(baseline), patient=True)
+    runner = LadderRunner(lab=lab, probe=probe, baseline=target.as_premise(baseline), patient=True)
     first = runner.one(Rung.KERNEL, kind="versions")
     more = runner.repeat(first, DISAGREEING_RUNS - 1, "versions")
     tally = tally_of([more]).plus(Tally(runs=decision.runs, failures=decision.failures))
@@ -258,7 +253,7 @@ def _once_more(
             decision,
             verdict=Verdict.BAD,
             outcome=outcome,
-            signature=wanted.signature,
+            signature=target.signature,
             why=why,
             runs=tally.runs,
             failures=tally.failures,
@@ -273,15 +268,15 @@ def _once_more(
     )
 
 
-def _without_eager_failure(lab: Lab, probe: Probe, wanted: TargetFailure, decision: Decision) -> Decision:
+def _without_eager_failure(lab: Lab, probe: Probe, target: TargetFailure, decision: Decision) -> Decision:
     """A failing build is asked once more with nothing compiled: is it the compiler that fails there?"""
-    if wanted.eager or decision.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
+    if target.eager or decision.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
         return decision
-    outcome = lab.submit(hurried(replace(probe, rung=Rung.UNCOMPILED), wanted.signature)).result()
+    outcome = lab.submit(hurried(replace(probe, rung=Rung.UNCOMPILED), target.signature)).result()
     signature = lab.signature(outcome)
     if signature is None:
         return replace(decision, runs=decision.runs + 1)
-    if decision.verdict is Verdict.BAD and not signature.same_as(wanted.signature):
+    if decision.verdict is Verdict.BAD and not signature.same_as(target.signature):
         return replace(decision, runs=decision.runs + 1)
     how = "in the same way " if decision.verdict is Verdict.BAD else ""
     return replace(
@@ -292,6 +287,3 @@ def _without_eager_failure(lab: Lab, probe: Probe, wanted: TargetFailure, decisi
         why=f"the script fails {how}on this release with nothing compiled: {signature.line}",
         runs=decision.runs + 1,
     )
-
-
-__all__ = ["Decision", "TargetFailure", "decide", "wanted_from"]

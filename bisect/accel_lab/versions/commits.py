@@ -1,6 +1,6 @@
 """The commits between two releases that touched the lines of a piece, from a clone that the user has.
 
-Nothing is fetched: a clone that lacks a tag, or the history between two, is told so.
+Nothing is fetched: a clone that lacks a tag, or the history between two, is reported as such.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from accel_lab.core.errors import LabError
@@ -44,19 +44,12 @@ def shown_commands(pieces: Sequence[Piece], older: str, newer: str) -> list[str]
     return [command_line(*command) for command in found if command]
 
 
-def commits_of(
-    clone: Path,
-    pieces: Sequence[Piece],
-    older: str,
-    newer: str,
-    folder: Path,
-    run: Callable[..., process.Ended] = process.run,
-) -> list[Commit]:
+def commits_of(clone: Path, pieces: Sequence[Piece], older: str, newer: str, folder: Path) -> list[Commit]:
     """The commits from tag ``v{older}`` to tag ``v{newer}`` that touched the pieces' lines, the newest first.
 
     ``folder`` is where git's output is kept. Raises :class:`LabError` with what the clone lacks.
     """
-    git = _Git(clone, folder, run)
+    git = _Git(clone, folder)
     if git.answer("rev-parse", "--git-dir") is None:
         raise LabError(f"{clone} is not a clone of PyTorch that git can read")
     for release in (older, newer):
@@ -93,17 +86,16 @@ def read_log(text: str) -> list[Commit]:
 class _Git:
     """Asks one clone; nothing in it is changed."""
 
-    def __init__(self, clone: Path, folder: Path, run: Callable[..., process.Ended]) -> None:
+    def __init__(self, clone: Path, folder: Path) -> None:
         self._clone = clone
         self._folder = folder
-        self._run = run
 
     def answer(self, *words: str) -> str | None:
         """What git printed; None where it failed."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex
         out, err = self._folder / f"{name}.out.txt", self._folder / f"{name}.err.txt"
-        ended = self._run(
+        ended = process.run(
             ["git", "-C", str(self._clone), *_QUIET, *words],
             cwd=self._folder,
             env={**os.environ, **_ALONE},
@@ -116,6 +108,3 @@ class _Git:
         for path in (out, err):
             path.unlink(missing_ok=True)
         return text if ended.exit_code == 0 else None
-
-
-__all__ = ["commits_of", "log_command", "read_log", "shown_commands"]

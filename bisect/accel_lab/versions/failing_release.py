@@ -46,7 +46,7 @@ class FirstFailing:
 
 
 def first_failing(
-    sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent, most: int = MOST_TRIED
+    sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent
 ) -> FirstFailing:
     """Try releases until one fails that passes with nothing compiled.
 
@@ -55,7 +55,7 @@ def first_failing(
     rows: list[Tested] = []
     tried = 0
     for version in order(line):
-        if tried >= most:
+        if tried >= MOST_TRIED:
             break
         began = time.monotonic()
         with ExitStack() as stack:
@@ -122,6 +122,3 @@ def _uncompiled(lab: Lab, probe: Probe, baseline: Baseline) -> str:
     outcome = baseline.uncompiled or lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
     signature = lab.signature(outcome)
     return f"the script fails on this release with nothing compiled: {signature.line}" if signature else ""
-
-
-__all__ = ["FirstFailing", "first_failing", "order"]

@@ -187,6 +187,3 @@ def _files_of(failure: Outcome | None) -> dict[str, int]:
     return {
         file: place for place, file in enumerate(dict.fromkeys(f for f in files if f.startswith("torch/")))
     }
-
-
-__all__ = ["Compared", "Sources", "compare", "sources"]

@@ -88,15 +88,15 @@ def side_of(
     return Side(version=version, ladder=tuple(ladder), culprit=culprit, warnings=warnings, top=top)
 
 
-def good_side(session: ReleaseSession, wanted: TargetFailure, budget: float) -> Side:
+def good_side(session: ReleaseSession, target: TargetFailure, budget: float) -> Side:
     """Every rung of a release that passes: a rung that still fails below the top means hidden, not fixed."""
     lab = session.lab
-    base = BaselineSearch(lab, session.probe).first_runs(silent=wanted.signature.kind == "values")
+    base = BaselineSearch(lab, session.probe).first_runs(silent=target.signature.kind == "values")
     lab.warm_up()
-    runner = LadderRunner(lab=lab, probe=session.probe, baseline=wanted.as_premise(base), budget=budget)
+    runner = LadderRunner(lab=lab, probe=session.probe, baseline=target.as_premise(base), budget=budget)
     top = base.steps[1].outcome
     first = runner.one(Rung.UNCOMPILED, kind="versions")
-    if wanted.signature.kind == "values" and runner.baseline.uncompiled is None:
+    if target.signature.kind == "values" and runner.baseline.uncompiled is None:
         runner.baseline.uncompiled = first.outcome
     rest = [rung for rung in rungs_below(top) if rung is not Rung.UNCOMPILED]
     ladder = [first, *runner.ask([(rung, ()) for rung in [*rest, Rung.KERNEL]], kind="versions")]
@@ -138,6 +138,3 @@ def _cut(text: str) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
     return text[:SHOWN_CHARACTERS] + f"\n[... {len(text) - SHOWN_CHARACTERS:,} characters left out ...]"
-
-
-__all__ = ["Side", "bad_side", "good_side", "side_by_side", "side_of"]

@@ -1,4 +1,4 @@
-"""Releases by rungs: every rung of the ladder, and other ways down, run on every release of a line."""
+"""Releases by rungs: every rung of the ladder, and accelerators, run on every release of a line."""
 
 from __future__ import annotations
 
@@ -55,10 +55,6 @@ class Raw:
     def fails(self) -> bool:
         return self.signature is not None
 
-    @property
-    def usable(self) -> bool:
-        return self.outcome.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
-
 
 @dataclass(kw_only=True)
 class Grid:
@@ -97,13 +93,13 @@ class Grid:
                     return
 
     def _eager(self, release: str) -> bool:
-        """Whether the script fails there with nothing compiled: then nothing above tells anything."""
+        """Whether the script fails there with nothing compiled: then nothing above is conclusive."""
         raw = self.raw.get((release, Rung.UNCOMPILED.value))
         return raw is not None and raw.fails
 
     def _cell(self, lab: Lab, raw: Raw, root: Path) -> Cell:
         verdict, why = self._verdict(lab, raw), raw.why
-        if not raw.usable:
+        if not raw.outcome.was_run:
             why = "; ".join(raw.outcome.notes) or why
         errors = [
             d.comparison.max_abs_error for d in raw.differences if d.comparison.max_abs_error is not None
@@ -119,7 +115,7 @@ class Grid:
         )
 
     def _verdict(self, lab: Lab, raw: Raw) -> Verdict:
-        if not raw.usable:
+        if not raw.outcome.was_run:
             return Verdict.SKIP
         if raw.signature is None:
             return Verdict.GOOD
@@ -283,6 +279,3 @@ def relative(folder: str, root: Path) -> str:
         return Path(folder).relative_to(root).as_posix()
     except ValueError:
         return folder
-
-
-__all__ = ["Column", "Grid", "GridRun", "columns_of"]

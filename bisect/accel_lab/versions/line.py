@@ -23,7 +23,7 @@ from accel_lab.search.diagnosis import Options
 from accel_lab.search.premise import Baseline
 
 from .axis import VersionAxis, good_build
-from .build_verdict import wanted_from
+from .build_verdict import target_from
 from .failing_release import FirstFailing, first_failing
 from .flip_sides import Side, side_of
 from .metric import MetricAxis
@@ -130,7 +130,7 @@ class ReleaseLine:
         eager = bool(findings.outside) or (
             bool(findings.ladder) and findings.ladder[0].verdict is Verdict.BAD
         )
-        wanted = wanted_from(base, eager=eager)
+        target = target_from(base, eager=eager)
         known = list(self.tried.passing + self.tried.unavailable) if self.tried is not None else []
         side: Side | None = None
         if here is not None:
@@ -139,7 +139,7 @@ class ReleaseLine:
         self.axis = VersionAxis(
             self.sessions,
             self.line,
-            wanted,
+            target,
             options,
             reference=reference if reference in self.line else None,
             side=side,
@@ -244,6 +244,3 @@ def _seen(version: str, environment: Environment, base: Baseline, root: Path) ->
         seconds=sum(step.outcome.seconds for step in base.steps),
         environment=describe(environment, outcome, root),
     )
-
-
-__all__ = ["ReleaseLine", "VersionsRequest"]

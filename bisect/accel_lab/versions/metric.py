@@ -126,7 +126,7 @@ def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
         return float(value), ""
     if name == "latency":
         return None, "each call of a compiled region compiled something: call it once more in the script"
-    return None, f"this release does not tell its {METRICS[name].words}"
+    return None, f"this release does not report its {METRICS[name].words}"
 
 
 class MetricAxis:
@@ -217,6 +217,3 @@ def _known(value: object) -> float | None:
 
 def _short(value: float | None) -> str:
     return f"{value:.4g}" if value is not None else "unknown"
-
-
-__all__ = ["NUMBERS", "MetricAxis", "ReleaseMeasurer", "number", "sample"]

@@ -23,7 +23,7 @@ from .remote_session import answered
 
 
 class ReleaseJudge:
-    """The :class:`accel_lab.search.timeline.version_search.Asker` of real environments.
+    """The :class:`accel_lab.search.timeline.version_search.Judge` of real environments.
 
     What is decided lies in ``versions/<release>/tested.json`` for the reader; a run that is resumed asks
     again and is answered by the journals, so nothing is run twice.
@@ -32,13 +32,13 @@ class ReleaseJudge:
     def __init__(
         self,
         sessions: ReleaseSessions,
-        wanted: TargetFailure,
+        target: TargetFailure,
         *,
         side_by_side: int = 2,
         listener: ReleaseListener = silent,
     ) -> None:
         self._sessions = sessions
-        self._target = wanted
+        self._target = target
         self._listener = listener
         self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
 
@@ -136,6 +136,3 @@ def skipped(version: str, why: str, began: float, environment: Environment | Non
         seconds=time.monotonic() - began,
         environment=describe(environment) if environment is not None else {},
     )
-
-
-__all__ = ["ReleaseJudge", "skipped", "tested"]

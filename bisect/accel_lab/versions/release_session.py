@@ -321,18 +321,3 @@ def describe(
 def folder_name(text: str) -> str:
     """A name that every file system takes."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "release"
-
-
-__all__ = [
-    "FOLDER",
-    "Pins",
-    "ReleaseListener",
-    "ReleaseSession",
-    "ReleaseSessions",
-    "Setting",
-    "clean_environment",
-    "describe",
-    "folder_name",
-    "gated",
-    "silent",
-]

@@ -1,4 +1,4 @@
-"""Finds a backend by what the lab calls it, and reads what it tells of its own work. Runs in the child."""
+"""Finds a backend by what the lab calls it, and reads what it reports of its own work. Runs in the child."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from accel_lab.accelerators.discovery import registered
 
-#: So many violations of one row are told with their lines.
+#: So many violations of one row are listed with their lines.
 MOST_LINES = 100
 
 
@@ -16,7 +16,7 @@ class Unavailable(Exception):
 
 
 def find(backend: Any) -> Any:
-    """What ``torch.compile`` takes for a backend of the job, and what tells its statistics (or None).
+    """What ``torch.compile`` takes for a backend of the job, and what reports its statistics (or None).
 
     Raises :class:`Unavailable` where there is none of that name; a failure of its own code passes as it is.
     """
@@ -28,8 +28,8 @@ def find(backend: Any) -> Any:
         return _from_adapter(entry.load())
     if ":" not in target:
         return target, None
-    teller = backend.get("statistics")
-    return _load(target), _load(teller) if teller else None
+    report_of = backend.get("statistics")
+    return _load(target), _load(report_of) if report_of else None
 
 
 def _load(reference: str) -> Any:
@@ -55,51 +55,51 @@ def _from_adapter(loaded: Any) -> Any:
     return backend, getattr(adapter, "statistics", None)
 
 
-def statistics(teller: Any) -> Any:
-    """What a backend tells of all its work in this process; what it does not tell is left out.
+def statistics(report_of: Any) -> Any:
+    """What a backend reports of all its work in this process; what it does not report is left out.
 
     It gives a mapping, or an object with ``to_json()``: ``kernels_generated``; ``fallbacks`` by operator and
     ``violations``, as numbers by name, as entries with a ``count``, or as a list of entries with a name,
-    whose ``op``, ``message`` and ``source`` are told too; and ``seconds`` by part of the work.
+    whose ``op``, ``message`` and ``source`` are kept too; and ``seconds`` by part of the work.
     """
-    told: Any = teller() if callable(teller) else None
-    if hasattr(told, "to_json"):
-        told = told.to_json()
-    if not hasattr(told, "get"):
+    reported: Any = report_of() if callable(report_of) else None
+    if hasattr(reported, "to_json"):
+        reported = reported.to_json()
+    if not hasattr(reported, "get"):
         return {}
     found: Any = {}
-    if told.get("kernels_generated") is not None:
-        found["kernels"] = int(told["kernels_generated"])
+    if reported.get("kernels_generated") is not None:
+        found["kernels"] = int(reported["kernels_generated"])
     for name in ("fallbacks", "violations"):
-        if told.get(name) is not None:
-            found[name] = _counts(told[name])
-    lines = _lines(told.get("violations"))
+        if reported.get(name) is not None:
+            found[name] = _counts(reported[name])
+    lines = _lines(reported.get("violations"))
     if lines:
         found["violation_lines"] = lines
-    if told.get("seconds") is not None:
-        found["seconds"] = {str(part): float(value) for part, value in told["seconds"].items()}
+    if reported.get("seconds") is not None:
+        found["seconds"] = {str(part): float(value) for part, value in reported["seconds"].items()}
     return found
 
 
-def _counts(told: Any) -> Any:
+def _counts(reported: Any) -> Any:
     counts: Any = {}
-    if hasattr(told, "items"):
-        for name, entry in told.items():
+    if hasattr(reported, "items"):
+        for name, entry in reported.items():
             counts[str(name)] = int(entry["count"] if hasattr(entry, "get") else entry)
         return counts
-    for entry in told:
+    for entry in reported:
         names = [entry.get(key) for key in ("constraint", "name", "kind")]
         name = str(next((name for name in names if name), "unnamed"))
         counts[name] = counts.get(name, 0) + 1
     return counts
 
 
-def _lines(told: Any) -> Any:
+def _lines(reported: Any) -> Any:
     """Each violation that has a message once: constraint, operator, message, the user's line."""
-    if not isinstance(told, (list, tuple)):
+    if not isinstance(reported, (list, tuple)):
         return []
     lines: Any = {}
-    for entry in told:
+    for entry in reported:
         if not hasattr(entry, "get") or not entry.get("message"):
             continue
         words = [entry.get(key) for key in ("constraint", "op", "message")]

@@ -30,9 +30,9 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def named_tensors(value: Any, name: str = "output") -> Iterator[tuple[str, Any]]:
+def named_tensors(value: Any) -> Iterator[tuple[str, Any]]:
     """The tensors among the :func:`leaves` of what a model returned."""
-    return ((place, leaf) for place, leaf in leaves(value, name) if isinstance(leaf, torch.Tensor))
+    return ((place, leaf) for place, leaf in leaves(value, "output") if isinstance(leaf, torch.Tensor))
 
 
 def rows(got: Any, want: Any, reference: Any) -> Any:

@@ -53,7 +53,7 @@ class DiffResult:
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """What one run left, by name; ``shares`` tells which values share memory with which."""
+    """What one run left, by name; ``shares`` says which values share memory with which."""
 
     values: dict[str, Any]
     shares: frozenset[tuple[str, str]] = frozenset()
@@ -217,9 +217,9 @@ def _shares(values: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
 
 def _other_aliasing(got: frozenset[tuple[str, str]], want: frozenset[tuple[str, str]]) -> Comparison:
     more, less = sorted(got - want), sorted(want - got)
-    told = [f"{a} shares memory with {b}" for a, b in more]
-    told += [f"{a} no longer shares memory with {b}" for a, b in less]
-    return Comparison(same=False, reason="aliasing", detail="; ".join(told)[:300])
+    differences = [f"{a} shares memory with {b}" for a, b in more]
+    differences += [f"{a} no longer shares memory with {b}" for a, b in less]
+    return Comparison(same=False, reason="aliasing", detail="; ".join(differences)[:300])
 
 
 @contextlib.contextmanager

@@ -149,13 +149,11 @@ def _standing(reply: Reply, distance: Distance | None) -> tuple[Standing, str]:
     return Standing.OK, ""
 
 
-def distance_of(
-    rows: Sequence[dict[str, Any]] | None, config: ComparisonConfig | None = None
-) -> Distance | None:
+def distance_of(rows: Sequence[dict[str, Any]] | None) -> Distance | None:
     """The greatest distances of all tensors, and which tensors are too far off."""
     if not rows:
         return None
-    config = config or ComparisonConfig()
+    config = ComparisonConfig()
     far = [(badness, words) for badness, words in (_judge(row, config) for row in rows) if words]
     far.sort(key=lambda pair: -pair[0])
     return Distance(

@@ -15,7 +15,7 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One model. ``module`` makes it in the child; ``needs`` are the packages that it takes beside torch.
+    """One model. ``module`` makes it in the child; ``needs`` are the packages that it takes besides torch.
 
     ``base`` is what the module calls the model's size "base".
     """
@@ -37,7 +37,7 @@ class Backend:
 
     ``target`` is empty for the uncompiled model, a name that torch.compile knows, or ``module:attribute`` as
     entry points have it, or, for an ``adapter``, the name of its entry point. ``statistics`` names, in the
-    same form, what tells of the backend's work; an adapter has a method for it.
+    same form, what reports the backend's work; an adapter has a method for it.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Measures one model under one backend in a process of its own: ``python -m accel_lab.workloads.worker JOB``.
 
-The answer file says at every moment how far the measuring came, so that a process that was killed still tells
+The answer file says at every moment how far the measuring came, so that a killed process still reports
 in which part. Memory and the first call are measured before any other run of the model could warm or fill
 something; the timed calls alternate with eager calls of the same model, so that a busy machine slows both.
 """
@@ -91,7 +91,7 @@ def measure(job: Any, answer: Answer) -> None:
     facts["machine"] = meters.machine(job["device"])
 
     answer.enter("backend")
-    compiled, teller = _compiler(job["backend"])
+    compiled, report_of = _compiler(job["backend"])
     answer.enter("build")
     clock, memory = meters.Clock(job["device"]), meters.Memory(job["device"])
     facts["memory"] = {"kind": memory.kind, "imports_mb": memory.now_mb()}
@@ -105,9 +105,9 @@ def measure(job: Any, answer: Answer) -> None:
     facts["first_call_s"] = clock.seconds(step)
     facts["memory"]["first_call_mb"] = memory.peak_mb()
     facts["graphs"] = meters.graphs()
-    told = backends.statistics(teller)
-    told.pop("seconds", None)
-    facts.update(told)
+    found = backends.statistics(report_of)
+    found.pop("seconds", None)
+    facts.update(found)
     answer.enter("warm-up")
     memory.reset()
     for _ in range(job["warmup"]):
@@ -119,9 +119,9 @@ def measure(job: Any, answer: Answer) -> None:
 
     answer.enter("timed calls")
     eager = subject.stepper(subject.model) if target else None
-    before = backends.statistics(teller).get("seconds")
+    before = backends.statistics(report_of).get("seconds")
     facts["samples_ms"], facts["eager_samples_ms"] = _samples(job, clock, step, eager)
-    after = backends.statistics(teller).get("seconds")
+    after = backends.statistics(report_of).get("seconds")
     if before is not None and after is not None:
         calls = len(facts["samples_ms"])
         facts["parts_ms"] = {part: (after[part] - before.get(part, 0.0)) / calls * 1e3 for part in after}
@@ -142,15 +142,15 @@ def measure(job: Any, answer: Answer) -> None:
 
 
 def _compiler(backend: Any) -> Any:
-    """A function that wraps a model for this backend, and what tells the backend's statistics."""
+    """A function that wraps a model for this backend, and what reports the backend's statistics."""
     if not backend["target"]:
         return (lambda model: model), None
     import torch
 
     from accel_lab.workloads import backends
 
-    chosen, teller = backends.find(backend)
-    return (lambda model: torch.compile(model, backend=chosen)), teller
+    chosen, report_of = backends.find(backend)
+    return (lambda model: torch.compile(model, backend=chosen)), report_of
 
 
 class Subject:

@@ -1,4 +1,4 @@
-"""The constraints that hold one node against the device's sizes: its memory, a scratchpad, a core's span."""
+"""Constraints that compare one node with the device's sizes: its memory, a scratchpad, a core's span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constraints that look at what one node is: its dtype, layout, alignment, and operator."""
+"""Constraints on a single node: its dtype, layout, alignment, and operator."""
 
 from __future__ import annotations
 

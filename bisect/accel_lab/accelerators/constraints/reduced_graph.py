@@ -34,7 +34,7 @@ def trace_of(graph_module: torch.fx.GraphModule, violation: Violation) -> str:
 
 
 def reduced(graph_module: torch.fx.GraphModule, violation: Violation, trace: str = "") -> ReducedGraph | None:
-    """The operators that violate, alone; None where they cannot be told or nothing becomes smaller.
+    """The operators that violate, alone; None where they cannot be found or nothing becomes smaller.
 
     ``trace`` is the stack trace of the node where the violation is one of AOTAutograd's graphs.
     """

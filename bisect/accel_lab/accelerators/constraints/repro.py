@@ -12,6 +12,7 @@ import keyword
 import pprint
 import re
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +168,7 @@ def repro_script(
     head += f"\n\n{about}" if about else ""
     return _SCRIPT.format(
         head=head.replace("\\", "/").replace('"""', "'''"),
-        environment=_indented(pprint.pformat(target.variables(violation.constraint))),
+        environment=textwrap.indent(pprint.pformat(target.variables(violation.constraint)), "    "),
         backend_import=target.backend_import,
         backend=target.backend,
         imports="\n".join(sorted(writer.imports)),
@@ -177,10 +178,6 @@ def repro_script(
         grad=torch.is_grad_enabled(),
         constraint=violation.constraint,
     )
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 class _Writer:

@@ -1,4 +1,4 @@
-"""Holds one compilation to the constraints: Dynamo's graph first, then each graph of AOTAutograd.
+"""Checks one compilation against the constraints: Dynamo's graph first, then each graph of AOTAutograd.
 
 Strict: the errors of a graph end the compilation, in one message. Else they are logged, and the
 device does what it can.

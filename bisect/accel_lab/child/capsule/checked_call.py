@@ -7,14 +7,13 @@ type is asked of a float64 run, which decides (``capture.divergence_values``).
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
 from ..capture.divergence_values import FACTOR, FLOORS, compare
 from ..capture.graphs import thread_settings
-from ..capture.values import copies
+from ..capture.values import copies, undisturbed
 from ..shadow.mode import ShadowMode
 
 #: Elements of one tensor that are compared at most.
@@ -85,7 +84,7 @@ class CheckedCall:
         ``moved``: with inputs that are off by as much as the floor of their type, at random by this number.
         """
         inputs = copies(self.inputs)
-        with _undisturbed():
+        with undisturbed():
             if moved:
                 _move(inputs, moved)
             torch.set_rng_state(self.state)
@@ -103,7 +102,7 @@ class CheckedCall:
         ends = [n for n in sorted(self.incoming) if outputs[n].requires_grad]
         if not places or not ends:
             return []
-        with _undisturbed():
+        with undisturbed():
             found = torch.autograd.grad(
                 [outputs[n] for n in ends],
                 [inputs[place] for place in places],
@@ -223,16 +222,3 @@ def _version(tensor: Any) -> int:
 
 def _version_of_copy(value: Any) -> int:
     return _version(value) if isinstance(value, torch.Tensor) else 0
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """The job's random numbers are those that it would have drawn without this."""
-    state = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)

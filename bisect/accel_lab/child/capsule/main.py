@@ -58,7 +58,7 @@ def install(
 def recording(
     folder: str, sampling: Dict[str, Any], on_capsule: Optional[Callable[[str], None]] = None
 ) -> Any:
-    """The recording of this process; the first call makes it. Its end is told when the process ends."""
+    """The recording of this process; the first call makes it. Its summary is printed at the process's end."""
     if not _current:
         from .recording import Recording, Sampling
 
@@ -77,10 +77,10 @@ def finish() -> Dict[str, Any]:
 
 
 def _end() -> None:
-    from .recording import told
+    from .recording import summary_line
 
     summary = finish()
-    say(told(_current[0]))
+    say(summary_line(_current[0]))
     if summary["capsules"] or os.path.isdir(_current[0].home):
         write_json(os.path.join(_current[0].home, files.RECORDED), summary, indent=1)
 

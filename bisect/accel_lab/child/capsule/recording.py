@@ -46,7 +46,7 @@ class Sampling(NamedTuple):
 
 
 class Recording:
-    """The state of one process. ``home`` is where its capsules go; ``on_capsule(path)`` is told of each."""
+    """The state of one process. ``home`` is where its capsules go; ``on_capsule(path)`` hears of each."""
 
     def __init__(self, home: str, sampling: Sampling, on_capsule: Any = None) -> None:
         self.sampling = sampling
@@ -308,7 +308,7 @@ def _stand_in(example: Any) -> Any:
     return example
 
 
-def told(recording: Recording) -> str:
+def summary_line(recording: Recording) -> str:
     """The end of a recording in one line."""
     done = recording.summary()
     rest = "".join("; %d calls not checked: %s" % (n, why) for why, n in sorted(done["unchecked"].items()))

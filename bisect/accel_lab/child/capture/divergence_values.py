@@ -6,12 +6,12 @@ the greatest of the whole tensor, so a node is called wrong only if it is furthe
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 
 from ..shadow.mode import ShadowMode
+from .values import undisturbed
 
 #: A value is wrong if its error exceeds this many times eager's own, plus a floor in epsilons of its type.
 FACTOR = 3.0
@@ -23,7 +23,7 @@ def of_nodes(gm: Any, args: List[Any], wanted: Set[str], inputs: Iterable[str]) 
     """``(eager, float64 or None)`` of each wanted node; of ``inputs`` as they are at the end."""
     found: Dict[str, Any] = {}
     changed = set(inputs)
-    with _aside(), ShadowMode() as shadow:
+    with undisturbed(), torch.no_grad(), ShadowMode() as shadow:
         interpreter = _Keeping(gm, wanted, found, shadow)
         interpreter.run(*[_copy(value) for value in args])
         for name in changed & set(interpreter.inputs):
@@ -64,20 +64,6 @@ def _copy(value: Any) -> Any:
         twin = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
         return twin.copy_(value)
     return value.detach().clone()
-
-
-@contextlib.contextmanager
-def _aside() -> Iterator[None]:
-    """The script's random numbers are those that it would have drawn without this."""
-    state = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_rng_state(state)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
 
 
 def compare(

@@ -50,7 +50,7 @@ _ROOTS = ("torch", "operator", "_operator", "math", "builtins")
 
 
 class NotExpressible(Exception):
-    """Why a graph cannot be told as a program of plain torch."""
+    """Why a graph cannot be expressed as a program of plain torch."""
 
 
 def qualified_name(target: Any) -> str:

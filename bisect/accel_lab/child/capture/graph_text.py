@@ -31,7 +31,7 @@ def about(function: Any) -> Tuple[str, str]:
 
 
 def short_name(function: Any) -> str:
-    """A name that tells one function from another: a lambda or ``_`` is told by its place."""
+    """A name that distinguishes one function from another: a lambda or ``_`` is named by its place."""
     name, where = about(function)
     if len(name) > 3 and name != "<lambda>":
         return name
@@ -46,7 +46,7 @@ def _short(path: str) -> str:
 
 
 def state_of(graph: Any) -> List[Any]:
-    """What tells that a graph was changed: nodes in order with target, arguments and value.
+    """What shows that a graph was changed: nodes in order with target, arguments and value.
 
     Arguments are replaced as a whole when one changes, so their identity is enough and no symbolic
     size is ever compared (that would add a guard). The objects are kept, so that no id is used twice.

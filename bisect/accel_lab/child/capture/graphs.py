@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import torch
 
 from ..artifacts import write_json
 from .graph_json import NotExpressible, describe_graph, encode
-from .values import Budget, Bundle, NotPlain, TooLarge, copies, describe_value, dtype_name, save_inputs
+from .values import (
+    Budget,
+    Bundle,
+    NotPlain,
+    TooLarge,
+    copies,
+    describe_value,
+    dtype_name,
+    save_inputs,
+    undisturbed,
+)
 
 SCHEMA = "accel-lab/capture/1"
 GRAPHS, CALLS, MEGABYTES = 12, 4, 256
@@ -59,7 +69,7 @@ def _same(compiled: Any) -> Any:
 
 
 class CapturedGraph:
-    """One graph in ``folder``: how it is told, and the calls of it that were kept."""
+    """One graph in ``folder``: its description, and the calls of it that were kept."""
 
     def __init__(self, folder: str, number: int, gm: Any, region: Any, budget: Budget) -> None:
         self._folder = folder
@@ -109,7 +119,7 @@ class CapturedGraph:
         entry: Dict[str, Any] = {"order": order, "reason": "", "file": "", "values": "", "backward": []}
         self.data["calls"].append(entry)
         try:
-            with _undisturbed():
+            with undisturbed():
                 self._save_call(entry, index, args)
         except (NotPlain, TooLarge, NotExpressible) as error:
             entry["reason"] = str(error)
@@ -165,7 +175,7 @@ class CapturedGraph:
         entry: Dict[str, Any] = {"order": 1, "reason": "", "file": "", "values": "", "backward": []}
         self.data["calls"].append(entry)
         try:
-            with _undisturbed():
+            with undisturbed():
                 torch.set_rng_state(state)
                 self._save_call(entry, len(self.data["calls"]) - 1, args)
                 entry["settings"] = settings
@@ -201,7 +211,7 @@ class CapturedGraph:
                 known["dtype"] = dtype_name(gradient.dtype)
                 known["stride"] = list(gradient.stride())
                 try:
-                    with _undisturbed():
+                    with undisturbed():
                         gradients.values("g%d" % position, gradient)
                         known["key"] = "g%d" % position
                         gradients.write(self._path(index, "_grads"))
@@ -282,20 +292,3 @@ def _autocast() -> List[Dict[str, Any]]:
         if enabled:
             found.append({"device": device, "dtype": dtype_name(dtype)})
     return found
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Put the random state and the grad mode back as they were."""
-    cpu = torch.get_rng_state()
-    devices = torch.cuda.is_available() and torch.cuda.is_initialized()
-    gpu = torch.cuda.get_rng_state_all() if devices else None
-    grad = torch.is_grad_enabled()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(cpu)
-        if gpu is not None:
-            torch.cuda.set_rng_state_all(gpu)
-        if torch.is_grad_enabled() != grad:
-            torch.set_grad_enabled(grad)

@@ -6,10 +6,11 @@ Types that the safetensors format has no name for are kept as bytes; the descrip
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
@@ -217,3 +218,19 @@ def describe_value(value: Any, encode: Any) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return {"value": encode(value)}
     return None
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """The script draws the random numbers, in the grad mode, that it would have without this."""
+    state = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    grad = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+        if torch.is_grad_enabled() != grad:
+            torch.set_grad_enabled(grad)

@@ -104,8 +104,7 @@ class Applications:
                 record["changed"] = before != after
             if record["changed"] or record.get("raised"):
                 record["nodes"] = [len(before), len(after)]
-                old, new = {id(n[0]) for n in before}, {id(n[0]) for n in after}
-                record["gone"] = [n[1] for n in before if id(n[0]) not in new][:12]
+                old = {id(n[0]) for n in before}
                 record["added"] = [n[1] for n in after if id(n[0]) not in old][:12]
             if text is not None:
                 old_text, new_text = trimmed(text, lines_of(graph))

@@ -1,4 +1,4 @@
-"""Looks into the front of the compiler: which code Dynamo traced, on what state, and with what left out.
+"""Observes Dynamo: which code it traced, on what state, and with what left out.
 
 Everything here is off unless the switch ``front`` asks for it, so that a plain question is not disturbed.
 The switch is a mapping: ``look`` (only write down), ``eager`` (functions that run as they are, neither

@@ -45,7 +45,8 @@ class Lines:
             segments.append([])
             if self.stop == (key, len(segments) - 1):
                 trace.dispatch_table = _Untraceable(line)
-                trace.is_non_empty_graph = _yes  # Dynamo itself would not end a graph of less than two calls
+                # Dynamo itself would not end a graph of less than two calls.
+                trace.is_non_empty_graph = lambda: True
         if line not in segments[-1]:
             segments[-1].append(line)
         # A trace begins anew at each place where it was ended, so the longest one is kept.
@@ -71,10 +72,6 @@ def _may_end(trace: Any) -> bool:
         return not trace.stack and bool(trace.should_compile_partial_graph())
     except Exception:
         return False
-
-
-def _yes() -> bool:
-    return True
 
 
 class _Untraceable:

@@ -1,4 +1,4 @@
-"""Tells for each line of a generated kernel the node that it was written for.
+"""Maps each line of a generated kernel to the node that it was written for.
 
 A node's loop body is marked when its lowering makes it, the mark goes with every operation of the loop IR,
 and the line that code generation writes for that operation takes it over, as a comment with the node's

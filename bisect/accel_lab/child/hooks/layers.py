@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import torch
 from torch.utils import _pytree as pytree
@@ -86,7 +86,7 @@ class Layers:
     # -- writing -----------------------------------------------------------------------------------
 
     def graph(self, kind: str, gm: Any) -> None:
-        """Write a graph; what cannot be told of it is left out, and the run goes on."""
+        """Write a graph; what cannot be described is left out, and the run goes on."""
         with self._lock:
             installed, self._installed = self._installed, True
         if not installed:
@@ -162,6 +162,3 @@ def _number(extent: Any) -> int:
         return extent
     hint = quietly(lambda: extent.node.hint)
     return hint if isinstance(hint, int) else -1
-
-
-__all__: List[str] = ["Layers"]

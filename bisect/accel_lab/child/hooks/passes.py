@@ -96,7 +96,7 @@ class Passes:
 
         One that is left out does nothing and returns what it would if it found nothing to do: the module it
         was given, 0 where it counts, else None. One that cannot be left out makes the run fail in another
-        way, which is then no cure.
+        way, which is then no fix.
         """
         wrapped: Set[Any] = set()
         for module_name, name, _ in passes.DRIVERS:

@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from ..exceptions import NotApplicable
+from ..record.values import memory_address
 from ..torch_internals import dispatch
 
 #: Calls of one operator that are compared.
@@ -157,7 +158,7 @@ class _Run:
             if output is tensor:
                 return "tensor argument %d itself" % number
         for number, tensor in enumerate(self.inputs):
-            if _memory(output) is not None and _memory(output) == _memory(tensor):
+            if memory_address(output) is not None and memory_address(output) == memory_address(tensor):
                 return "a view of tensor argument %d" % number
         return "new memory"
 
@@ -272,13 +273,6 @@ def _is_real(args: Any, kwargs: Any) -> bool:
     """Whether a call has real tensors, and all of its values are plain."""
     tensors = _tensors((args, kwargs))
     return bool(tensors) and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in tensors)
-
-
-def _memory(value: Any) -> Any:
-    try:
-        return value.untyped_storage().data_ptr() or None
-    except Exception:  # no storage of its own: sparse, a device without addresses
-        return None
 
 
 def _strides(value: Any) -> Any:

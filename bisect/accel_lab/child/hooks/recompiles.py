@@ -29,8 +29,8 @@ def facts() -> Dict[str, Any]:
 def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
     """A row for each code object: how often it was compiled again, whether no more, and the first guards."""
     rows: List[Dict[str, Any]] = []
-    for code, told in list(dict(failures).items())[:200]:
-        reasons = [str(reason) for reason in list(told)[:2000]]
+    for code, failed in list(dict(failures).items())[:200]:
+        reasons = [str(reason) for reason in list(failed)[:2000]]
         turns = {match.group(1) for match in map(TURN.match, reasons) if match}
         guards = list(dict.fromkeys(guard_of(reason) for reason in reasons))
         times = len(turns) if turns else len(guards)

@@ -25,6 +25,18 @@ class Conflict(NamedTuple):
     points: Tuple[int, int]
 
 
+class _Numbers:
+    """A number for each access: the nest, and how many the nest has made so far."""
+
+    def __init__(self) -> None:
+        self._counts: Dict[int, int] = {}
+
+    def __call__(self, space: Points) -> int:
+        count = self._counts.get(space.nest, 0)
+        self._counts[space.nest] = count + 1
+        return (space.nest << NEST) + count
+
+
 class Log:
     """The accesses of a first run, and what each point would have read in another order."""
 
@@ -36,17 +48,12 @@ class Log:
         self._writes: List[Access] = []
         self._values: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}  # per store: where, what
         self._increments: List[Tuple[Optional[str], torch.Tensor]] = []
-        self._events: Dict[int, int] = {}  # how many accesses each nest has made so far
+        self._event = _Numbers()
         self._tables: Dict[int, Writes] = {}
 
     def keeps(self, flat: torch.Tensor) -> bool:
         """Whether accesses to that memory matter."""
         return flat.untyped_storage().data_ptr() in self._whole
-
-    def _event(self, space: Points) -> int:
-        count = self._events.get(space.nest, 0)
-        self._events[space.nest] = count + 1
-        return (space.nest << NEST) + count
 
     def read(
         self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any
@@ -179,12 +186,7 @@ class Again:
         self._tables = tables
         self._values = values
         self._alone = alone
-        self._events: Dict[int, int] = {}
-
-    def _event(self, space: Points) -> int:
-        count = self._events.get(space.nest, 0)
-        self._events[space.nest] = count + 1
-        return (space.nest << NEST) + count
+        self._event = _Numbers()
 
     def read(
         self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any

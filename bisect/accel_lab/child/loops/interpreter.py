@@ -41,7 +41,7 @@ def compile_loops(
 ) -> Callable[..., Any]:
     """A Dynamo backend that interprets Inductor's loop IR, forward and backward.
 
-    `on_graph(kind, text)` is told the post-grad graph ("post_grad") and the loops that will be interpreted
+    `on_graph(kind, text)` gets the post-grad graph ("post_grad") and the loops that will be interpreted
     ("loop_ir", or "scheduled_ir" with `scheduled`). `config_patches` are Inductor settings; they also hold
     when the backward graph is compiled later. `together`, with `scheduled`, interprets what was fused as
     fused loops.

@@ -25,7 +25,7 @@ class Strided(NamedTuple):
         return low >= 0 and high < length
 
     def one_to_one(self) -> bool:
-        """Whether no two points share an address, told by the strides alone."""
+        """Whether no two points share an address, judged by the strides alone."""
         extent = 1
         for stride, size in sorted(zip(self.strides, self.shape)):
             if size > 1:

@@ -64,7 +64,7 @@ class Program:
         self.loops = list(loops)
         self.iteration_loops = iteration_loops
         self.instructions = instructions
-        # Told of conflicts: the operation's name, the operators it was made for (the last one asked for it),
+        # For conflicts: the operation's name, the operators it was made for (the last one asked for it),
         # and whether it writes where an index tensor says.
         self.name = ""
         self.operators: List[str] = []
@@ -86,7 +86,7 @@ class Program:
         return {i.args[0] for i in walk(self.instructions) if i.name in ("store", "store_reduction")}
 
     def takes_positions(self) -> bool:
-        """Whether a reduction tells a point's place in the order of its loops, given no other place."""
+        """Whether a reduction encodes a point's place in the order of its loops, given no other place."""
         found = [i.args[2:4] for i in walk(self.instructions) if i.name == "reduction"]
         return any(kind.startswith("arg") and not isinstance(value, tuple) for kind, value in found)
 

@@ -32,7 +32,7 @@ def run_checked(
 ) -> bool:
     """Execute nests that share their outermost loops in turn, or in loop order where the order matters.
 
-    False, with nothing done, where that cannot be told: too many points, or memory that is seen as two types.
+    False, with nothing done, where that is not known: too many points, or memory that is seen as two types.
     """
     loops = _Loops(parts, sizes, shared, memory, size_of)
     programs = [program for program, _ in parts]

@@ -32,7 +32,7 @@ def run_fused(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
     """Execute loop nests that share their outermost loops.
 
     All of one nest is computed before the next, each reading everything before it writes anything: one order
-    of many. Where the result depends on the order, that is told, and they are run in the order of the loops.
+    of many. Where the result depends on the order, that is noted, and they are run in the order of the loops.
     """
     parts = [part for part in parts if 0 not in _sizes(part[0], size_of)[: part[0].iteration_loops]]
     programs = [program for program, _ in parts]

@@ -1,4 +1,4 @@
-"""Stands below the loop IR in Inductor's place: a scheduler that schedules nothing, interpreted kernels."""
+"""Replaces Inductor's scheduler and code generation: nothing is fused, and kernels are interpreted."""
 
 from __future__ import annotations
 

@@ -93,9 +93,9 @@ class Writes:
             summed = self._own_sum(mine) if bool(added.any()) else old
             stored = torch.where(self.atomic[mine], self.after[where], self.value[mine])
             return torch.where(own, torch.where(added, summed, stored), old)
-        told = torch.where(self.atomic[theirs], self.after[where], self.value[theirs])
-        told = torch.where(other, told, old)
-        return torch.where(own, torch.where(added, self.after[where], self.value[mine]), told)
+        others = torch.where(self.atomic[theirs], self.after[where], self.value[theirs])
+        others = torch.where(other, others, old)
+        return torch.where(own, torch.where(added, self.after[where], self.value[mine]), others)
 
     def _own_sum(self, mine: torch.Tensor) -> torch.Tensor:
         """What stands in an element if only one point has accumulated there; `mine` is its last row."""

@@ -70,5 +70,5 @@ def facts_of(folder: str) -> Dict[str, Any]:
         if any(region.get("calls") for region in facts.get("regions") or []):
             found.append(facts)
     found.sort(key=lambda facts: not facts.get("caught"))
-    told = {name: value for name, value in found[0].items() if name not in _OWN_FACTS} if found else {}
-    return {**told, **no_answer}
+    found_facts = {name: value for name, value in found[0].items() if name not in _OWN_FACTS} if found else {}
+    return {**found_facts, **no_answer}

@@ -19,7 +19,7 @@ MOST_PASSES = 4
 #: Gradients that are recorded, in bytes; they are a part of what one run may keep.
 GRADIENT_BYTES = 32 << 20
 
-#: What one pass is told to: its event and the gradient.
+#: What receives one pass: its event and the gradient.
 Emit = Callable[[Dict[str, Any], torch.Tensor], None]
 
 

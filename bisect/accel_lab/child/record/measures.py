@@ -10,7 +10,7 @@ from ..torch_internals import metrics
 
 MEBI = 1 << 20
 MAX_CALLS = 100_000
-#: What a call takes beyond what was resident is told from nothing only above this.
+#: What a call takes beyond what was resident is distinguished from nothing only above this.
 LEAST_MB = 16.0
 
 
@@ -42,7 +42,7 @@ class Meter:
             self._memory.append(max(LEAST_MB, peak - memory))
 
     def facts(self) -> Dict[str, Any]:
-        """The numbers; None for what cannot be told on this release or in this run."""
+        """The numbers; None for what cannot be measured on this release or in this run."""
         steady = [s for s, compiled in zip(self._seconds, self._compiled) if not compiled]
         whole = len(self._memory) == len(self._compiled)
         later = _later(self._memory, self._compiled) if whole else self._memory

@@ -1,4 +1,4 @@
-"""Gives a region other numbers that are as good: drawn from another seed, or rounded the other way.
+"""Gives a region equally valid numbers: drawn from another seed, or rounded the other way.
 
 A script that fails with these uncompiled refuses what any compiler may do. Equal states of the generator
 still give equal numbers, and what belongs together (a mask and its gradient) still does: only a check of the

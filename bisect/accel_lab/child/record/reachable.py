@@ -1,4 +1,4 @@
-"""What a function reads beside its arguments: modules and tensors in closures, globals, defaults, its owner.
+"""What a function reads besides its arguments: modules and tensors in closures, globals, defaults, its owner.
 
 A training step that is compiled as a function names its model as a global. The gradients and buffers of that
 model are results of the compiled region as much as what it returns.
@@ -48,9 +48,9 @@ def state_of(function: Any, arguments: Dict[str, Any]) -> Dict[str, torch.Tensor
 
 
 class _Walk:
-    """One look: each object is told once, under the first path that leads to it.
+    """One look: each object is yielded once, under the first path that leads to it.
 
-    ``into_modules``: a module's own attributes are told in its place, without its parameters and buffers.
+    ``into_modules``: a module's own attributes are yielded in its place, without its parameters and buffers.
     """
 
     def __init__(self, *, into_modules: bool = False) -> None:

@@ -30,6 +30,7 @@ from .values import (
     has_memory,
     is_plain,
     leaves,
+    memory_address,
     name_of,
     random_state,
     raw_bytes,
@@ -50,7 +51,7 @@ MOST_HOOKS = 2000
 
 
 class _Input:
-    """A tensor that went into a call, with what tells whether the call changed it."""
+    """A tensor that went into a call, with what shows whether the call changed it."""
 
     __slots__ = ("checksum", "path", "tensor", "version")
 
@@ -70,7 +71,7 @@ class _Input:
 
 
 class Call:
-    """A call in progress. ``digest`` tells its arguments apart, ``thread`` the threads that called."""
+    """A call in progress. ``digest`` identifies its arguments, ``thread`` the thread that called."""
 
     __slots__ = ("digest", "index", "inputs", "name", "reads", "region", "state", "thread")
 
@@ -125,7 +126,7 @@ class Recorder:
     ) -> Call:
         """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``.
 
-        What ``function`` reads beside its arguments counts as input too, and its modules are watched.
+        What ``function`` reads besides its arguments counts as input too, and its modules are watched.
         """
         with self._lock:
             index = self._calls.get(region, 0)
@@ -166,10 +167,10 @@ class Recorder:
     def end_call(self, call: Call, result: Any) -> None:
         """Record what the call returned and the inputs that it changed."""
         with self._guard(), undisturbed(), self._lock:
-            memory = {_address(entry.tensor): entry.path for entry in reversed(call.inputs)}
+            memory = {memory_address(entry.tensor): entry.path for entry in reversed(call.inputs)}
             for path, value in leaves(result, "out"):
                 event = self._head(call, "output", path)
-                address = _address(value)
+                address = memory_address(value)
                 if address is not None:
                     event["shares"] = memory.get(address, "")
                     memory.setdefault(address, path)
@@ -314,10 +315,11 @@ class Recorder:
         reads, call.reads = call.reads, None
         if reads is None or len(self._threads) > 1:
             return  # what another thread leaves at the same time is not this call's
-        told = {id(entry.tensor) for entry in call.inputs} | {id(value) for _, value in leaves(result, "out")}
+        known = {id(entry.tensor) for entry in call.inputs}
+        known.update(id(value) for _, value in leaves(result, "out"))
         for path, tensor in state_of(*reads).items():
             get, version = call.state.get(path, (lambda: None, None))
-            if id(tensor) not in told and not (get() is tensor and version == _version(tensor)):
+            if id(tensor) not in known and not (get() is tensor and version == _version(tensor)):
                 self._file.leaf(self._head(call, "state", path), tensor)
 
     def _changed_inputs(self, call: Call) -> None:
@@ -350,14 +352,6 @@ def _version(tensor: torch.Tensor) -> Optional[int]:
     try:
         return None if tensor.is_inference() else int(tensor._version)
     except Exception:
-        return None
-
-
-def _address(value: Any) -> Optional[int]:
-    """Where a tensor's memory begins; None where it has none, or none that can be told."""
-    try:
-        return value.untyped_storage().data_ptr() or None
-    except Exception:  # no tensor, sparse, a subclass, a device without addresses
         return None
 
 

@@ -111,7 +111,7 @@ def raw_bytes(flat: torch.Tensor) -> Any:
 
 
 def statistics(flat: torch.Tensor) -> Dict[str, Any]:
-    """Least, greatest and mean finite value, and how many are NaN or infinite; empty if it cannot be told."""
+    """Least, greatest and mean finite value, and how many are NaN or infinite; empty if it cannot be read."""
     if flat.numel() == 0:
         return {"min": None, "max": None, "mean": None, "nan": 0, "inf": 0}
     try:
@@ -225,6 +225,14 @@ def undisturbed() -> Iterator[None]:
     """No graph is built and no mode sees an operator."""
     with dispatch.disable_functions(), torch.no_grad(), dispatch.disable_modes():
         yield
+
+
+def memory_address(value: Any) -> Optional[int]:
+    """Where a tensor's memory begins; None where it has none, or none that can be read."""
+    try:
+        return value.untyped_storage().data_ptr() or None
+    except Exception:  # no tensor, sparse, a subclass, a device without addresses
+        return None
 
 
 def text_of(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The rung ``accelerator``: every compiled region on the accelerator of an adapter, by one of its ways."""
+"""The rung ``accelerator``: every compiled region on an adapter's accelerator, by one of its own rungs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds a script's regions to the constraints of an accelerator while they run eagerly: `accel-lab check`.
+"""Checks a script's regions against an accelerator's constraints while they run eagerly: `accel-lab check`.
 
 What is found is written after every graph, so that it is there however the script ends.
 """

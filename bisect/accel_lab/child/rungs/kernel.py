@@ -49,7 +49,7 @@ def open_kernels(ladder: Any) -> None:
 
         ladder.annotator = Annotator(ladder.subsystems)
         if not ladder.annotator.install():
-            raise NotApplicable("where the lines of a kernel come from cannot be told with this torch")
+            raise NotApplicable("this torch does not say where the lines of a kernel come from")
     if switches.get("divergence"):
         from ..capture.divergence import Divergence
 

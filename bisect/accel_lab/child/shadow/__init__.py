@@ -1,1 +1,1 @@
-"""A float64 run beside the real one, along the same discrete choices."""
+"""A float64 run alongside the real one, along the same discrete choices."""

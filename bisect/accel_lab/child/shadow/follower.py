@@ -231,7 +231,7 @@ class Follower:
                 copy_into(view_of(row.values, tensor), tensor)
 
     def _dropout(self, op: Operation) -> bool:
-        """The fused dropout tells its mask: the shadow goes through the same one."""
+        """The fused dropout returns its mask: the shadow goes through the same one."""
         source, probability, (result, mask) = op.bound["input"], op.bound["p"], op.real
         row = self.rows.find(source)
         if not op.made or (row is not None and row.values is None):

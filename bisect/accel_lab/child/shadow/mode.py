@@ -171,7 +171,7 @@ class ShadowMode(TorchDispatchMode):
             if len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[value] = here
         elif self._numbers[value] != here:
-            self._numbers[value] = None  # two tensors held this very number: which one it was cannot be told
+            self._numbers[value] = None  # two tensors held this very number: which one it was is unknown
 
     def _foreign(self, op: Operation) -> Any:
         """Run an operator that is not torch's own once; what it does by torch's operators is followed.

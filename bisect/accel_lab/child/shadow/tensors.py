@@ -34,7 +34,7 @@ def shadowed(tensor: torch.Tensor) -> bool:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """What tells a storage from others; 0 where there is none (sparse tensors and other wrappers)."""
+    """What identifies a storage; 0 where there is none (sparse tensors and other wrappers)."""
     try:
         if tensor.layout is not torch.strided or tensor._is_zerotensor():
             return 0

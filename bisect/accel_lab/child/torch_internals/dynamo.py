@@ -79,7 +79,7 @@ def reset() -> None:
 
 
 def hook_frames(skip: Callable[[Any], bool], compiling: Callable[[Any], None]) -> bool:
-    """Leave frames whose code ``skip`` names as they are; ``compiling`` is told of all code that is compiled.
+    """Leave frames whose code ``skip`` names as they are; ``compiling`` gets all code that is compiled.
 
     Relies on ``torch/_dynamo/convert_frame.py: CatchErrorsWrapper, _compile``; False where it has neither.
     """

@@ -1,9 +1,10 @@
-"""Settings of Dynamo, AOTAutograd (functorch) and Inductor: looked up, changed, and told."""
+"""Settings of Dynamo, AOTAutograd (functorch) and Inductor: looked up, changed, and read."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import operator
 import sys
 import warnings
 from typing import Any, Dict, Iterator, Mapping
@@ -66,10 +67,8 @@ def patched(module: Any, **values: Any) -> Iterator[Any]:
 
 def has_config(module: Any, name: str) -> bool:
     """Whether a torch config module has the (dotted) entry ``name``."""
-    target = module
     try:
-        for part in name.split("."):
-            target = getattr(target, part)
+        operator.attrgetter(name)(module)
     except AttributeError:
         return False
     return True

@@ -20,9 +20,9 @@ from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limi
 from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.text import printable
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.processes.isolated import Isolated
 from accel_lab.execution.run_folder.lock import held
@@ -47,7 +47,7 @@ class Wanted:
 
     @property
     def words(self) -> list[str]:
-        """The options beside the model, for the command on a worker."""
+        """The options besides the model, for the command on a worker."""
         one = self.settings
         words = ["--device", one.device, "--dtype", one.dtype, "--size", one.size, "--seed", str(one.seed)]
         words += ["--runs", str(one.runs), "--warmup", str(one.warmup), *(["--train"] if one.train else [])]
@@ -62,15 +62,15 @@ class Wanted:
     "models",
     multiple=True,
     type=click.Choice(list(registry.MODELS)),
-    help="A model to measure; may be given several times.",
+    help="A model to measure. Repeatable.",
 )
 @click.option(
     "--backend",
     "backends",
     multiple=True,
     metavar="NAME",
-    help=f"One of {', '.join(registry.BACKENDS)}, or an adapter of the probed environment; may be given"
-    " several times. [default: all]",
+    help=f"One of {', '.join(registry.BACKENDS)}, or an adapter of the probed environment. Repeatable. "
+    "[default: all]",
 )
 @click.option("--device", type=click.Choice(registry.DEVICES), default="cpu", show_default=True)
 @click.option("--dtype", type=click.Choice(registry.DTYPES), default="float32", show_default=True)
@@ -104,7 +104,11 @@ class Wanted:
 )
 @click.option("--list", "listed", is_flag=True, help="List models and backends, and measure nothing.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="For weights and inputs."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of weights and inputs.",
 )
 @click.option("--python", metavar="PATH", help="The interpreter to measure with. [default: this one]")
 @click.option(
@@ -115,7 +119,11 @@ class Wanted:
     help="Seconds for one model under one backend.",
 )
 @click.option(
-    "--memory", type=click.IntRange(64, MAX_MB), default=16384, show_default=True, help="MB for one of them."
+    "--memory",
+    type=click.IntRange(64, MAX_MB),
+    default=16384,
+    show_default=True,
+    help="Memory limit of one of them, in MB.",
 )
 @click.option(
     "--engine",
@@ -182,7 +190,8 @@ def command(
 
 def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
     """Measure, write the files, print the result; the exit code."""
-    folder = _new_folder(wanted.out)
+    place = wanted.out if wanted.out is not None else state_folder() / "bench"
+    folder = new_folder(place, "bench", "folder", "bench")
     with held(folder):
         if wanted.cluster is not None:
             return _on_cluster(wanted, wanted.cluster, folder, as_json=as_json, quiet=quiet)
@@ -284,10 +293,6 @@ def exit_code(benchmark: Benchmark) -> int:
     return 0 if benchmark.count(Standing.OK) else 3
 
 
-def _new_folder(out: Path | None) -> Path:
-    return new_folder(out if out is not None else state_folder() / "bench", "bench", "folder", "bench")
-
-
 def _described(wanted: Wanted, worker: Isolated) -> Described:
     """The probed environment's adapters; raises LabError if it lacks the device or does not answer."""
     description = measure.describe(worker.ask, wanted.settings.device)
@@ -350,6 +355,3 @@ def _show(benchmark: Benchmark, as_json: bool) -> None:
     width = shutil.get_terminal_size((120, 24)).columns
     click.echo(text(benchmark, colour=colour, unicode=unicode, width=width))
     click.echo(f"\nreport  {benchmark.report}\nfolder  {benchmark.artifacts}")
-
-
-__all__ = ["command", "exit_code", "work"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from accel_lab.cli.commands.report_command import any_run, find_run, only_read
 from accel_lab.cli.finish import elsewhere, report_left, sum_up, write_files
 from accel_lab.cli.options import Number
 from accel_lab.cli.rehearse import Rehearsal, ship
-from accel_lab.cli.streams import print_json
+from accel_lab.cli.streams import is_terminal, print_json
 from accel_lab.core.errors import UsageError
 from accel_lab.core.text import printable
 from accel_lab.execution.run_folder.lock import held
@@ -144,11 +143,7 @@ def _words_of(file: str) -> list[str]:
 
 def _agreed(path: Path) -> bool:
     """Whether a person says yes; nobody does where there is no terminal."""
-    return _on_terminal() and click.confirm(f"Write {path} as it is?", default=False)
-
-
-def _on_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal() and click.confirm(f"Write {path} as it is?", default=False)
 
 
 def _show_left(left: tuple[Left, ...]) -> None:

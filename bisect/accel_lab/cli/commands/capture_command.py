@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from accel_lab.cli import tlparse
-from accel_lab.cli.job import Once, Question, run_each
+from accel_lab.cli.job import Once, Question, require_run, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.core.outcome import Status
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.inspection import layers
@@ -83,8 +82,7 @@ def _captured(once: Once, backend: str, page: str, notes: tuple[str, ...]) -> Ca
     Raises LabError or UsageError, in one line, where there is nothing.
     """
     outcome, folder = once.outcome, once.workspace.root
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
-        raise LabError(f"the script could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
+    require_run(outcome)
     files = ChildFiles(outcome.folder)
     found = tuple(layers.read(files))
     ended = signature_of(outcome)

@@ -1,4 +1,4 @@
-"""``accel-lab check``: what an accelerator would not take of a script, before it is tried there."""
+"""``accel-lab check``: which constraints of an accelerator a script violates, before it is run there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits
 from accel_lab.core.stages import Rung
 from accel_lab.core.untrusted.child_files import ChildFiles
@@ -73,22 +73,22 @@ class Repro:
 @program_options
 @click.option("--adapter", metavar="NAME", help="The accelerator. [default: the mock]")
 @click.option(
-    "--constraint", "constraints", metavar="NAME", multiple=True, help="Check only this one (repeat)."
+    "--constraint", "constraints", metavar="NAME", multiple=True, help="Check only this one. Repeatable."
 )
-@click.option("--dtype", "dtypes", metavar="NAME", multiple=True, help="A dtype that is allowed (repeat).")
-@click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse (repeat).")
-@click.option("--alignment", metavar="N", help="Elements that the last dimension is to be a multiple of.")
+@click.option("--dtype", "dtypes", metavar="NAME", multiple=True, help="A dtype that is allowed. Repeatable.")
+@click.option("--deny", "denied", metavar="OP", multiple=True, help="An operator to refuse. Repeatable.")
+@click.option("--alignment", metavar="N", help="Elements of which the last dimension must be a multiple.")
 @click.option(
     "--aligned-dimensions",
     type=click.Choice(ALIGNED_DIMENSIONS),
-    help="The dimensions that --alignment is asked of. [default: last]",
+    help="The dimensions to which --alignment applies. [default: last]",
 )
 @click.option(
     "--error",
     "errors",
     metavar="NAME",
     multiple=True,
-    help="A constraint whose warnings are errors, such as layout (repeat).",
+    help="A constraint whose warnings count as errors, such as layout. Repeatable.",
 )
 @click.option("--max-memory", metavar="BYTES", help="The device's memory; K, M, G may follow.")
 @config_option
@@ -110,7 +110,7 @@ def command(
     config: str | None,  # read before: see cli/accelerator_settings.py
     **words: Any,
 ) -> int:
-    """Run SCRIPT and hold every graph that it compiles to the constraints of an accelerator.
+    """Run SCRIPT and check every graph that it compiles against the constraints of an accelerator.
 
     The graphs run as eager code, so the script ends as it would without the accelerator.
 
@@ -163,7 +163,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
     if error:
         kind = str(error.get("type", "")).rpartition(".")[2]
         raise (UsageError if kind in _USAGE else LabError)(str(error.get("message", "")))
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+    if not outcome.was_run:
         raise LabError("; ".join(outcome.notes))
     found: dict[str, Any] = ChildFiles(outcome.folder).json("check.json", _FOUND) or {}
     if not found.get("graphs"):

@@ -13,8 +13,8 @@ import click
 from accel_lab.cli.commands.runs_command import KINDS, all_runs
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.core.errors import LabError, UsageError
+from accel_lab.core.machine.places import state_folder
 from accel_lab.execution.lending.borrower import end_left, left_folder
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import InUse, held, holder
 from accel_lab.execution.run_folder.marker import objection
 
@@ -36,15 +36,15 @@ def command(
 ) -> int:
     """Remove RUNS of any command (folders or names from `accel-lab list`), or runs by age. It asks first.
 
-    Only folders that the lab made for a run, and says so in, are removed. Exit code 2 if one that you name is
-    none; nothing is removed then.
+    Only folders that the lab made and marked as runs are removed. If one that you name is not such a folder,
+    the exit code is 2 and nothing is removed.
     """
     if not runs and older_than is None and not everything and not servers:
         raise UsageError("say what to remove: names of runs, --older-than DAYS, --all or --servers")
     if (servers or everything) and not dry_run:
-        told = end_left(left_folder())
-        if told or servers:
-            said = "ended the warm servers that runs had left" if told else "there are no warm servers"
+        ended = end_left(left_folder())
+        if ended or servers:
+            said = "ended the warm servers that runs had left" if ended else "there are no warm servers"
             click.echo(said)
     folders = [_folder(name) for name in runs]
     for row in all_runs(state_folder()):

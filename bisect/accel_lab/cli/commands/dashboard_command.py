@@ -18,7 +18,7 @@ from accel_lab.cli import mistakes
 from accel_lab.cli.commands.runs_command import KINDS, described
 from accel_lab.cli.options import find_python
 from accel_lab.core.errors import UsageError
-from accel_lab.execution.places import state_folder
+from accel_lab.core.machine.places import state_folder
 from accel_lab.execution.run_folder.marker import is_marked
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from accel_lab.cli.demo_steps import FAULT, SCRIPT, SHIPPED, STEPS, Step
+from accel_lab.cli.streams import is_terminal
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.execution.places import state_folder
+from accel_lab.core.machine.places import state_folder
 from accel_lab.execution.processes.interruptible import INTERRUPTED
 from accel_lab.reporting.tables.findings import wrapped
 from accel_lab.request import new_folder
@@ -85,11 +86,6 @@ def _shown(step: Step, number: int, folder: Path, *, ask: bool) -> int | None:
         for text in step.after(folder):
             click.echo(f"\n{text}")
     return code
-
-
-def is_terminal() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def read_answer() -> str:

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.job import Once, Question, run_each
+from accel_lab.cli.job import Once, Question, require_run, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.core.outcome import Status
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.numerics import recording
 from accel_lab.numerics.depth import Depth, Operator
@@ -126,7 +125,7 @@ class _Comparison:
             wanted = any(differing(self.found)) if self._layers is None else self._layers
             return [Question(rung=Rung.KERNEL, switches=KEPT)] if wanted else []
         look = ran[-1].outcome
-        if len(ran) > count + 1 or look.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        if len(ran) > count + 1 or not look.was_run:
             return []
         if Compared.of(look).first is None and any(differing(self.found)):
             return [Question(rung=Rung.KERNEL, switches=AS_IS)]
@@ -176,8 +175,7 @@ def _question(name: str, attempt: int = 0) -> Question:
 def _recording(once: Once, name: str) -> Recording:
     """What a run recorded. Raises LabError or UsageError, in one line, where there is nothing."""
     outcome = once.outcome
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
-        raise LabError(f"{name} could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
+    require_run(outcome, name)
     found = recording.load(outcome.folder)
     if not found.entries:
         ended = signature_of(outcome)

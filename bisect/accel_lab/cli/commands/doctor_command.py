@@ -11,8 +11,8 @@ import click
 from accel_lab.cli.options import find_python
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError
+from accel_lab.core.machine.places import state_folder
 from accel_lab.execution.builds import inspect_build
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle

@@ -89,7 +89,7 @@ def list_command(store: str | None, provider: str | None, config: str | None, as
 @environment_options
 @json_option
 def build_command(versions: str, script: str | None, as_json: bool, **words: Any) -> int:
-    """Exit code 3 if one of them cannot be had; the others are made all the same."""
+    """Exit code 3 if one of them cannot be made; the others are made all the same."""
     if script is not None and not Path(script).is_file():
         raise UsageError(f"{script} does not exist: --for takes the script that the environments are for")
     name, options = read_options({**words, "build_images": True}, Path(script) if script else None)
@@ -122,9 +122,15 @@ def build_command(versions: str, script: str | None, as_json: bool, **words: Any
 
 @command.command(name="prune")
 @click.argument("keys", nargs=-1)
-@click.option("--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Not used for so many days.")
-@click.option("--max-size", metavar="SIZE", help="The longest unused, until all take at most SIZE (20G).")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option(
+    "--older-than", type=Number(0, MAX_DAYS), metavar="DAYS", help="Remove those not used for this many days."
+)
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    help="Remove the least recently used until the rest takes at most SIZE (20G).",
+)
+@click.option("--all", "everything", is_flag=True, help="Remove all of them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @store_options
 @json_option

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.job import Question, run_each
+from accel_lab.cli.job import Question, require_run, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
-from accel_lab.core.outcome import Outcome, Status
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import Rung
 from accel_lab.execution.journal import write_atomic
 from accel_lab.inspection.compile_report import CompileReport
@@ -65,8 +65,7 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
 
 def _report(outcome: Outcome) -> CompileReport:
     """What the run noted. Raises LabError or UsageError, in one line, where there is nothing."""
-    if outcome.status in (Status.REFUSED, Status.NOT_APPLICABLE):
-        raise LabError(f"the script could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
+    require_run(outcome)
     facts = outcome.facts.get("compile_log")
     if facts is None:
         ended = signature_of(outcome)

@@ -12,7 +12,7 @@ import click
 from accel_lab.cli.job import Given, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import UsageError
-from accel_lab.execution.places import state_folder
+from accel_lab.core.machine.places import state_folder
 from accel_lab.minimize.graphs import script_of_graph
 from accel_lab.request import opened
 from accel_lab.search.diagnosis import Options

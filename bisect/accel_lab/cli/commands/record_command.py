@@ -55,14 +55,18 @@ _COUNTS = {"graphs": int, "checked": int, "unchecked": {}, "check_seconds": floa
     "--disk-mb", type=click.IntRange(min=1), default=1024, show_default=True, help="MB for one capsule."
 )
 @click.option(
-    "--capsules", type=click.IntRange(min=1), default=1, show_default=True, help="How many are kept."
+    "--capsules",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Most capsules that are kept.",
 )
 @click.option(
     "--hang",
     type=Number(0, MAX_SECONDS),
     default=600.0,
     show_default=True,
-    help="Keep a call that takes more seconds than that; 0: none.",
+    help="Keep a call that takes longer than these seconds; 0: none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
@@ -75,7 +79,7 @@ def command(
 ) -> int:
     """Run SCRIPT once, as it is, and keep the first call of a compiled graph that is wrong, raises or hangs.
 
-    A sample of each compiled graph's calls is held against the same graph run eagerly and, in doubt, in
+    A sample of each compiled graph's calls is compared with the same graph run eagerly and, in doubt, in
     float64. What is kept is a capsule: a folder with the graph as a script and its inputs, which `accel-lab
     bisect`, `minimize` and `diff` take like a script. Under torchrun each rank records itself:
     `torchrun ... -m accel_lab.record SCRIPT`.

@@ -18,10 +18,10 @@ from accel_lab.cli.finish import show, write_files
 from accel_lab.core.errors import LabError, Unanswered, UsageError
 from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.machine.files import write_atomic
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.releases.versions import Versions
 from accel_lab.core.text import command_line
 from accel_lab.core.workarounds import KnownFailure, Workaround
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import CAPSULE
 from accel_lab.execution.run_folder.lock import held

@@ -27,7 +27,7 @@ SCHEMA = "accel-lab/once/1"
 def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
     """Run SCRIPT once, in a fresh process, under one rung of the ladder.
 
-    What the script prints goes to files, whose paths are printed, and is there as the script wrote it.
+    What the script prints goes to files, unchanged; their paths are printed.
 
     Exit codes: 0 it ended well, 1 it failed, 2 wrong usage, 3 the lab could not do it.
     """
@@ -50,7 +50,7 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
         print_json(outcome.to_json())
     else:
         result = f"fails: {signature.line}" if signature else "passes"
-        if outcome.status in (Status.NOT_APPLICABLE, Status.REFUSED):
+        if not outcome.was_run:
             what = "not applicable" if outcome.status is Status.NOT_APPLICABLE else "refused"
             result = f"{what}: {'; '.join(outcome.notes)}"
         click.echo(f"{rung} on torch {ran.build.torch}: {result}  ({outcome.seconds:.1f} s)")

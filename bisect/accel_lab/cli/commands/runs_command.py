@@ -12,8 +12,8 @@ from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import UsageError
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.text import shorten
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.run_folder.lock import user_of
 from accel_lab.execution.run_folder.marker import is_marked, made_by
 from accel_lab.reporting.runs.kept_run import RUNNING, UNFINISHED, kept_run

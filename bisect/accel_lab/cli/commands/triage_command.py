@@ -19,12 +19,12 @@ from accel_lab.cli.options import MAX_SECONDS, Duration, Number, find_python
 from accel_lab.cli.streams import print_json
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
+from accel_lab.core.machine.places import state_folder
 from accel_lab.core.text import command_line, counted, printable, shorten
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 from accel_lab.engine.dispatch import INTERRUPTED, EngineLost
 from accel_lab.engine.store import StoreLost
 from accel_lab.engine.worker import torch_of
-from accel_lab.execution.places import state_folder
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.reporting.page import triage as page
@@ -71,12 +71,12 @@ MOST_LOCAL = 64
     type=Duration(),
     default="60s",
     show_default=True,
-    help="Time for each script's smallest one; 0: none is made.",
+    help="Time to shrink each failing script; 0: not done.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1, 1024),
-    help="Bisections side by side; of a cluster, how many it is given at a time. [default: 2; 128]",
+    help="Bisections in parallel; for a cluster, how many are submitted at a time. [default: 2; 128]",
 )
 @click.option(
     "--engine",
@@ -95,7 +95,7 @@ MOST_LOCAL = 64
     type=click.Path(exists=True, file_okay=False),
     help="Go on with the folder of a triage that was cut off.",
 )
-@click.option("--fresh", is_flag=True, help="Take no answer from an earlier triage of the same place.")
+@click.option("--fresh", is_flag=True, help="Reuse no answer of an earlier triage of the same place.")
 @click.option("--json", "as_json", is_flag=True, help="Print the triage as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def command(
@@ -117,7 +117,7 @@ def command(
     """Bisect every script of PLACE, and group what fails into distinct faults.
 
     PLACE is a folder of scripts (or of capsules), or a file that names one a line. A script whose content was
-    bisected before, in the last triage of the same place with the same options, is not asked again.
+    bisected before, in the last triage of the same place with the same options, is not run again.
 
     With --engine dask:ADDRESS the workers of a Dask cluster bisect (docs/cluster.md).
 
@@ -181,7 +181,7 @@ def _run(
 ) -> int:
     cluster = chosen(asked.get("engine"), asked.get("store"))
     if cluster is None and (jobs or 0) > MOST_LOCAL:
-        raise UsageError(f"--jobs {jobs}: this machine bisects at most {MOST_LOCAL} side by side")
+        raise UsageError(f"--jobs {jobs}: this machine runs at most {MOST_LOCAL} in parallel")
     found = find_scripts(Path(asked["place"]))
     options = tuple(asked["options"])
     plan = Plan(place=asked["place"], folder=folder, cwd=asked["cwd"], options=options, found=found)

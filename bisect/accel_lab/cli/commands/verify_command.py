@@ -45,8 +45,9 @@ class Where:
     "--provider",
     "provider_name",
     type=click.Choice(["local", "docker"]),
-    help="Where: as you on this machine (local), or in a container without network. [default: docker if a "
-    "daemon has an image of the bundle's torch and no --python is given, else local]",
+    help="Where to run it: under your account on this machine (local), or in a container without network "
+    "(docker). [default: docker if a daemon has an image of the bundle's torch and no --python is given, "
+    "else local]",
 )
 @click.option("--image", metavar="NAME", help="For docker: the image's name, {version} in it is the release.")
 @click.option("--docker-host", metavar="URL", help="For docker: the daemon. [default: DOCKER_HOST]")
@@ -72,7 +73,7 @@ def command(
     Running it executes the code that is in it; a manifest proves that a bundle is whole, not who made it. The
     lab's own rerun.py runs it, with an environment that has no keys and tokens in it.
 
-    Exit codes: 0 MATCH, 1 MISMATCH, 2 wrong usage or a bundle that is not sound, 3 it could not be run to an
+    Exit codes: 0 MATCH, 1 MISMATCH, 2 wrong usage or a bundle that is not sound, 3 the run gave no
     answer, 130 you did not agree.
     """
     path = Path(bundle)

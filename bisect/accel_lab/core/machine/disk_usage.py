@@ -1,4 +1,4 @@
-"""How much a run has written: the blocks of all that lies in its folders, looked at as seldom as will do."""
+"""How much a run has written: the blocks of all files in its folders, counted as seldom as possible."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Index(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Release(Record):
-    """A release of torch as the index tells it. ``uploaded`` is an ISO date (UTC), empty where unknown.
+    """A release of torch as the index lists it. ``uploaded`` is an ISO date (UTC), empty where unknown.
 
     ``pythons`` are the CPython tags (``cp311``) that a wheel for this machine exists for; ``size_bytes`` is
     that of the wheel for the line's Python, 0 where unknown.

@@ -49,6 +49,3 @@ def cut_environment(base: Mapping[str, str], home: Path) -> dict[str, str]:
     user_base = base.get("PYTHONUSERBASE") or site.getuserbase()
     env |= {"HOME": str(home), "USER": "verify", "LOGNAME": "verify", "PYTHONUSERBASE": user_base}
     return env | {"XDG_CACHE_HOME": str(home / ".cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-__all__ = ["cut_environment", "steering"]

@@ -15,8 +15,8 @@ _WORDS = (
     r"|client[_-]?key[_-]?data|fernet"
     r"|(?<![A-Za-z])(?:pass|pw)(?=[\"'\s:=!])|webhook(?:[_-]?url)?|conn(?:ection)?[_-]?str(?:ing)?|dsn"
 )
-_TOLD = rf"(?:{_WORDS})(?:[_-]?(?:id|key|value|hex|b64))?"
-_KEY = rf"(?P<key>[A-Za-z0-9_.-]{{0,60}}?{_TOLD})"
+_SECRET_NAME = rf"(?:{_WORDS})(?:[_-]?(?:id|key|value|hex|b64))?"
+_KEY = rf"(?P<key>[A-Za-z0-9_.-]{{0,60}}?{_SECRET_NAME})"
 _HINTS = (
     *("token", "secret", "passw", "passphrase", "passcode", "pwd", "key", "credential", "auth", "bearer"),
     *("cookie", "session", "csrf", "pass", "webhook", "conn", "dsn"),
@@ -24,7 +24,7 @@ _HINTS = (
 _HEAD_OF_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}\Z")
 _NOT_IN_KEY = r"(?<![A-Za-z0-9_.-])"
 _ASSIGNED = (
-    rf"(?P<told>{_TOLD})\\?[\"']?\]?[ \t]{{0,20}}(?:=>|:=|[=!]=|[=:])[ \t]{{0,20}}"
+    rf"(?P<name>{_SECRET_NAME})\\?[\"']?\]?[ \t]{{0,20}}(?:=>|:=|[=!]=|[=:])[ \t]{{0,20}}"
     r"(?:\\?(?P<q>[\"'])(?P<w>(?:(?!(?P=q))[^\n\\]){4,2000})"
     r"|(?:(?:bearer|basic|token)[ \t]{1,20})?(?P<s>[^\s\"',;)}\]&\\]{4,2000}))"
 )
@@ -149,7 +149,7 @@ def _assigned(match: re.Match[str], _before: str) -> bool:
     value = match.group(part(match))
     # The key's beginning is read from the text: an expression that starts with its end is the quicker one.
     head = _HEAD_OF_KEY.search(match.string, max(match.start() - 60, 0), match.start())
-    key = (head.group() if head else "") + match.group("told")
+    key = (head.group() if head else "") + match.group("name")
     if quoted and re.search(r"\s", value) and not _IS_PASSWORD.search(key):
         return False
     return is_secret(key, value, quoted=quoted)

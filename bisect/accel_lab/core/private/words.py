@@ -1,4 +1,4 @@
-"""Words that tell nothing about anybody, endings of addresses, and names of public machines."""
+"""Words that identify nobody, endings of addresses, and names of public machines."""
 
 from __future__ import annotations
 

@@ -154,17 +154,3 @@ class FlipDetails(Record):
     numbers: dict[str, NumberPair] = field(default_factory=dict, metadata=as_json(sparse=True))
     code: tuple[CodePair, ...] = ()
     companions: Blame | None = field(default=None, metadata=as_json(sparse=True))
-
-
-__all__ = [
-    "Blame",
-    "ChangedFile",
-    "CodePair",
-    "FileChanges",
-    "FileDiff",
-    "FlipDetails",
-    "NumberPair",
-    "SideRow",
-    "StepRow",
-    "Swap",
-]

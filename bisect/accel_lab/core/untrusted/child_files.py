@@ -211,19 +211,19 @@ def _limited(value: Any, name: str) -> None:
     raise Refused(f"{name} is nested more than {MOST_DEPTH} deep")
 
 
-def _open(name: str, flags: int, folder: int | None, told: str) -> int | None:
+def _open(name: str, flags: int, folder: int | None, shown: str) -> int | None:
     try:
         return os.open(name, flags, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Refused(f"{told} is a link") from None
+            raise Refused(f"{shown} is a link") from None
         if error.errno == errno.ENOTDIR:
-            raise Refused(f"{told}: what should be a folder is a link or a file") from None
+            raise Refused(f"{shown}: what should be a folder is a link or a file") from None
         if error.errno == errno.ENXIO:
-            raise Refused(f"{told} is a socket or a device, not a file") from None
-        raise Refused(f"{told} cannot be opened: {error.strerror}") from None
+            raise Refused(f"{shown} is a socket or a device, not a file") from None
+        raise Refused(f"{shown} cannot be opened: {error.strerror}") from None
 
 
 def _read(file: int, most: int) -> bytes:
@@ -235,6 +235,3 @@ def _read(file: int, most: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-__all__ = ["ChildFiles", "Refused", "believed", "kind_of", "parsed"]

@@ -82,7 +82,7 @@ _APPLICATION = {
     "changed?": _FLAG,
     "graph?": (None, Table((None, bool, int, str))),
     **{f"{name}?": _TEXT for name in ("raised", "function", "at", "hook", "search", "node")},
-    **{f"{name}?": (None, [(int, str)]) for name in ("nodes", "gone", "added")},
+    **{f"{name}?": (None, [(int, str)]) for name in ("nodes", "added")},
 }
 _STEP = {
     "kind": str,
@@ -190,5 +190,3 @@ RESULT: dict[str, Any] = {
     "notes?": _TEXTS,
     "facts?": (None, {f"{name}?": shape for name, shape in FACTS.items()}),
 }
-
-__all__ = ["FACTS", "RAISED", "RESULT"]

@@ -14,7 +14,7 @@ EVENTS_BYTES = 512 * MB
 #: The recorder keeps ``Limits.record_mb`` of values and float64 references, and samples beside them.
 TENSORS_BYTES = 1024 * MB
 _MOST_DIMENSIONS = 64
-#: Longer whole numbers are told as text: no float holds them.
+#: Longer whole numbers are written as text: no float holds them.
 _MOST_NUMBER = 1 << 1000
 
 _OFFSET, _COUNT = Range(0, 1 << 48), Range(0, 1 << 48)
@@ -111,6 +111,3 @@ def _as_number(exact: dict[str, Any] | None) -> None:
                 float(0.0 if part is None else part)
     except (ValueError, OverflowError) as error:
         raise Refused(f"{EVENTS}: exact is no number ({error})"[:200]) from None
-
-
-__all__ = ["EVENTS", "TENSORS", "check", "rows", "values"]

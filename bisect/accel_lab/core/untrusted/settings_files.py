@@ -84,9 +84,9 @@ def home_folder() -> Path | None:
     return None if home.startswith("~") else Path(os.path.realpath(home))
 
 
-def read_capped(path: Path, what: str = "a settings file") -> bytes:
+def read_capped(path: Path) -> bytes:
     """The bytes of a small regular file. Raises OSError, or UsageError for another kind of file."""
-    return _read(path, str(path), None, what)[0]
+    return _read(path, str(path), None)[0]
 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:
@@ -116,21 +116,19 @@ def _behind_link(path: Path, objection: str) -> SettingsFile:
     return SettingsFile(path=path, data=found.data, objection=objection or found.objection)
 
 
-def _read(
-    path: Path, name: str, folder: int | None, what: str = "a settings file"
-) -> tuple[bytes, os.stat_result]:
+def _read(path: Path, name: str, folder: int | None) -> tuple[bytes, os.stat_result]:
     """The file's bytes and state. A pipe is never waited for."""
     file = _open(name, os.O_NONBLOCK | os.O_NOCTTY | (os.O_NOFOLLOW if folder is not None else 0), folder)
     try:
         state = os.fstat(file)
         if not stat.S_ISREG(state.st_mode):
-            raise UsageError(f"{path} is not a regular file: {what} must be one")
+            raise UsageError(f"{path} is not a regular file: a settings file must be one")
         with open(file, "rb", closefd=False) as stream:
             data = stream.read(MAX_BYTES + 1)
     finally:
         os.close(file)
     if len(data) > MAX_BYTES:
-        raise UsageError(f"{path} has more than {MAX_BYTES:,} bytes: that is too much for {what}")
+        raise UsageError(f"{path} has more than {MAX_BYTES:,} bytes: that is too much for a settings file")
     return data, state
 
 

@@ -1,4 +1,4 @@
-"""The shape of a JSON value, told in Python: what type it has, and its parts.
+"""The shape of a JSON value, written in Python: what type it has, and its parts.
 
 ``int``, ``float`` (a whole number too), ``str``, ``bool``, ``None`` stand for themselves; a tuple for any of
 several; ``[shape]`` for a list; ``{"key": shape, "more?": shape}`` for an object that has at least these keys
@@ -42,13 +42,13 @@ def misfit(value: Any, shape: Shape, place: str = "") -> str:
     if shape is object:
         return ""
     if isinstance(shape, tuple):
-        told = [(_name(one), misfit(value, one, place)) for one in shape]
-        if any(not wrong for _, wrong in told):
+        misfits = [(_name(one), misfit(value, one, place)) for one in shape]
+        if any(not wrong for _, wrong in misfits):
             return ""
         # A part of it may be wrong: that says more.
         kind = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else ""
-        inner = [wrong for name, wrong in told if name == kind]
-        return inner[0] if inner else _wrong(value, " or ".join(name for name, _ in told), place)
+        inner = [wrong for name, wrong in misfits if name == kind]
+        return inner[0] if inner else _wrong(value, " or ".join(name for name, _ in misfits), place)
     if isinstance(shape, list):
         if not isinstance(value, list):
             return _wrong(value, "a list", place)
@@ -108,6 +108,3 @@ def _wrong(value: Any, wanted: str, place: str) -> str:
     kinds: dict[Any, str] = {dict: "an object", list: "a list", **_NAMES}
     got = "null" if value is None else kinds.get(type(value), type(value).__name__)
     return f"{place or 'it'} is {got}, not {wanted}"
-
-
-__all__ = ["Range", "Shape", "Table", "misfit"]

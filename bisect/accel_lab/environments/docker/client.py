@@ -1,4 +1,4 @@
-"""The docker daemon as the lab meets it: reached, or missing in one line that says why and what to do."""
+"""Connects to the docker daemon; where there is none, one line says why and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a container is shut in: pure, from the limits of a run to the arguments that create its container."""
+"""How a container is isolated: pure, from the limits of a run to the arguments that create its container."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class ImageShelf:
     # -- removing ------------------------------------------------------------------------------
 
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
-        """Remove an image unless a container or a lab uses it; tells whether it went (or would)."""
+        """Remove an image unless a container or a lab uses it; says whether it went (or would)."""
         entry = next(entry for entry in self._entries if entry.key == key)
         with use_lock(self._store, entry.id) as lock:
             try:
@@ -268,6 +268,3 @@ def _moment(created: Any) -> float:
         return datetime.fromisoformat(str(created)[:19] + "+00:00").timestamp()
     except ValueError:
         return 0.0
-
-
-__all__ = ["ImageShelf", "KeptImage", "is_ours"]

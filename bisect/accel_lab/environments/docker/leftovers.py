@@ -32,7 +32,7 @@ def is_leftover(found: Mapping[str, str]) -> bool:
     """Whether nobody waits for this container any more.
 
     A process of this machine is asked for; of one elsewhere (a lab in a container with our daemon's socket)
-    only the clock tells.
+    only the clock decides.
     """
     machine, _, process = found.get(OWNER, "").rpartition(" ")[0].partition(" ")
     if machine == _machine() and process.isdigit():
@@ -66,7 +66,7 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str:
-    """When a process started, which tells it from a later one of the same pid; empty if it is gone."""
+    """When a process started, unlike that of a later one of the same pid; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):

@@ -50,7 +50,7 @@ class DockerProvider:
     """Images by name: ``accel-lab-torch:2.13.0``, or what ``options.image`` makes of a version.
 
     ``build`` allows to build an image that is missing (as ``options.build_images`` does), ``again`` builds it
-    anyway, ``base`` is built upon in the place of the table's. ``say`` is told what a build is about to do.
+    anyway, ``base`` is built upon in the place of the table's. ``say`` gets what a build is about to do.
     """
 
     name = "docker"
@@ -281,6 +281,3 @@ class DockerProvider:
             connect=self._connect, image=image, python=python, keep=self._options.folder / "docker"
         )
         return ask_interpreter(Commands(cast(Run, runner), CHECK_TIMEOUT_S), python)
-
-
-__all__ = ["DockerProvider", "Workspace"]

@@ -1,4 +1,4 @@
-"""Runs a command in a container of its own: what ``execution.process.run`` does, behind thick walls.
+"""Runs a command in a container of its own: what ``execution.process.run`` does, isolated.
 
 The same arguments and the same answer, so a prober does not know which of the two it was given. The command
 sees the run's folder, the script's and the copied child, each at its own path; it has no network, no
@@ -228,7 +228,7 @@ class _Watch:
         return time.monotonic() - self._began
 
     def state(self) -> dict[str, Any]:
-        """The container's state as the daemon tells it."""
+        """The container's state as the daemon reports it."""
         found: dict[str, Any] = self._client.api.inspect_container(self._key)
         self._pids_limit = int((found.get("HostConfig") or {}).get("PidsLimit") or 0)
         return dict(found["State"])
@@ -354,6 +354,3 @@ def _remove(container: Any) -> None:
             if not again:
                 raise LabError(f"cannot remove container {container.short_id}: {one_line(error)}") from error
             time.sleep(GRACE_S)
-
-
-__all__ = ["DockerRunner"]

@@ -54,6 +54,3 @@ def _file(store: Path, image: str) -> Path:
 
 def _short(image: str) -> str:
     return image.rpartition(":")[2][:12]
-
-
-__all__ = ["forget_use", "is_held", "last_use", "note_use", "use_lock"]

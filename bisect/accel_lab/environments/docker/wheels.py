@@ -98,7 +98,7 @@ class WheelShelf:
         place(kept, target / wheel.name)
 
     def resolve(self, extra: Extra, build: Build, torch: str, target: Path) -> list[PinnedWheel]:
-        """Put into ``target`` what ``extra`` needs beside, or in the place of, what the build has."""
+        """Put into ``target`` what ``extra`` needs besides, or in the place of, what the build has."""
         held = {wheel.project: wheel.version for wheel in build.companions}
         held.update((canonicalize_name(name), version) for name, version in extra.pins)
         tool = UvTool(self._commands, self._index, self._folder.parent / "cache")

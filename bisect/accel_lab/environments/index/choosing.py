@@ -45,7 +45,7 @@ class Chooser:
         *,
         gpu: bool,
     ) -> None:
-        """``notes`` is written to: what a person should be told once."""
+        """``notes`` is appended to: what a person should read once."""
         self.interpreters = interpreters
         self._options = options
         self._memory = memory

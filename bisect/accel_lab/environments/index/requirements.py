@@ -32,7 +32,7 @@ class Requirements:
 
 
 def gather(packages: Sequence[str], files: Sequence[Path], script: Path | None = None) -> Requirements:
-    """All that the script needs beside torch. Raises :class:`UsageError` in one line."""
+    """All that the script needs besides torch. Raises :class:`UsageError` in one line."""
     found = [(line, "--with") for line in packages]
     for file in files:
         found += [(line, str(file)) for line in read_requirements(file)]

@@ -167,7 +167,7 @@ class Store:
         return Lock(self.folder / "locks" / "downloads.lock")
 
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
-        """Remove an environment unless it is in use; tells whether it went (or would)."""
+        """Remove an environment unless it is in use; says whether it went (or would)."""
         with self.lock(key) as lock:
             if not lock.take():
                 return False

@@ -28,7 +28,7 @@ from .eras import era_of
 from .slim import add_stubs, is_left_out
 from .tool import Resolution, UvTool
 
-#: Beside torch itself: what its compiler imports on some release of the line.
+#: Besides torch itself: what its compiler imports on some release of the line.
 COMPANIONS = ("numpy", "setuptools")
 _WAIT_S = 7200.0  # for another lab that makes the same environment
 # What an unpacked build takes, as a multiple of its wheel; the CUDA libraries come on top of it.

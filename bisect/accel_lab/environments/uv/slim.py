@@ -23,7 +23,7 @@ from .shared_objects import NotElf, SharedObject, Symbol, read_shared_object
 #: What no CPU run needs. torch asks for triton on its own; a script that names it gets it.
 _LEFT_OUT = re.compile(r"(nvidia|cuda)(-.*)?|(pytorch-)?triton(-.*)?")
 _LIBRARY = re.compile(r"lib(cu|nv|nccl)")
-#: Only names like CUDA's, where no version tells whose a symbol is: the stubs would shadow others' otherwise.
+#: Only names like CUDA's, where no version says whose a symbol is: the stubs would shadow others' otherwise.
 _FUNCTION = re.compile(r"(__)?(cu|nv|nccl)", re.IGNORECASE)
 _TEXT = re.compile(
     r"(GetErrorString|GetErrorName|GetStatusString|GetStatusName|GetLastError(String|Message))$"

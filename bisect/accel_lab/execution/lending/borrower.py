@@ -19,7 +19,7 @@ from typing import IO, Any
 import accel_lab
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.files import remove
-from accel_lab.execution.places import cache_folder
+from accel_lab.core.machine.places import cache_folder
 from accel_lab.execution.processes import process_table
 from accel_lab.execution.processes.guardian import GUARDIAN, RUN
 from accel_lab.execution.processes.process import MARKER, start_apart
@@ -260,7 +260,7 @@ def _is_anothers(servers: Servers, name: str) -> bool:
 
 
 def host_words(folder: Path, name: str, keep_s: float) -> list[str]:
-    """What Python is told, to be the host."""
+    """The arguments with which Python becomes the host."""
     root = str(Path(accel_lab.__file__).resolve().parents[1])
     return ["-c", MAIN.format(root=root), str(folder), name, f"{keep_s:g}"]
 
@@ -271,7 +271,7 @@ def end_left(folder: Path) -> int:
         os.close(channel.own_folder(folder))
     except LabError:
         return 0
-    told = 0
+    asked = 0
     for path in folder.iterdir():
         if "." in path.name or not path.is_socket():
             continue
@@ -279,7 +279,7 @@ def end_left(folder: Path) -> int:
             with channel.connect(folder, path.name) as connection:
                 channel.send(connection, {"ask": "end", "key": ""})
                 channel.receive(connection)
-            told += 1
+            asked += 1
         except (LabError, OSError):
             continue
-    return told
+    return asked

@@ -2,7 +2,7 @@
 
 ``main`` takes FOLDER NAME KEEP_S and listens on the socket FOLDER/NAME. A clean server that was not lent for
 KEEP_S seconds is ended, and with the last one the host ends; where its standard input is a pipe, it ends when
-that is closed. It also ends when it is told to, as soon as nothing is lent any more. A run that finds no
+that is closed. It also ends when it is asked to, as soon as nothing is lent any more. A run that finds no
 host, or is refused, starts a server of its own.
 """
 

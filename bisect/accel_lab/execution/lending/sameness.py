@@ -23,7 +23,7 @@ from accel_lab.execution.run_folder.workspace import copied_folders, package_fil
 SERVERS = "ACCEL_LAB_SERVERS"
 #: Set for each server and each probe anew.
 _OWN = frozenset({MARKER, RUN, SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
-#: What tells one shell, terminal or login from another, and is no business of torch's.
+#: What differs between shells, terminals and logins, and is no business of torch's.
 _PLACES = frozenset(
     {
         *("_", "COLUMNS", "GPG_TTY", "INVOCATION_ID", "JOURNAL_STREAM", "LINES", "OLDPWD", "PWD", "SHLVL"),

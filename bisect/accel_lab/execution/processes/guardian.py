@@ -26,7 +26,7 @@ Start = Callable[[Sequence[str], int], Started]
 
 
 class Guardian:
-    """Starts the process once for each process of the lab, and tells it whom it must end.
+    """Starts the process once for each process of the lab, and sends it whom it must end.
 
     Where there is no ``/proc`` (macOS) there is none, and a killed lab's probes are swept by no one.
     """

@@ -1,4 +1,4 @@
-"""The process table: what the kernel tells about a process, and signals that cannot hit the wrong one.
+"""The process table: what the kernel shows about a process, and signals that cannot hit the wrong one.
 
 Everything that needs ``/proc`` is here. Where there is none (macOS), ``read`` and ``table`` find
 nothing, ``HAVE_PROC`` is false, and ``watch`` falls back to the process group.
@@ -26,7 +26,7 @@ _DEAD = "ZXx"
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One line of the process table. ``start`` tells two processes apart that had the same pid."""
+    """One line of the process table. ``start`` distinguishes two processes that had the same pid."""
 
     pid: int
     state: str
@@ -164,7 +164,7 @@ def bare(pid: int) -> Process:
 
 
 def own_mb(process: Process) -> float:
-    """The memory of a process without what others hold of it; all that is resident where that is not told.
+    """The memory of a process without what others hold of it; all that is resident where that is unknown.
 
     One that has ended since the table was read holds nothing: its pages may still be counted in those that
     it shared them with.

@@ -24,7 +24,7 @@ _FILES = (".txt", ".json", ".jsonl", ".bin")
 
 
 def identity(folder: Path) -> tuple[int, int, int]:
-    """What tells a folder from another one that is put in its place."""
+    """What distinguishes a folder from another one that is put in its place."""
     there = os.lstat(folder)
     return there.st_dev, there.st_ino, stat.S_IFMT(there.st_mode)
 

@@ -52,12 +52,12 @@ class Changes:
         self._before = self._look()
         if not back and not left:
             return ""
-        told = []
+        parts = []
         if back:
-            told.append(f"{_names(back)} (put back; what was written is kept in {self.kept})")
+            parts.append(f"{_names(back)} (put back; what was written is kept in {self.kept})")
         if left:
-            told.append(f"{_names(left)} (too large to be put back)")
-        return "a run wrote to the script's folder by an absolute path or through a link: " + ", ".join(told)
+            parts.append(f"{_names(left)} (too large to be put back)")
+        return "a run wrote to the script's folder by an absolute path or through a link: " + ", ".join(parts)
 
     def _put_back(self, path: Path, was_there: bool) -> bool:
         original = self._original(path)

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accel_lab.core.machine.files import remove
-from accel_lab.execution.places import cache_folder
+from accel_lab.core.machine.places import cache_folder
 
 #: A release and a compiler leave some 40 files; what is more comes of releases that went.
 MOST_FILES = 400

@@ -213,6 +213,3 @@ def _write(path: Path) -> None:
         os.write(descriptor, json.dumps(row).encode())
     finally:
         os.close(descriptor)
-
-
-__all__ = ["NAME", "Held", "Holder", "InUse", "held", "holder", "user_of"]

@@ -1,4 +1,4 @@
-"""Runs a command in a place where some of the user's folders are empty: it shows what it needs of them."""
+"""Runs a command where some of the user's folders are empty, to see which of their files it needs."""
 
 from __future__ import annotations
 

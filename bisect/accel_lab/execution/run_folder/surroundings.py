@@ -56,7 +56,7 @@ class View:
     copies: tuple[tuple[Path, Path], ...] = ()
 
     def inside(self, value: Any) -> Any:
-        """The user's paths in a value as the run must be told them."""
+        """The user's paths in a value as the run must see them."""
         for folder, shown in self.copies:
             pattern = re.compile(rf"(?<![\w./~-]){re.escape(str(folder))}(?![^/:])")
             value = _mapped(value, pattern, str(shown))

@@ -76,10 +76,9 @@ class BufferKeeper:
         size: Sequence[int],
         format_name: str,
         attributes: dict[str, object] | None = None,
-        order: Sequence[int] | None = None,
     ) -> LoopBuffer:
         """A movement kernel of one operand into a new buffer."""
-        result = self._new(f"{source.name}_{op}", size, format_name, order)
+        result = self._new(f"{source.name}_{op}", size, format_name)
         self._add_move(op, source, result, attributes)
         return result
 

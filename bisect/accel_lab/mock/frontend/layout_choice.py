@@ -209,10 +209,8 @@ class Chooser(BufferKeeper):
     def _varies(view: View, space: Space) -> bool:
         return space.stick is not None and view.dims[space.stick] is not None and space.valid > 1
 
-    def _written(
-        self, nest: Nest, place: LoopBuffer, space: Space, format_name: str | None = None
-    ) -> tuple[int, ...] | None:
-        layout = Layout(size=place.size, order=space.order, format=format_name or place.format)
+    def _written(self, nest: Nest, place: LoopBuffer, space: Space) -> tuple[int, ...] | None:
+        layout = Layout(size=place.size, order=space.order, format=place.format)
         return strides(written_view(nest, place), layout, space, written=True)
 
     def _walkable(self, view: View, space: Space, casts: list[Line]) -> View:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from accel_lab.mock import faults
-from accel_lab.mock.device import STICK_BYTES
 from accel_lab.mock.ir.loop_ir import HostNest, LoopProgram
+from accel_lab.mock.sizes import whole_sticks
 
 
 @dataclass(kw_only=True)
@@ -47,10 +47,6 @@ class Plan:
     text: str
 
 
-def _round(count: int) -> int:
-    return -(-count // STICK_BYTES) * STICK_BYTES
-
-
 def lifetimes(program: LoopProgram, resident: set[str]) -> list[Lifetime]:
     """The lifetime of each buffer that owns bytes and is used, by start."""
     found: dict[str, Lifetime] = {}
@@ -63,7 +59,7 @@ def lifetimes(program: LoopProgram, resident: set[str]) -> list[Lifetime]:
             stays = root.name in resident
             life = Lifetime(
                 name=root.name,
-                bytes=_round(root.layout.bytes),
+                bytes=whole_sticks(root.layout.bytes),
                 start=-1 if stays else position,
                 resident=stays,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -63,15 +64,15 @@ def make_concrete(graph_module: torch.fx.GraphModule, inputs: Sequence[Any]) -> 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         for node in graph_module.graph.nodes:
             if node.op == "output":
-                graph.output(tree_map(lambda leaf: made.get(leaf, leaf), node.args[0], is_leaf=_is_node))
+                graph.output(tree_map(lambda leaf: made.get(leaf, leaf), node.args[0], is_leaf=is_node))
                 continue
             if node.op == "placeholder":
                 value = _faked(mode, next(waiting))
             elif node.op == "get_attr":
-                value = _faked(mode, _attribute(graph_module, str(node.target)))
+                value = _faked(mode, attrgetter(str(node.target))(graph_module))
             else:
                 args, kwargs = tree_map(
-                    lambda leaf: values.get(leaf, leaf), (node.args, node.kwargs), is_leaf=_is_node
+                    lambda leaf: values.get(leaf, leaf), (node.args, node.kwargs), is_leaf=is_node
                 )
                 try:
                     value = node.target(*args, **kwargs)  # type: ignore[operator]
@@ -94,14 +95,8 @@ def _faked(mode: FakeTensorMode, value: Any) -> Any:
     return mode.from_tensor(value, static_shapes=True)
 
 
-def _is_node(leaf: Any) -> bool:
+def is_node(leaf: Any) -> bool:
     return isinstance(leaf, torch.fx.Node)
-
-
-def _attribute(root: Any, path: str) -> Any:
-    for part in path.split("."):
-        root = getattr(root, part)
-    return root
 
 
 def host_program(graph_module: torch.fx.GraphModule, name: str, front_end: str, reason: str) -> Program:

@@ -108,12 +108,8 @@ def _fits(
         elif isinstance(kept, torch.SymInt | torch.SymFloat | torch.SymBool) or kept is None:
             return False
     for node, kept in known.items():
-        if kept is None and not _may_lack(node):
+        if kept is None and node.op != "get_attr":
             return False
         if not all(is_concrete(leaf) for leaf in pytree.tree_leaves(kept)):
             return False
     return True
-
-
-def _may_lack(node: torch.fx.Node) -> bool:
-    return node.op == "get_attr"

@@ -22,7 +22,9 @@ def _full_like(build: Builder, out: torch.Tensor, x: View, *rest: Any, **_: Any)
     return build.full(tuple(out.shape), rest[-1], out.dtype)
 
 
-@lowers("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero")
+# What an empty tensor holds is up to the device: zeros, so that runs can be compared.
+@lowers("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten.empty", "aten.empty_like")
+@lowers("aten.new_empty", "aten.empty_strided", "aten.new_empty_strided", "aten.empty_permuted")
 def _zeros(build: Builder, out: torch.Tensor, *_: Any, **__: Any) -> View:
     return build.full(tuple(out.shape), 0, out.dtype)
 
@@ -30,17 +32,6 @@ def _zeros(build: Builder, out: torch.Tensor, *_: Any, **__: Any) -> View:
 @lowers("aten.ones", "aten.ones_like", "aten.new_ones")
 def _ones(build: Builder, out: torch.Tensor, *_: Any, **__: Any) -> View:
     return build.full(tuple(out.shape), 1, out.dtype)
-
-
-# What an empty tensor holds is up to the device: zeros, so that runs can be compared.
-@lowers("aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided", "aten.new_empty_strided")
-def _empty(build: Builder, out: torch.Tensor, *_: Any, **__: Any) -> View:
-    return build.full(tuple(out.shape), 0, out.dtype)
-
-
-@lowers("aten.empty_permuted")
-def _empty_permuted(build: Builder, out: torch.Tensor, *_: Any, **__: Any) -> View:
-    return build.full(tuple(out.shape), 0, out.dtype)
 
 
 @lowers("aten.scalar_tensor")

@@ -104,9 +104,7 @@ class GraphLowering:
         return whole(place)
 
     def _attribute(self, node: torch.fx.Node) -> Any:
-        value: Any = self.graph_module
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+        value: Any = operator.attrgetter(str(node.target))(self.graph_module)
         if not isinstance(value, torch.Tensor):
             return value
         value = value.detach()

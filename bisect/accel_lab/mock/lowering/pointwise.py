@@ -8,41 +8,13 @@ import torch
 
 from accel_lab.mock.device import format_of
 from accel_lab.mock.ir.loop_ir import View
+from accel_lab.mock.spec.vocabulary import COMPARISONS, FLOAT_FUNCTIONS, ROUNDINGS
 
 from .builder import Builder, Unsupported, lowers
 from .formats import Number
 
 Input = View | Number
 
-#: Functions that yield a float for any input.
-_FLOAT_FUNCTIONS = [
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "sigmoid",
-    "erf",
-    "erfc",
-]
-_ROUNDINGS = ("floor", "ceil", "round", "trunc")
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 _LOGICAL = ("logical_and", "logical_or", "logical_xor")
 
@@ -68,7 +40,7 @@ def common_dtype(build: Builder, *inputs: Input) -> torch.dtype:
     return result
 
 
-def _float_function(op: str) -> None:
+def _unary(op: str) -> None:
     @lowers(f"aten.{op}")
     def lower(build: Builder, out: torch.Tensor, x: View) -> View:
         return build.pointwise(op, [x], out.dtype)
@@ -79,12 +51,6 @@ def _rounding(op: str) -> None:
     def lower(build: Builder, out: torch.Tensor, x: View) -> View:
         if not out.dtype.is_floating_point:
             return x
-        return build.pointwise(op, [x], out.dtype)
-
-
-def _same_dtype(op: str) -> None:
-    @lowers(f"aten.{op}")
-    def lower(build: Builder, out: torch.Tensor, x: View) -> View:
         return build.pointwise(op, [x], out.dtype)
 
 
@@ -106,13 +72,11 @@ def _logical(op: str) -> None:
         return build.pointwise(op, [x, y], torch.bool, size=out.shape)
 
 
-for _name in _FLOAT_FUNCTIONS:
-    _float_function(_name)
-for _name in _ROUNDINGS:
+for _name in (*FLOAT_FUNCTIONS, "neg", "abs", "relu", "sign", "bitwise_not"):
+    _unary(_name)
+for _name in ROUNDINGS:
     _rounding(_name)
-for _name in ("neg", "abs", "relu", "sign", "bitwise_not"):
-    _same_dtype(_name)
-for _name in _COMPARISONS:
+for _name in COMPARISONS:
     _comparison(_name)
 for _name in _LOGICAL:
     _logical(_name)
@@ -153,14 +117,14 @@ def _scaled(build: Builder, y: Input, alpha: Number, dtype: torch.dtype) -> Inpu
     return build.pointwise("mul", [y, alpha], dtype)
 
 
-@lowers("aten.add")
-def _add(build: Builder, out: torch.Tensor, x: Input, y: Input, alpha: Number = 1) -> View:
-    return build.pointwise("add", [x, _scaled(build, y, alpha, out.dtype)], out.dtype, size=out.shape)
+def _sum(op: str) -> None:
+    @lowers(f"aten.{op}")
+    def lower(build: Builder, out: torch.Tensor, x: Input, y: Input, alpha: Number = 1) -> View:
+        return build.pointwise(op, [x, _scaled(build, y, alpha, out.dtype)], out.dtype, size=out.shape)
 
 
-@lowers("aten.sub")
-def _sub(build: Builder, out: torch.Tensor, x: Input, y: Input, alpha: Number = 1) -> View:
-    return build.pointwise("sub", [x, _scaled(build, y, alpha, out.dtype)], out.dtype, size=out.shape)
+_sum("add")
+_sum("sub")
 
 
 @lowers("aten.div")

@@ -17,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_any, tree_map
 
 from accel_lab.mock.device import STICK_BYTES, Device, format_of
+from accel_lab.mock.ir.concrete import is_node
 from accel_lab.mock.ir.layout import row_major
 from accel_lab.mock.ir.program import Constant, Enter, HostCall, Output, Program, Ref, Step
 from accel_lab.mock.runtime.device_tensors import NAME as DEVICE_NAME
@@ -85,7 +86,7 @@ class _Lowering:
         """The tensor that a node brings into the graph from outside; None for other nodes."""
         if node.op == "placeholder":
             return node.meta.get("val")
-        return _attribute(self.graph_module, str(node.target)) if node.op == "get_attr" else None
+        return operator.attrgetter(str(node.target))(self.graph_module) if node.op == "get_attr" else None
 
     def program(self) -> Program:
         """Lower all nodes."""
@@ -167,8 +168,8 @@ class _Lowering:
             made = [None if traced is None else self._empty(traced) for traced in _listed(out)]
             return made if isinstance(out, (tuple, list)) else made[0]
         arguments = bind(target, node.args, node.kwargs)
-        traced_arguments = tree_map(_traced, arguments, is_leaf=_is_node)
-        found = tree_map(self._operand, arguments, is_leaf=_is_node)
+        traced_arguments = tree_map(_traced, arguments, is_leaf=is_node)
+        found = tree_map(self._operand, arguments, is_leaf=is_node)
         empty = tree_any(lambda leaf: isinstance(leaf, Value) and not leaf.elements, found)
         if empty and name not in EMPTY_OPERANDS:
             raise NotNative("an operand without elements")
@@ -193,7 +194,7 @@ class _Lowering:
     def _on_host(self, node: torch.fx.Node, reason: str) -> Any:
         """Call an operator on the host; its results also go to the device where that can hold them."""
         given = _from_the_base(node) or (node.args, node.kwargs)
-        args, kwargs = tree_map(self._reference, given, is_leaf=_is_node)
+        args, kwargs = tree_map(self._reference, given, is_leaf=is_node)
         out = node.meta.get("val")
         results = [] if out is None else _listed(out)
         several = isinstance(out, (tuple, list))
@@ -262,10 +263,6 @@ def source_line(node: torch.fx.Node) -> str:
     return ":".join((users or frames)[-1]) if frames else ""
 
 
-def _is_node(leaf: Any) -> bool:
-    return isinstance(leaf, torch.fx.Node)
-
-
 def _traced(leaf: Any) -> Any:
     return leaf.meta.get("val") if isinstance(leaf, torch.fx.Node) else leaf
 
@@ -284,7 +281,7 @@ def _from_the_base(node: torch.fx.Node) -> tuple[Any, Any] | None:
     arguments = bind(node.target, node.args, node.kwargs)
     operand = base = arguments["self"]
     traced = operand.meta["val"]
-    while base.op == "call_function" and base.args and _is_node(base.args[0]):
+    while base.op == "call_function" and base.args and is_node(base.args[0]):
         before = base.args[0].meta.get("val")
         if not isinstance(before, torch.Tensor) or not _shares(before, traced):
             break
@@ -314,12 +311,6 @@ def _check_format(traced: torch.Tensor) -> str:
     if not _is_dense(traced):
         raise NotNative(f"a {traced.layout} tensor on {traced.device}")
     return found.name
-
-
-def _attribute(root: Any, path: str) -> Any:
-    for part in path.split("."):
-        root = getattr(root, part)
-    return root
 
 
 def _line(step: Step) -> str:

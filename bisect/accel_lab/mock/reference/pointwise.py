@@ -6,42 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from accel_lab.mock.spec.vocabulary import COMPARISONS, FLOAT_FUNCTIONS, ROUNDINGS
+
 from .builder import Builder, Input, NotNative, Value
 from .rules import common_format, format_name, lanes_of, opmath, rule
 
-FLOATING = (
-    *(
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log1p",
-        "sqrt",
-        "rsqrt",
-        "reciprocal",
-        "sin",
-        "cos",
-        "tan",
-        "tanh",
-    ),
-    *("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc"),
-)
-SAME = (
-    "neg",
-    "abs",
-    "relu",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "sign",
-    "isnan",
-    "isinf",
-    "logical_not",
-    "bitwise_not",
-)
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+SAME = ("neg", "abs", "relu", *ROUNDINGS, "sign", "isnan", "isinf", "logical_not", "bitwise_not")
 #: ATen's names of two operands -> the statement's.
 BINARY = {
     **{name: name for name in ("mul", "fmod", "remainder", "maximum", "minimum", *COMPARISONS)},
@@ -84,11 +54,7 @@ def elementwise(
 def _enter_unary(name: str, floating: bool) -> None:
     @rule(f"aten.{name}.default")
     def lower(b: Builder, a: dict[str, Any], out: Any) -> Value:
-        if (
-            not floating
-            and not a["self"].dtype.is_floating_point
-            and name in ("floor", "ceil", "round", "trunc")
-        ):
+        if name in ROUNDINGS and not a["self"].dtype.is_floating_point:
             return a["self"]  # type: ignore[no-any-return]
         return elementwise(b, name, (a["self"],), out, floating=floating)
 
@@ -99,7 +65,7 @@ def _enter_binary(name: str, op: str, overload: str) -> None:
         return elementwise(b, op, (a["self"], a["other"]), out)
 
 
-for _name in FLOATING:
+for _name in FLOAT_FUNCTIONS:
     _enter_unary(_name, floating=True)
 for _name in SAME:
     _enter_unary(_name, floating=False)
@@ -119,14 +85,9 @@ def scaled_sum(b: Builder, op: str, one: Input, other: Input, alpha: Any, out: A
     return elementwise(b, op, (one, term), out, common=work)
 
 
-@rule("aten.add.Tensor", "aten.add.Scalar")
-def _add(b: Builder, a: dict[str, Any], out: Any) -> Value:
-    return scaled_sum(b, "add", a["self"], a["other"], a["alpha"], out)
-
-
-@rule("aten.sub.Tensor", "aten.sub.Scalar")
-def _sub(b: Builder, a: dict[str, Any], out: Any) -> Value:
-    return scaled_sum(b, "sub", a["self"], a["other"], a["alpha"], out)
+@rule("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar")
+def _sum(b: Builder, a: dict[str, Any], out: Any) -> Value:
+    return scaled_sum(b, a["_op"].split(".")[1], a["self"], a["other"], a["alpha"], out)
 
 
 @rule("aten.rsub.Tensor", "aten.rsub.Scalar")

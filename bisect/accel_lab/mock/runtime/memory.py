@@ -15,6 +15,7 @@ import torch
 
 from accel_lab.mock.device import STICK_BYTES, Device
 from accel_lab.mock.ir.layout import Layout
+from accel_lab.mock.sizes import whole_sticks
 
 # Python names the flag only in some versions; the number is the kernel's.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
@@ -26,11 +27,6 @@ class OutOfDeviceMemory(MemoryError):
 
 class DeviceAddressError(IndexError):
     """An address, size or stride that leaves the memory or does not fit the number format."""
-
-
-def whole_sticks(count: int) -> int:
-    """``count`` bytes rounded up to whole sticks."""
-    return -(-count // STICK_BYTES) * STICK_BYTES
 
 
 def anonymous(count: int) -> torch.Tensor:

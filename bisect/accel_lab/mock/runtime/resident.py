@@ -1,4 +1,4 @@
-"""Tells whether a graph input on the device is still what the host holds: then its transfer can be left out.
+"""Says whether a graph input on the device is still what the host holds: then its transfer can be left out.
 
 Version counters do not see ``tensor.data.add_(1)``, so a tensor that looks unchanged for the second time is
 also known by its contents: the sum of all its words and a sample of them in their places.

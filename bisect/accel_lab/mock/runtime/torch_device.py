@@ -85,7 +85,7 @@ def install(device: Device | None = None) -> None:
     _SETUP(NAME)
     aten, everything = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
-    aten.impl("empty_strided", _empty_strided, "PrivateUse1")
+    aten.impl("empty_strided", _empty, "PrivateUse1")
     aten.impl("_copy_from", _copy_from, "PrivateUse1")
     everything.fallback(_fallback, "PrivateUse1")
     _installed.extend((aten, everything))
@@ -210,13 +210,8 @@ def store(tensor: torch.Tensor, value: torch.Tensor) -> None:
         to_device(source.memory, value, _layout(tensor), source.address)
 
 
-def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
-    return _made(size, dtype or torch.get_default_dtype())
-
-
-def _empty_strided(
-    size: Sequence[int], stride: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any
-) -> torch.Tensor:
+def _empty(size: Sequence[int], *_: Any, dtype: torch.dtype | None = None, **__: Any) -> torch.Tensor:
+    """Dense, whatever strides are asked for."""
     return _made(size, dtype or torch.get_default_dtype())
 
 

@@ -39,7 +39,7 @@ scratchpad for ``scratchpad`` (where every core holds its own slice of the opera
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from accel_lab.mock.ir.layout import Layout
@@ -155,17 +155,7 @@ class KernelSpec:
             "op": self.op,
             "origins": list(self.origins),
             "source": self.source,
-            "space": [
-                {
-                    "name": dim.name,
-                    "extent": dim.extent,
-                    "cores": dim.cores,
-                    "steps": dim.steps,
-                    "kind": dim.kind,
-                    "reduced": dim.reduced,
-                }
-                for dim in self.space
-            ],
+            "space": [dict(vars(dim)) for dim in self.space],
             "operands": [
                 {
                     "name": operand.name,
@@ -179,15 +169,7 @@ class KernelSpec:
                 }
                 for operand in self.operands
             ],
-            "body": [
-                {
-                    "op": step.op,
-                    "inputs": list(step.inputs),
-                    "output": step.output,
-                    "attributes": step.attributes,
-                }
-                for step in self.body
-            ],
+            "body": [{**vars(step), "inputs": list(step.inputs)} for step in self.body],
             "attributes": self.attributes,
         }
 
@@ -229,14 +211,4 @@ class KernelSpec:
                 for step in data["body"]
             ),
             attributes=dict(data["attributes"]),
-        )
-
-    def moved(self, addresses: dict[str, int]) -> KernelSpec:
-        """The same kernel over other addresses, by operand name."""
-        return replace(
-            self,
-            operands=tuple(
-                replace(operand, address=addresses.get(operand.name, operand.address))
-                for operand in self.operands
-            ),
         )

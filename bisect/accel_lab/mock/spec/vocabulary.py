@@ -6,15 +6,21 @@ from accel_lab.mock.ir.neutral import NEUTRAL
 
 from .kernel_spec import KernelSpec, Operand
 
+#: Functions that yield a float for any input.
+FLOAT_FUNCTIONS = (
+    *("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan"),
+    *("tanh", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc"),
+)
+ROUNDINGS = ("floor", "ceil", "round", "trunc")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 UNARY_OPS = (
-    *("copy", "cast", "neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt"),
-    *("reciprocal", "sin", "cos", "tan", "tanh", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh"),
-    *("atanh", "sigmoid", "erf", "erfc", "relu", "floor", "ceil", "round", "trunc", "sign", "isnan", "isinf"),
+    *("copy", "cast", "neg", "abs", *FLOAT_FUNCTIONS, "relu", *ROUNDINGS, "sign", "isnan", "isinf"),
     *("logical_not", "bitwise_not", "clamp", "mask_tail"),
 )
 BINARY_OPS = (
     *("add", "sub", "mul", "div", "pow", "fmod", "remainder", "floor_div", "atan2", "maximum", "minimum"),
-    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"),
+    *COMPARISONS,
+    *("logical_and", "logical_or", "logical_xor"),
     *("bitwise_and", "bitwise_or", "bitwise_xor"),
 )
 #: Inputs of each elementwise statement.

@@ -43,7 +43,7 @@ _ENTRY = {"dtype": str, "data_offsets": [shapes.Range(0, 1 << 48)], "shape?": [s
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """One captured graph with its calls. ``reason`` says why it cannot be told as a program, if so."""
+    """One captured graph with its calls. ``reason`` says why it cannot be expressed as a program, if so."""
 
     number: int
     data: Mapping[str, Any]

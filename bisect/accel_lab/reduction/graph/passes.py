@@ -1,4 +1,4 @@
-"""The passes that make a program smaller, the great cuts first; each leaves an interesting program behind."""
+"""The passes that make a program smaller, the largest cuts first; each leaves an interesting program."""
 
 from __future__ import annotations
 

@@ -216,10 +216,6 @@ class Program:
         """The number of statements, over all functions."""
         return sum(len(f.body) + sum(len(g.body) for _, g in f.nested) for f in self.functions)
 
-    @property
-    def single(self) -> bool:
-        return len(self.functions) == 1 and len(self.calls) == 1
-
 
 # -- changing --------------------------------------------------------------------------------------
 

@@ -345,13 +345,3 @@ def _with_number(statement: Statement, position: int, after: int | float) -> Sta
         return arg
 
     return statement.with_args(change)
-
-
-__all__ = [
-    "shrink_sizes",
-    "simplify_arguments",
-    "simplify_layout",
-    "simplify_settings",
-    "simplify_types",
-    "simplify_values",
-]

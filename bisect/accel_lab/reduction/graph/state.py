@@ -61,7 +61,7 @@ class State:
     ) -> bool:
         """Delta debugging: drop chunks of ``items()`` of ever smaller size, from the back.
 
-        ``items`` tells what there is in the program of the moment; ``build`` proposes programs that
+        ``items`` lists what there is in the program of the moment; ``build`` proposes programs that
         lack the given ones.
         """
         any_taken = False

@@ -74,7 +74,7 @@ class _Asked:
         return known
 
     def _is_luck(self, source: str) -> bool:
-        """Whether random numbers are drawn without the seed that the script had: a run tells little then."""
+        """Whether random numbers are drawn without the seed that the script had: a run says little then."""
         return self._seeded and bool(_DRAWS.search(source)) and not _SEEDS.search(source)
 
     def failed(self, source: str) -> bool:

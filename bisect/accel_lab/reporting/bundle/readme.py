@@ -74,10 +74,10 @@ def _contents(contents: Contents) -> list[str]:
     members = contents.project.members
     opened = sum(member.needed for member in members)
     beside = len(members) - opened
-    told = f"the program as it was, {opened} files that a run of it opened or imports"
+    contents_line = f"the program as it was, {opened} files that a run of it opened or imports"
     if not contents.project.watched:
-        told = f"the program as it was, {opened} files by what its sources import"
-    rows.append(f"`{ORIGINAL}`: {told}" + (f", {beside} more of its folder" if beside else ""))
+        contents_line = f"the program as it was, {opened} files by what its sources import"
+    rows.append(f"`{ORIGINAL}`: {contents_line}" + (f", {beside} more of its folder" if beside else ""))
     if contents.expected.get("accelerator"):
         rows.append(
             "`accelerator/`: what the accelerator wrote of the failing run (the mock: transfers, loop IR "

@@ -115,7 +115,7 @@ def prepare(places: Places, haste: Haste | None = None) -> list[str]:
 def rerun_command(bundle: Path, python: str, program: Path | None = None) -> list[str]:
     """The command that runs an unpacked bundle again, by its own rerun.py or by ``program``.
 
-    Exit code 0: MATCH, 1: MISMATCH, 2: no torch, 3: it could not be told.
+    Exit code 0: MATCH, 1: MISMATCH, 2: no torch, 3: it could not be decided.
     """
     return [python, str(bundle / "rerun.py")] if program is None else [python, str(program), str(bundle)]
 

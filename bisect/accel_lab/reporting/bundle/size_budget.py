@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from accel_lab.core.errors import LabError
 
 from .limits import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, name_problem
 
-#: Bytes that a zip spends on an entry beside its name (twice) and its data: local and central header.
+#: Bytes that a zip spends on an entry besides its name (twice) and its data: local and central header.
 _HEADERS = 30 + 46
 #: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is, from a ratio on
 #: that is well below the one that is refused.
@@ -72,7 +72,7 @@ def choose(entries: Iterable[Entry], limit: int) -> tuple[list[Packed], list[Dro
     kept: list[Packed] = []
     dropped: list[Dropped] = []
     names, total, unpacked = _Names(), 0, 0
-    for packed in _by_use([pack(entry) for entry in entries]):
+    for packed in sorted(map(pack, entries), key=lambda p: (p.entry.rank, p.size, p.entry.name)):
         entry = packed.entry
         reason = names.problem(entry.name) or _too_much(len(entry.data), unpacked, len(kept))
         if not reason and total + packed.size > limit:
@@ -128,7 +128,3 @@ class _Names:
 def _folders(name: str) -> list[str]:
     parts = name.casefold().split("/")[:-1]
     return ["/".join(parts[: n + 1]) for n in range(len(parts))]
-
-
-def _by_use(packed: Sequence[Packed]) -> list[Packed]:
-    return sorted(packed, key=lambda p: (p.entry.rank, p.size, p.entry.name))

@@ -347,6 +347,3 @@ def _new_file(target: Path, *, executable: bool) -> Any:
     return os.fdopen(
         os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if executable else 0o644), "wb"
     )
-
-
-__all__ = ["Manifest", "Verified", "check_bundle", "extract_bundle", "verify_bundle"]

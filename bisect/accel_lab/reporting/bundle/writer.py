@@ -250,8 +250,8 @@ class _Maker(Entries):
         publish = self.redactor.message
         expected = expectation(found, sources.run_again, publish, args=sources.args, printed=self._printed())
         shown = self.redactor.value({**expected, "run": sources.run}, "expected.json")
-        told = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
-        self.expected = {**shown, **told}
+        texts = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
+        self.expected = {**shown, **texts}
         for entry in rerun_files():
             self.entries[entry.name] = entry
             self.folded.add(entry.name)

@@ -6,12 +6,11 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from accel_lab import __version__
 from accel_lab.core.benchmark import SCHEMA, Benchmark
 from accel_lab.reporting.words import bench as words
 
 from .bench_plots import Plot
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import TextBudget, keep
 
 
@@ -19,13 +18,11 @@ def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple
     """The page as text; ``backends`` are the names and what each of them is."""
     texts = TextBudget(keep)
     say = texts.say
-    sheet = style("report.css", "bench.css")
-    digest = style_digest(sheet)
     verdict, mark = words.verdict(benchmark)
-    return template("bench.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'",
+    return page(
+        "bench.html.j2",
+        "report.css",
+        "bench.css",
         verdict=verdict,
         mark=mark,
         summary=_sentence(say(words.summary(benchmark))),
@@ -41,7 +38,6 @@ def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple
         meanings=[(" ".join(filter(None, c.head)).replace("- ", ""), c.means) for c in words.COLUMNS],
         backends=[(say(name), say(what)) for name, what in backends],
         environment=[(key, text) for key, text in texts.pairs(benchmark.environment) if text],
-        version=__version__,
         schema=SCHEMA,
     )
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel_lab import __version__
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.inspection.captured import SCHEMA, Captured, File, Kernel
 from accel_lab.inspection.layers import Layer, amount
 from accel_lab.reporting.words import capture as words
 
 from . import graph_picture, memory_picture
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import Redact, TextBudget, keep
 
 #: Entries of each table; capture.json and the files have all.
@@ -53,11 +52,11 @@ def render(captured: Captured, drawn: dict[int, Drawn], *, redact: Redact = keep
     """The page as text."""
     texts = TextBudget(redact)
     say = texts.say
-    sheet = style("report.css", "grid.css", "capture.css")
-    return template("capture.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'",
+    return page(
+        "capture.html.j2",
+        "report.css",
+        "grid.css",
+        "capture.css",
         name=say(captured.program),
         failed=bool(captured.failed),
         headline=say(words.headline(captured)),
@@ -69,7 +68,6 @@ def render(captured: Captured, drawn: dict[int, Drawn], *, redact: Redact = keep
         code=_files(captured.code, texts),
         mock=_files(captured.mock, texts),
         tlparse=captured.tlparse,
-        version=__version__,
         schema=SCHEMA,
     )
 

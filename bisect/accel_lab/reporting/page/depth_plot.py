@@ -42,9 +42,7 @@ def over_operators(depth: Depth) -> Picture | None:
     axes.legend(frameon=False, fontsize=8)
     first = depth.first
     words = f"{len(drawn)} operators of {len(depth.operators)}"
-    words += (
-        "; none leaves float64's neighbourhood" if first is None else f"; the first outside is {first.node}"
-    )
+    words += "; none diverges from float64" if first is None else f"; the first to diverge is {first.node}"
     return picture_of("layers", "Error over the operators", words, figure)
 
 

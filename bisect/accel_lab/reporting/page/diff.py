@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accel_lab import __version__
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.reporting.words import diff as words
 
 from .diff_plots import Picture
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import Redact, TextBudget, keep
 
 #: Rows of the page's table.
@@ -25,12 +24,11 @@ def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Reda
     """The page as text."""
     texts = TextBudget(redact)
     say = texts.say
-    sheet = style("report.css", "grid.css")
     rows = list(diff["rows"])
-    return template("diff.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'",
+    return page(
+        "diff.html.j2",
+        "report.css",
+        "grid.css",
         name=say(diff["program"]),
         differs=diff["summary"]["differ"] > 0,
         headline=say(words.headline(diff)),
@@ -67,7 +65,6 @@ def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Reda
         layers=None if not diff.get("layers") else _layers(diff["layers"], texts),
         test=say(diff["test"]),
         reference=say(diff["reference"]),
-        version=__version__,
         schema=say(diff["schema"]),
     )
 

@@ -44,8 +44,7 @@ class Picture:
 
 def over_depth(pairs: Sequence[Pair]) -> Picture | None:
     """The relative error of each floating-point value, in the order in which the run made them."""
-    rows = [(n, pair) for n, pair in enumerate(pairs, 1) if pair.metrics is not None]
-    measured = [(n, pair, _rms(pair.metrics)) for n, pair in rows if pair.metrics is not None]
+    measured = [(n, p, p.metrics.relative.rms) for n, p in enumerate(pairs, 1) if p.metrics is not None]
     drawn = [(n, pair, error) for n, pair, error in measured if error is not None and 0 < error < math.inf]
     if not drawn:
         return None
@@ -202,10 +201,6 @@ def picture_of(name: str, title: str, words: str, figure: Figure) -> Picture:
     data = io.BytesIO()
     figure.savefig(data, format="png", metadata={"Software": None})
     return Picture(name=name, title=title, words=words, svg=text.getvalue(), png=data.getvalue())
-
-
-def _rms(metrics: Metrics | None) -> float | None:
-    return None if metrics is None else metrics.relative.rms
 
 
 def _ink(same: bool) -> str:

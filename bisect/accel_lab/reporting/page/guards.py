@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from accel_lab import __version__
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.inspection.compile_report import SCHEMA, CompileReport
 from accel_lab.reporting.words import guards as words
 
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import Redact, TextBudget, keep
 
 #: Entries of each section; guards.json has all.
@@ -20,16 +19,15 @@ MOST_ENTRIES = 200
 def render(report: CompileReport, program: str, torch: str, *, redact: Redact = keep) -> str:
     """The page as text."""
     texts = TextBudget(redact)
-    sheet = style("report.css", "grid.css")
     sections = [
         ("breaks", "Graph breaks", words.breaks(report)),
         ("recompilations", "Recompilations", words.recompilations(report)),
         ("compilations", "Compilations and their guards", words.compilations(report)),
     ]
-    return template("guards.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'",
+    return page(
+        "guards.html.j2",
+        "report.css",
+        "grid.css",
         name=texts.say(program),
         torch=texts.say(torch),
         again=bool(report.recompilations or report.breaks),
@@ -46,7 +44,6 @@ def render(report: CompileReport, program: str, torch: str, *, redact: Redact = 
             }
             for key, title, entries in sections
         ],
-        version=__version__,
         schema=SCHEMA,
     )
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from accel_lab import __version__
 from accel_lab.reporting.runs.joint import HEAD, RUNS_HEAD
 from accel_lab.reporting.words import joint as words
 
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import Redact, TextBudget, keep
 
 #: Rows of each table; the JSON has all.
@@ -26,12 +25,12 @@ def render(
     def say(text: Any) -> str:
         return texts.say(text, limit=300)
 
-    sheet = style("report.css", "grid.css", "joint.css")
     comparison = data["comparison"]
-    return template("joint.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'",
+    return page(
+        "joint.html.j2",
+        "report.css",
+        "grid.css",
+        "joint.css",
         headline=say(words.headline(data)),
         head=HEAD,
         models=[
@@ -56,7 +55,6 @@ def render(
             ],
             "alone": [say(line) for line in words.alone(comparison)],
         },
-        version=__version__,
         schema=data["schema"],
     )
 

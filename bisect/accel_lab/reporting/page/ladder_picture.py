@@ -29,7 +29,7 @@ class Stair:
     rung: str
     said: str
     adds: str
-    beside: bool
+    off_ladder: bool
     first_bad: bool
 
 
@@ -53,11 +53,11 @@ def draw(findings: Findings) -> Picture | None:
     stairs: list[Stair] = []
     y, divide = _TOP, None
     for step in steps:
-        beside = step.rung not in LADDER
+        off_ladder = step.rung not in LADDER
         if divide is None and stairs and not _is_kernel(step):
             divide = y + _GAP
             y += 3 * _GAP
-        height = 26 if beside else _HEIGHT
+        height = 26 if off_ladder else _HEIGHT
         x = _indent(step.rung, levels)
         stairs.append(
             Stair(
@@ -70,7 +70,7 @@ def draw(findings: Findings) -> Picture | None:
                 rung=step.rung.value,
                 said=terms.mark_of(step).words,
                 adds=shorten(step.label or terms.STAGES[BLAMES[step.rung]], 40, placeholder="…"),
-                beside=beside,
+                off_ladder=off_ladder,
                 first_bad=step is bad,
             )
         )

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from accel_lab import __version__
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.reporting.words import matrix as words
 from accel_lab.reporting.words import versions
 
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import Redact, TextBudget, keep
 
 
@@ -21,14 +20,12 @@ def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Red
     """The page as text; ``picture`` is the PNG that is shown under the table."""
     texts = TextBudget(redact)
     say = texts.say
-    sheet = style("report.css", "grid.css")
-    digest = style_digest(sheet)
     script = grid.get("script") or {}
     columns = words.columns_of(grid)
-    return template("grid.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'",
+    return page(
+        "grid.html.j2",
+        "report.css",
+        "grid.css",
         mark=words.mark_of(grid),
         name=say(Path(str(script.get("path") or script.get("module") or "script")).name),
         headline=say(words.headline(grid)),
@@ -41,7 +38,6 @@ def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Red
             (say(name, limit=80), say(versions.environment_line(made), limit=400))
             for name, made in (grid.get("environments") or {}).items()
         ],
-        version=__version__,
         schema=say(grid.get("schema", "")),
     )
 

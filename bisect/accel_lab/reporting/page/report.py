@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accel_lab import __version__
 from accel_lab.core.findings import Considered, Findings, Step
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.signature import Signature, normalise
@@ -19,7 +18,7 @@ from accel_lab.reporting.words import evidence, summary, terms, versions
 from accel_lab.reporting.words import workarounds as around
 
 from .exhibits import views
-from .files import style, style_digest, template
+from .files import page
 from .ladder_picture import by_height, draw
 from .repro_section import section
 from .text_budget import TEXT_LIMIT, Redact, Shown, TextBudget, keep
@@ -30,9 +29,9 @@ MAX_FILES = 40
 WIDE = 28
 
 
-def write_html(findings: Findings, run_dir: Path, path: Path, *, redact: Redact = keep) -> None:
+def write_html(findings: Findings, run_dir: Path, path: Path) -> None:
     """Writes the report, whole or not at all."""
-    write_atomic(path, render_html(findings, run_dir, redact=redact))
+    write_atomic(path, render_html(findings, run_dir))
 
 
 def render_html(
@@ -43,7 +42,7 @@ def render_html(
     names: Mapping[str, str] | None = None,
 ) -> str:
     """The report as text; ``names`` says where a reduced script lies, by the path that the run wrote."""
-    return template("report.html.j2").render(**_View(findings, run_dir, redact, names or {}).build())
+    return page("report.html.j2", "report.css", **_View(findings, run_dir, redact, names or {}).build())
 
 
 class _View:
@@ -60,14 +59,9 @@ class _View:
     def build(self) -> dict[str, Any]:
         """Everything that the template names."""
         findings, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
-        sheet = style("report.css")
-        digest = style_digest(sheet)
         witness = findings.witness.to_json() if findings.witness else {}
         witness.pop("words", None)
         return {
-            "style": sheet,
-            "csp": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-            "form-action 'none'",
             "name": self.say(findings.program.name),
             "verdict": terms.verdict_of(findings),
             "mark": {"fails": terms.BAD, "passes": terms.GOOD, "by_design": terms.GOOD}.get(
@@ -97,7 +91,6 @@ class _View:
             "code": self._code(bad or (findings.ladder[-1] if findings.ladder else None)),
             "environment": self._pairs({k: v for k, v in findings.environment.items() if k != "collect_env"}),
             "again": self._again(good, bad),
-            "version": __version__,
             "schema": findings.to_json()["schema"],
         }
 

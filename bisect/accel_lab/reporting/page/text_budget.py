@@ -100,7 +100,7 @@ class TextBudget:
         return rows
 
     def _valued(self, key: str, text: str) -> str:
-        """A value redacted with its key before it: the key tells a version from an address."""
+        """A value redacted with its key before it: the key distinguishes a version from an address."""
         head = self.say(f"{key}: ")
         shown = self.say(f"{key}: {text}", limit=8000)
         return shown[len(head) :] if shown.startswith(head) else self.say(text, limit=8000)

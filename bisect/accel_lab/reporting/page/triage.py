@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from accel_lab import __version__
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.reporting.words import terms
 from accel_lab.reporting.words import triage as words
 
-from .files import style, style_digest, template
+from .files import page
 from .text_budget import Redact, TextBudget, keep
 
 #: So many faults of the engine are on the page; all are in the JSON.
@@ -24,12 +23,11 @@ _MARKS = {"fails": terms.BAD, "passes": terms.GOOD, "by_design": terms.GOOD}
 def render(triage: Mapping[str, Any], folder: Path, *, redact: Redact = keep) -> str:
     """The page as text, for a file in ``folder``."""
     say = TextBudget(redact).say
-    sheet = style("report.css", "grid.css")
     rows = {row["script"]: row for row in triage["scripts"]}
-    return template("triage.html.j2").render(
-        style=sheet,
-        csp=f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
+    return page(
+        "triage.html.j2",
+        "report.css",
+        "grid.css",
         mark=terms.BAD if triage["faults"] else terms.GOOD,
         place=say(triage["place"], limit=400),
         headline=say(words.headline(triage)),
@@ -64,7 +62,6 @@ def render(triage: Mapping[str, Any], folder: Path, *, redact: Redact = keep) ->
         engine=say(triage["engine"]["name"], limit=200),
         engine_faults=[say(line, limit=400) for line in triage["engine"]["faults"][:_MOST_FAULTS]],
         refused=[say(line, limit=300) for line in triage["refused"]],
-        version=__version__,
         schema=say(triage["schema"]),
     )
 

@@ -52,7 +52,7 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class SideBySide:
     """Two texts side by side."""
 
     title: str
@@ -72,7 +72,7 @@ class FlipView:
     rungs: tuple[tuple[str, Mark, Mark], ...] = ()
     files: View | None = None
     diffs: tuple[Shown, ...] = ()
-    code: tuple[Beside, ...] = ()
+    code: tuple[SideBySide, ...] = ()
     swaps: tuple[tuple[str, str, Mark], ...] = ()
     numbers: tuple[tuple[str, str, str], ...] = ()
 
@@ -203,7 +203,7 @@ def _diffs(files: FileChanges | None, texts: TextBudget) -> list[Shown]:
     return found
 
 
-def _code(pairs: Sequence[CodePair], texts: TextBudget) -> list[Beside]:
+def _code(pairs: Sequence[CodePair], texts: TextBudget) -> list[SideBySide]:
     found = []
     for pair in pairs:
         if texts.spent:
@@ -214,7 +214,7 @@ def _code(pairs: Sequence[CodePair], texts: TextBudget) -> list[Beside]:
             for text, name in ((pair.good, "passes"), (pair.bad, "fails"))
         )
         said = title + (": the same on both sides" if pair.same else "")
-        found.append(Beside(title=said, good=good, bad=bad, same=pair.same))
+        found.append(SideBySide(title=said, good=good, bad=bad, same=pair.same))
     return found
 
 
@@ -237,6 +237,3 @@ def _numbers(table: Mapping[str, NumberPair], texts: TextBudget) -> list[tuple[s
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-__all__ = ["VersionsView", "versions_view"]

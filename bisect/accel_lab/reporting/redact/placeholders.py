@@ -1,4 +1,4 @@
-"""What takes the place of something private: the same for the same secret, telling nothing of it."""
+"""What takes the place of something private: the same for the same secret, revealing nothing of it."""
 
 from __future__ import annotations
 

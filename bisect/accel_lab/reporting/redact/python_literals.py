@@ -23,7 +23,7 @@ _SIMPLE = {
     "f": "\f",
     "v": "\v",
 }
-#: All that an f-string's expression may hold beside one literal for Python to join it with the text around.
+#: All that an f-string's expression may hold besides one literal for Python to join it with the text around.
 _ONLY_A_LITERAL = re.compile(r"[{}\s()]{0,100}(?:![sa])?[{}\s()]{0,100}\Z")
 
 #: One character of a literal's value with the part of the source that stands for it.

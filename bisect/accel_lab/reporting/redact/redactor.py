@@ -1,4 +1,4 @@
-"""Takes what is private out of texts, the same way everywhere, and keeps a ledger that tells no secret."""
+"""Takes what is private out of texts, the same way everywhere, and keeps a ledger that holds no secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Redactor:
     Texts are learned first: what its surroundings give away as a secret in one of them is replaced in all.
     The same secret gets the same placeholder in every file. Placeholders are plain ASCII without quotes,
     braces or backslashes, so that they fit into any string literal, path or URL. ``words`` are what a person
-    wants out beside all that; they are replaced wherever they stand, in upper and lower case.
+    wants out besides all that; they are replaced wherever they stand, in upper and lower case.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Redactor:
         return self.python(text, file) if file.endswith((".py", ".pyi")) else self.text(text, file)
 
     def value(self, value: Any, file: str, key: str = "") -> Any:
-        """A JSON value with every string in it redacted; a key such as ``token`` tells what its value is."""
+        """A JSON value with every string in it redacted; a key such as ``token`` says what its value is."""
         if isinstance(value, str):
             return self.text(value, file, before=f'"{key}": ' if key else "")
         if isinstance(value, dict):

@@ -123,6 +123,3 @@ def _said(line: Line) -> dict[str, str]:
         "confidence": line.confidence,
         "time": time(line),
     }
-
-
-__all__ = ["HEAD", "RUNS_HEAD", "SCHEMA", "accuracy", "constraints", "joint", "stage", "time"]

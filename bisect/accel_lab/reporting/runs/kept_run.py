@@ -311,5 +311,3 @@ _FILES: tuple[tuple[str, str, Any, str, _Reader], ...] = (
     ),
     ("bisect", "request.json", Table(), "", _unfinished),
 )
-
-__all__ = ["KeptRun", "Line", "kept_run"]

@@ -17,7 +17,7 @@ MARKS: dict[Standing, Mark] = {
     Standing.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
 }
 #: Reasons and names that are listed for one row; the rest is counted.
-TOLD = 6
+MOST_LISTED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +137,13 @@ def remarks(row: Measurement) -> list[str]:
 
 def _violated(row: Measurement) -> list[str]:
     """The violations with their lines; the rest is counted."""
-    left = len(row.violation_lines) - TOLD
-    shown = list(row.violation_lines[:TOLD])
+    left = len(row.violation_lines) - MOST_LISTED
+    shown = list(row.violation_lines[:MOST_LISTED])
     return [*shown, f"{left} more violations with their lines: see bench.json"] if left > 0 else shown
 
 
 def _parts(row: Measurement) -> list[str]:
-    """Where a call's time goes, by what the backend tells; parts below a hundredth are left out."""
+    """Where a call's time goes, by what the backend reports; parts below a hundredth are left out."""
     parts = {name: ms for name, ms in (row.parts_ms or {}).items() if ms > 0}
     whole_ms = sum(parts.values())
     shares = sorted(((ms / whole_ms, name) for name, ms in parts.items()), reverse=True)
@@ -156,8 +156,8 @@ def _counted(name: str, counts: Mapping[str, int] | None) -> list[str]:
     said = [
         f"{name}: {_first_line(what)}" + (f" ({count} times)" if count > 1 else "") for what, count in ordered
     ]
-    left = len(said) - TOLD
-    return said if left <= 0 else [*said[:TOLD], f"{name}: {left} more kinds, see bench.json"]
+    left = len(said) - MOST_LISTED
+    return said if left <= 0 else [*said[:MOST_LISTED], f"{name}: {left} more kinds, see bench.json"]
 
 
 def _first_line(text: str) -> str:

@@ -18,7 +18,10 @@ ESTIMATE = (
     "Memory is an estimate: the sizes of the graph's tensors from their making to their last use. Inputs are "
     "held throughout, views take nothing. Fusion, buffer reuse and workspaces are not in it"
 )
-NO_TLPARSE = "tlparse, whose page maintainers ask for, is not installed: pip install tlparse beside accel-lab"
+NO_TLPARSE = (
+    "tlparse, whose page maintainers ask for, is not installed: run pip install tlparse in the environment "
+    "of accel-lab"
+)
 
 
 def headline(captured: Captured) -> str:

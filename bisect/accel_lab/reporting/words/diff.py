@@ -16,7 +16,7 @@ _PAGE_ONLY = ("RMS rel", "cosine")
 #: Outputs with aliasing drift that are named.
 MOST_DRIFTS = 5
 LAYERS_HEAD = ("", "module", "operator", "dtype", "error", "eager's", "line")
-MODULES_HEAD = ("", "module", "operators", "greatest error", "eager's", "first outside")
+MODULES_HEAD = ("", "module", "operators", "greatest error", "eager's", "first diverging")
 HEAD = ("", "value", "dtype", "not equal", "max abs", "max rel", "RMS rel", "ULP", "cosine", "vs float64")
 
 
@@ -84,19 +84,20 @@ def drifts(diff: Mapping[str, Any]) -> list[str]:
 
 
 def layers(found: Mapping[str, Any]) -> list[str]:
-    """The first module and the first operator that leave float64's neighbourhood."""
+    """The first module and the first operator that diverge from float64."""
     lines = []
     first = next((one for one in found["operators"] if one["node"] == found["first_operator"]), None)
     if first is None:
-        lines.append("layer by layer: no operator leaves float64's neighbourhood")
+        lines.append("operator by operator: none diverges from float64 more than eager does")
     else:
-        module = f"the first module is {found['first_module']}, " if found["first_module"] else ""
+        module = f"module {found['first_module']}, " if found["first_module"] else ""
         error = (
             ""
             if first["error"] is None
             else f", error {number(first['error'])} (eager {number(first['eager'])})"
         )
-        lines.append(f"layer by layer: {module}the first operator {first['node']} ({first['op']}){error}")
+        name = f"{first['node']} ({first['op']})"
+        lines.append(f"the first to diverge from float64: {module}operator {name}{error}")
         if first["source"]:
             lines.append(f"its line: {first['source']}")
     if found["call"]:
@@ -108,7 +109,7 @@ def layer_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The operators under ``LAYERS_HEAD``."""
     return [
         (
-            "first" if one["node"] == found["first_operator"] else "outside" if one["differs"] else "",
+            "first" if one["node"] == found["first_operator"] else "diverges" if one["differs"] else "",
             one["module"],
             f"{one['node']} ({one['op']})",
             f"{one['dtype']}{list(one['shape'])}",
@@ -124,7 +125,7 @@ def module_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The modules under ``MODULES_HEAD``."""
     return [
         (
-            "first" if one["name"] == found["first_module"] else "outside" if one["first"] else "",
+            "first" if one["name"] == found["first_module"] else "diverges" if one["first"] else "",
             one["name"] or "(no module)",
             str(one["operators"]),
             number(one["error"]),

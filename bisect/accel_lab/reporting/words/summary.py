@@ -5,7 +5,7 @@ from __future__ import annotations
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
-from accel_lab.core.text import command_line, counted, sentence
+from accel_lab.core.text import capital, command_line, counted, sentence
 from accel_lab.reporting import repro_reader
 
 from . import clues, recompiles, terms, workarounds
@@ -114,7 +114,7 @@ _NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.MET
 def _fault(culprit: Culprit, number: int) -> str:
     who = _blame(culprit)
     lead = who[0].upper() + who[1:] if number == 0 else f"A second fault lies behind it: {who}"
-    why = f" {_capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
+    why = f" {capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
     return (
         f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"
     )
@@ -132,12 +132,6 @@ def _blame(culprit: Culprit) -> str:
     verb = " are " if " are at fault" in whose else " is "
     subject, _, rest = whose.partition(verb)
     return f"{subject}{name}{verb}{rest}"
-
-
-def _capital(text: str) -> str:
-    """The text with a capital letter, unless it starts with a name from code."""
-    first = text.split(" ", 1)[0]
-    return text[0].upper() + text[1:] if first.isalpha() and first != "torch" else text
 
 
 #: What the passing run of the pair changed, where that is not to leave the component out.

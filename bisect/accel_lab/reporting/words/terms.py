@@ -122,15 +122,15 @@ def failure_of(step: Step) -> str:
     return str(step.outcome.status)
 
 
-#: What a failure of ``torch.testing.assert_close`` says beside its numbers.
+#: What a failure of ``torch.testing.assert_close`` says besides its numbers.
 _ALLOWED = re.compile(r" at index \([^()]*\)| \(up to [^()]* allowed\)")
 _LONG_NUMBER = re.compile(r"(?<!\d)\d+\.\d{4,}(?:e[+-]?\d+)?")
 
 
-def brief_failure(signature: Signature, most: int = 160) -> str:
+def brief_failure(signature: Signature) -> str:
     """A failure in one line: numbers of three digits, no tolerances, as many whole words as fit."""
     line = _ALLOWED.sub("", " ".join(signature.line.split()))
-    return shorten(_LONG_NUMBER.sub(lambda number: f"{float(number.group()):.3g}", line), most)
+    return shorten(_LONG_NUMBER.sub(lambda number: f"{float(number.group()):.3g}", line), 160)
 
 
 def torch_backend(rung: Rung) -> str:
@@ -209,12 +209,12 @@ ALTERNATIVES = {
     "another_failure": "another failure below this one",
     "two_failures": "two different failures",
     "illegal_fusion": "an illegal fusion",
-    "no_pair_of_its_own": "what the two rungs do not separate",
+    "no_pair_of_its_own": "a stage that the two rungs do not isolate",
     "chosen_afterwards": "a flaky failure",
-    "out_of_time": "left unasked",
+    "out_of_time": "not asked: out of time",
     "premise": "the premise",
     "instrumentation": "what instrumentation hides",
-    "lab_failure": "a failure that the lab makes",
+    "lab_failure": "a failure caused by the lab's instrumentation",
     "state": "state that runs leave behind",
     "random_numbers": "other random numbers, by design",
     "rounding": "other roundings, by design",

@@ -11,7 +11,7 @@ from accel_lab.core.text import counted, shorten
 
 from . import terms
 
-#: A script's verdict in words, in the order in which they are told.
+#: A script's verdict in words, in the order in which they are listed.
 VERDICTS = {
     "fails": "fail",
     "by_design": "differ by design",
@@ -67,7 +67,7 @@ def change_lines(triage: Mapping[str, Any]) -> list[str]:
 
 def _changed(row: Mapping[str, Any]) -> str:
     if row["before"] == row["now"]:
-        return f"{row['script']}: another fault than before"
+        return f"{row['script']}: a different fault than before"
     return f"{row['script']}: was `{row['before']}`, is `{row['now']}`"
 
 

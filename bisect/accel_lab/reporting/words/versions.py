@@ -50,7 +50,7 @@ def change_line(change: FlipChange) -> str:
     if not change.complete:
         return f"the change is in {names} ({change.runs} runs, not narrowed down further in the time given)"
     proof = {
-        True: "the failure goes and comes with it",
+        True: "exchanging it moves the failure, both ways",
         False: "the failing release passes with it exchanged, but the passing one does not fail with it: "
         "it may hide the failure rather than mend it",
         None: "the failing release passes with it exchanged; the other direction was not asked",
@@ -156,6 +156,3 @@ def environment_line(environment: object) -> str:
 
 def _list(value: object) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
-
-
-__all__ = ["UNASKED", "Row", "environment_line", "flip_line", "headline", "notes_of", "rows_of"]

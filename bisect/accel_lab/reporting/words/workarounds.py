@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from accel_lab.core.findings import Findings
+from accel_lab.core.text import capital
 from accel_lab.core.workarounds import Checked, Cost, KnownFailure, Workaround
 
-TITLE = "A way around it"
+TITLE = "Workarounds"
 KNOWN_TITLE = "Known failure"
 
 _WHERE = {
@@ -24,18 +25,12 @@ _VERIFIED = {
 
 def head_of(workaround: Workaround) -> str:
     """What it does, and where its code goes."""
-    return f"{_capital(workaround.words)} ({_WHERE.get(workaround.where, workaround.where)})"
-
-
-def _capital(text: str) -> str:
-    """With a capital letter, unless it begins with a name of the code."""
-    first = text.split(" ", 1)[0]
-    return text[:1].upper() + text[1:] if first.isalpha() else text
+    return f"{capital(workaround.words)} ({_WHERE.get(workaround.where, workaround.where)})"
 
 
 def notes_of(workaround: Workaround) -> list[str]:
     """What was run to verify it, and what it costs."""
-    lines = [_capital(_VERIFIED[workaround.verified])]
+    lines = [capital(_VERIFIED[workaround.verified])]
     if workaround.cost is not None:
         lines.append(cost_of(workaround.cost))
     return lines

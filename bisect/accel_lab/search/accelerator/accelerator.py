@@ -42,7 +42,7 @@ class Accelerator:
         options: Mapping[str, Any] | None = None,
         files: bool = False,
     ) -> Switches:
-        """The probe's switches: one way down, with one part replaced, with options of the adapter.
+        """The probe's switches: one of its rungs, with one part replaced, with options of the adapter.
 
         ``files``: the run leaves the files that explain it.
         """

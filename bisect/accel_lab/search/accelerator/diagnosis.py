@@ -1,4 +1,4 @@
-"""The whole search below an accelerator: premise, its parts or its ways down, proof, kernel or transfer."""
+"""The whole search below an accelerator: premise, its parts or its rungs, proof, kernel or transfer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .way_search import search_ways
 class AcceleratorDiagnosis(Bisection):
     """Bisects a program on the accelerator of an adapter; ``adapter`` is its name, the mock's by default.
 
-    An adapter that offers parts to replace is searched by these, any other by its ways down.
+    An adapter that offers parts to replace is searched by these, any other by its rungs.
     """
 
     def __init__(

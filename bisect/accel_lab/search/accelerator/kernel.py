@@ -1,4 +1,4 @@
-"""The first kernel that leaves the graph's values: one traced run, compared kernel by kernel by origin."""
+"""The first kernel that differs from the graph: one traced run, compared kernel by kernel by origin."""
 
 from __future__ import annotations
 
@@ -197,6 +197,3 @@ def _pretty(spec: str) -> str:
         return json.dumps(json.loads(spec), indent=1)
     except ValueError:
         return spec
-
-
-__all__ = ["TracedKernel", "first_diverging", "kernels_of", "name_kernel"]

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.lab import Lab
-from accel_lab.search.premise import Baseline, values_signature, values_verdict
+from accel_lab.search.premise import Baseline, run_verdict, values_signature
 from accel_lab.search.repeats import Tally
 
 #: Runs after which the rate of a failure that comes now and then is known well enough.
@@ -38,7 +37,7 @@ class Premise:
             plain_job = lab.submit(replace(self._probe, rung=Rung.UNCOMPILED))
         lab.warm_up()
         cold, found.uncompiled = cold_job.result(), plain_job.result()
-        if cold.status in (Status.REFUSED, Status.NOT_APPLICABLE):
+        if not cold.was_run:
             said = "; ".join(cold.notes)
             unsaid = Evidence.of(EvidenceKind.ACCELERATOR_NOT_PREPARED)
             found.contest("premise", Evidence.said(said) if said else unsaid)
@@ -82,17 +81,9 @@ class Premise:
 
     def _again(self, found: Baseline, attempt: int) -> Verdict:
         outcome = self._lab.submit(self._probe.again(attempt)).result()
-        verdict = self._verdict(found, outcome)
+        verdict = run_verdict(self._lab, found, outcome)
         self._add(found, outcome, "warm run" if outcome.warm else "cold run", verdict)
         return verdict
-
-    def _verdict(self, found: Baseline, outcome: Outcome) -> Verdict:
-        assert found.target is not None
-        if self._lab.cannot_tell(outcome):
-            return Verdict.SKIP
-        if found.target.kind == "values":
-            return values_verdict(self._lab, found, outcome)
-        return judge(outcome, found.target, self._lab.signature(outcome))
 
     def _measure(self, found: Baseline) -> None:
         """Some runs fail and some do not: how often?"""

@@ -1,4 +1,4 @@
-"""Front end, back end, transfer or the surroundings: what a table of single replacements says of it.
+"""Reads a table of single replacements: which part of the accelerator is at fault.
 
 Each replacement puts one independent part of the accelerator in the place of another and leaves the rest
 as it was. The smaller one is believed first: the reference front end also changes what is transferred and
@@ -66,7 +66,7 @@ LABELS: dict[Ask, str] = {
     Ask.CORES: "one core",
     Ask.POISON: "padding not poisoned",
 }
-#: The four ways down, and the replacements of one part with both ends as they are.
+#: The four combinations of the two ends, and the replacements of one part with both ends as they are.
 COMBINATIONS = (Ask.BACK_END, Ask.FRONT_END, Ask.BOTH)
 ABLATIONS = (Ask.TRANSFER, Ask.HOST, Ask.CACHE, Ask.SCRATCHPAD, Ask.CORES, Ask.POISON)
 
@@ -81,7 +81,7 @@ def switches(ask: Ask, accelerator: Accelerator = MOCK) -> Switches:
 
 
 def offered(accelerator: Accelerator, outcome: Outcome) -> tuple[Ask, ...]:
-    """The parts that an accelerator can have replaced, as a run on it tells; the mock has them all."""
+    """The parts that an accelerator can have replaced, as a run on it reports them; the mock has them all."""
     if accelerator.is_mock:
         return (*COMBINATIONS, *ABLATIONS)
     names = set(accelerator.facts(outcome).get("parts") or ())
@@ -117,7 +117,7 @@ class Reading:
 
 
 def read_table(table: Table, accelerator: Accelerator = MOCK) -> Reading:
-    """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it cannot be told."""
+    """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it stays open."""
     good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
     reading = _first(table, good, accelerator)
     for oddity in _oddities(table, reading, accelerator):
@@ -225,16 +225,3 @@ def _oddities(table: Table, reading: Reading, accelerator: Accelerator) -> list[
     if missing and reading.stage is not accelerator.transfer:
         found.append(Evidence.of(EvidenceKind.PARTS_NOT_RUN, parts=[LABELS[ask] for ask in missing]))
     return found
-
-
-__all__ = [
-    "ABLATIONS",
-    "COMBINATIONS",
-    "LABELS",
-    "SETTINGS",
-    "Ask",
-    "Reading",
-    "offered",
-    "read_table",
-    "switches",
-]

@@ -1,4 +1,4 @@
-"""The transfer or host call at fault: each is held against its definition, the wrong ones replaced alone."""
+"""The transfer or host call at fault: each is compared with its definition, the wrong ones replaced alone."""
 
 from __future__ import annotations
 
@@ -141,6 +141,3 @@ def _exhibit(steps: list[WrongStep], what: str) -> Exhibit:
         title=f"each {what} that differs from its definition",
         rows=tuple(rows),
     )
-
-
-__all__ = ["WrongStep", "name_step", "wrong_steps"]

@@ -1,4 +1,4 @@
-"""The search over an accelerator's ways down: how far down does the script pass?
+"""The search over an accelerator's own rungs: up to which one does the script pass?
 
 Without ways of its own the accelerator is one box: it fails in there or it does not. With them, what a way is
 said to add is at fault where it fails and the way before it passes.
@@ -80,7 +80,7 @@ class _WaySearch:
     def run(self) -> None:
         """Ask all rows, and name the first that fails after one that passes."""
         case, accelerator = self._case, self._accelerator
-        # A run that the accelerator ends by a signal tells nothing; its graphs alone do not get so far.
+        # A run that the accelerator ends by a signal is inconclusive; its graphs alone do not get so far.
         graphs = case.runner.one(accelerator.rung, accelerator.switches(GRAPHS), "accelerator")
         self._ways = ways_of(accelerator, case.top.outcome, graphs.outcome)
         asked = case.runner.ask(((way.rung, self._settings(way)) for way in self._ways[:-1]), "accelerator")
@@ -121,7 +121,7 @@ class _WaySearch:
         case, ways, rows = self._case, self._ways, self._rows
         place = first_fault([step.verdict for step in rows])
         if place is None:
-            case.findings.warnings.append("no way that passes stands before one that fails")
+            case.findings.warnings.append("no passing rung of the accelerator stands before a failing one")
             return []
         if place == 0:
             case.pair = Pair(bad=(Rung.UNCOMPILED, self._accelerator.switches()))
@@ -201,6 +201,3 @@ def first_fault(verdicts: Sequence[Verdict]) -> int | None:
         if verdicts[place] is Verdict.BAD and verdicts[place - 1] is Verdict.GOOD:
             return place
     return None
-
-
-__all__ = ["GRAPHS", "Way", "first_fault", "search_ways", "stage_of", "ways_of"]

@@ -22,7 +22,7 @@ from .case import NOTHING, Alternative, Case, Moment, Ruling
 
 ROUNDING = "rounding"
 ROUNDINGS = (1, 2)
-#: Kinds of signature under which a script tells that a check of its own failed.
+#: Kinds of signature under which a script says that a check of its own failed.
 _OF_THE_SCRIPT = frozenset({"exception", "exit", "check"})
 _LOW_PRECISION = frozenset({"bfloat16", "float16"})
 #: Below these the graph calls eager's own kernels, random ones as well.

@@ -99,6 +99,3 @@ class Alternative:
     moment: Moment
     ask: Callable[[Case], Ruling]
     applies: Callable[[Case], bool] = lambda case: True
-
-
-__all__ = ["NOTHING", "Alternative", "Case", "Moment", "Ruling"]

@@ -122,6 +122,3 @@ def ask(case: Case, moment: Moment) -> Rulings:
                 )
             break
     return rulings
-
-
-__all__ = ["ALTERNATIVES", "Rulings", "ask"]

@@ -1,7 +1,7 @@
 """The object that torch.compile returns: a script can fail by that alone, with nothing compiled behind it.
 
 The ``uncompiled`` rung keeps the wrapper, so what fails there looks like the script's own failure. A true
-identity, where torch.compile returns its argument, tells the two apart.
+identity, where torch.compile returns its argument, separates the two.
 """
 
 from __future__ import annotations

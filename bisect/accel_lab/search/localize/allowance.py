@@ -31,6 +31,3 @@ def refusal(allowance: Allowance) -> Evidence:
     if math.isinf(allowance.seconds):
         return Evidence.of(EvidenceKind.SEARCH_OUT_OF_BUDGET)
     return Evidence.of(EvidenceKind.SEARCH_OUT_OF_ALLOWANCE, seconds=allowance.used, plain_runs=PLAIN_RUNS)
-
-
-__all__ = ["AFTER_STAGE_PLAIN_RUNS", "LEAST_PLAIN_S", "PLAIN_RUNS", "allowance_of", "refusal"]

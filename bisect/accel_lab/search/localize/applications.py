@@ -27,7 +27,6 @@ class Application:
     node: str = ""
     place: dict[str, Any] = field(default_factory=dict)
     nodes: tuple[int, ...] = ()
-    gone: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
 
     @property
@@ -56,7 +55,6 @@ class Application:
             node=str(row.get("node") or ""),
             place=dict(row.get("graph") or {}),
             nodes=tuple(row.get("nodes") or ()),
-            gone=tuple(row.get("gone") or ()),
             added=tuple(row.get("added") or ()),
         )
 

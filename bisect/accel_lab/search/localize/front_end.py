@@ -27,7 +27,7 @@ STAGES = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
 def localize_front(runner: LadderRunner, stage: Stage, at: Step, ladder: Sequence[Step]) -> Localization:
     """The component of one of :data:`STAGES`; ``at`` is the step of the ladder at which it fails."""
     raised_in = from_frames(at.outcome, stage)
-    # With a flaky script every question would have to be asked many times; it is told without this.
+    # With a flaky script every question would have to be asked many times; it is answered without this.
     if runner.baseline.flaky:
         return Localization(component=raised_in)
     if at.verdict is not Verdict.BAD:

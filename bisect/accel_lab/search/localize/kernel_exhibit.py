@@ -1,6 +1,6 @@
 """Shows the generated kernel with the lines of one operator, and where the C++ compiler gave up.
 
-The child tells, for each kernel, which lines were written for which node (``child/hooks``). Lines are
+The child reports, for each kernel, which lines were written for which node (``child/hooks``). Lines are
 marked by that only; where it does not say, none are.
 """
 

@@ -86,7 +86,7 @@ def localize_pass(
     tree = Tree.of(at.outcome)
     hanging = not tree.applications
     if hanging:
-        # A run that was stopped tells nothing; one with everything left out tells what there is.
+        # A run that was stopped is inconclusive; one with everything left out lists what there is.
         everything = dict.fromkeys(_SUBSYSTEMS[stage], "all")
         listing = runner.one(rung, (("off", everything),), "component")
         tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))

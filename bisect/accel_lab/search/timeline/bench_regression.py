@@ -17,7 +17,7 @@ from .rank_test import chance_larger, least_chance
 
 #: The chance of a false alarm over all rows together.
 LEVEL = 0.01
-#: What a median must grow or shrink by to be told of, whatever the ranks say.
+#: What a median must grow or shrink by to be reported, whatever the ranks say.
 LEAST_CHANGE = 0.05
 
 
@@ -33,12 +33,10 @@ class BaseRow:
 Key = tuple[str, str]
 
 
-def compared(
-    rows: Sequence[Measurement], base: Mapping[Key, BaseRow], level: float = LEVEL
-) -> tuple[RowChange, ...]:
+def compared(rows: Sequence[Measurement], base: Mapping[Key, BaseRow]) -> tuple[RowChange, ...]:
     """Every row of either benchmark: the new ones in their order, then those that are gone."""
     rows = [row for row in rows if row.backend]
-    shared = level / max(1, sum((row.model, row.backend) in base for row in rows))
+    shared = LEVEL / max(1, sum((row.model, row.backend) in base for row in rows))
     found = [_row(row, base.get((row.model, row.backend)), shared) for row in rows]
     known = {(row.model, row.backend) for row in rows}
     found += [RowChange(model=m, backend=b, change=Change.GONE) for m, b in base if b and (m, b) not in known]

@@ -11,7 +11,7 @@ from accel_lab.core.record import Record, as_json
 from accel_lab.core.stages import LADDER
 from accel_lab.core.verdict import Verdict
 
-#: The columns that stand in order of the stack; others (``mock``, an adapter) are other ways down.
+#: The columns that stand in order of the stack; others (``mock``, an adapter) are accelerators.
 _STEPS = tuple(rung.value for rung in LADDER)
 
 
@@ -30,7 +30,7 @@ class Cell(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Rows are releases, oldest first; columns are rungs and other ways down. A cell may be missing."""
+    """Rows are releases, oldest first; columns are rungs and accelerators. A cell may be missing."""
 
     releases: tuple[str, ...]
     columns: tuple[str, ...]
@@ -100,7 +100,7 @@ class Matrix:
 
 
 def columns_in_order(columns: Iterable[str]) -> tuple[str, ...]:
-    """The ladder's rungs in their order, then the other ways down in the order given."""
+    """The ladder's rungs in their order, then the accelerators in the order given."""
     wanted = list(dict.fromkeys(columns))
     steps: Sequence[str] = [step for step in _STEPS if step in wanted]
     return (*steps, *(column for column in wanted if column not in _STEPS))

@@ -16,14 +16,14 @@ from statistics import median
 from accel_lab.core.errors import UsageError
 from accel_lab.core.verdict import Verdict
 
-from .rank_test import chance_larger, samples_needed
+from .rank_test import chance_larger
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A number that a run has; more of it is worse.
 
-    ``exact``: the same on every run, so one sample tells. ``timed``: another run beside it would change it.
+    ``exact``: the same on every run, so one sample will do. ``timed``: another run beside it would change it.
     """
 
     name: str
@@ -113,10 +113,6 @@ class MetricJudge:
                 f"(p = {chance:.2g} after {len(samples)} samples)"
             ),
         )
-
-    def samples_needed(self) -> int:
-        """The fewest samples that can give a verdict."""
-        return 1 if self.exact else samples_needed(len(self.good), self.level)
 
     def _counted(self, samples: Sequence[float], middle: float, ratio: float) -> MetricReading:
         """A counter is the same on every run; where it is not, all runs must agree on the verdict."""

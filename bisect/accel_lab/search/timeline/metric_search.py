@@ -37,7 +37,7 @@ class Measured:
 
 
 class Measurer(Protocol):
-    """Measures releases. ``submit`` takes ``count`` more samples of one; ``prefetch`` as for an ``Asker``."""
+    """Measures releases. ``submit`` takes ``count`` more samples of one; ``prefetch`` as for a ``Judge``."""
 
     def submit(self, version: str, count: int) -> Future[Measured]: ...
 

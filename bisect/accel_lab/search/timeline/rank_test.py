@@ -31,11 +31,6 @@ def least_chance(samples: int, others: int) -> float:
     return 1.0 / math.comb(samples + others, samples)
 
 
-def samples_needed(others: int, level: float, most: int = 1000) -> int:
-    """The fewest samples that can reach the level at all against so many others; ``most`` where none can."""
-    return next((n for n in range(1, most) if least_chance(n, others) <= level), most)
-
-
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
     """Twice the rank of each value, equal values sharing the middle of their ranks; doubled, so integers."""
     places: dict[float, int] = {}

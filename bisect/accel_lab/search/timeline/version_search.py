@@ -1,6 +1,6 @@
 """Finds every release on a line at which the answer changes: introduced, fixed, broken again.
 
-The search knows no environments: it asks an :class:`Asker` for one release at a time and gets a
+The search knows no environments: it asks a :class:`Judge` for one release at a time and gets a
 :class:`~accel_lab.core.releases.versions.Tested`. Both ends come first, then a coarse grid, then each gap
 whose ends differ is bisected (``version_plan``). A release that cannot be judged, or that fails in
 another way, is stepped around and never counts as bad.
@@ -24,7 +24,7 @@ from .plan import JUDGED, Plan, grid_points
 _AHEAD = 2
 
 
-class Asker(Protocol):
+class Judge(Protocol):
     """Judges releases. ``submit`` starts one; ``prefetch`` says which will be asked next, perhaps."""
 
     def submit(self, version: str) -> Future[Tested]: ...
@@ -46,7 +46,7 @@ class LineSearch:
     def __init__(
         self,
         line: Sequence[str],
-        ask: Asker,
+        ask: Judge,
         *,
         reference: str | None = None,
         known: Iterable[Tested] = (),
@@ -83,7 +83,7 @@ class LineSearch:
         self._plan = Plan(size=size, grid=grid_points(size, grid), first=tuple(dict.fromkeys(firsts)))
 
     def run(self) -> Versions:
-        """Every flip on the line. What an exception of the asker cuts short stays in :attr:`found`."""
+        """Every flip on the line. What an exception of the judge cuts short stays in :attr:`found`."""
         try:
             self._fill()
             while self._running:

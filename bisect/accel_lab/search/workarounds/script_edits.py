@@ -44,12 +44,7 @@ def paste(source: str, lines: Sequence[str]) -> Edited | None:
     if place is None:
         return paste_above(source, ["import torch", *lines])
     after = place.end_lineno or place.lineno
-    new = [*([] if _binds_torch(place) else ["import torch"]), *lines]
-    rows = _rows(source)
-    if not rows[after - 1].endswith("\n"):
-        rows[after - 1] += "\n"
-    text = "".join([*rows[:after], *(line + "\n" for line in new), *rows[after:]])
-    return Edited(text=text, lines=tuple(new)) if parsed(text) is not None else None
+    return _inserted(source, after, [*([] if _binds_torch(place) else ["import torch"]), *lines])
 
 
 def paste_above(source: str, lines: Sequence[str]) -> Edited | None:
@@ -62,10 +57,15 @@ def paste_above(source: str, lines: Sequence[str]) -> Edited | None:
         if not _leads(node):
             break
         leading = node.end_lineno or leading
+    return _inserted(source, leading, lines)
+
+
+def _inserted(source: str, after: int, lines: Sequence[str]) -> Edited | None:
+    """The script with lines below its line ``after`` (0: at the top), if Python can still read it."""
     rows = _rows(source)
-    if leading and not rows[leading - 1].endswith("\n"):
-        rows[leading - 1] += "\n"
-    text = "".join([*rows[:leading], *(line + "\n" for line in lines), *rows[leading:]])
+    if after and not rows[after - 1].endswith("\n"):
+        rows[after - 1] += "\n"
+    text = "".join([*rows[:after], *(line + "\n" for line in lines), *rows[after:]])
     return Edited(text=text, lines=tuple(lines)) if parsed(text) is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Sentences on an accelerator: its parts replaced, its transfers, calls and kernels, its ways down."""
+"""Sentences on an accelerator: its parts replaced, its transfers, calls and kernels, its rungs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _passes_with_parts(parts: list[str]) -> str:
 
 
 def _how_replaced(host_call: bool) -> str:
-    return "apart from the runtime" if host_call else "by the definition of the layout"
+    return "called outside the runtime" if host_call else "made by the layout's definition"
 
 
 def _what(host_call: bool) -> str:
@@ -43,7 +43,7 @@ def _steps_fix(host_call: bool, steps: list[str]) -> str:
 
 
 def _steps_do_not_fix(host_call: bool, steps: list[str]) -> str:
-    return f"{_called(steps)} alone {_how_replaced(host_call)} does not cure it"
+    return f"{_called(steps)} alone {_how_replaced(host_call)} does not fix it"
 
 
 def _kernel(kernel: str, program: str, nodes: list[str], source: str) -> str:
@@ -58,14 +58,14 @@ def _first_of_back_end(kernel: str, program: str, nodes: list[str], source: str,
 
 def _first_of_graph(kernel: str, program: str, nodes: list[str], source: str, distance: str) -> str:
     named = _kernel(kernel, program, nodes, source)
-    return f"the first to leave the values of the ATen graph is {named}: {distance}"
+    return f"the first to differ from the values of the ATen graph is {named}: {distance}"
 
 
 WORDS: dict[Kind, Words] = {
-    Kind.ACCELERATOR_NOT_PREPARED: "the accelerator could not be put under the script",
+    Kind.ACCELERATOR_NOT_PREPARED: "the script could not be run on the accelerator",
     Kind.FAILS_OFF_ACCELERATOR: _fails_off_accelerator,
     Kind.PARTS_REPEATED: (
-        "asked again: {main} failed {failures} of {runs} runs, {replaced} passed {passes} of {passing_runs}"
+        "run again: {main} failed {failures} of {runs} runs, {replaced} passed {passes} of {passing_runs}"
     ),
     Kind.PASSES_WITH_PARTS: _passes_with_parts,
     Kind.TRANSFER_FAILS: (
@@ -90,7 +90,7 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.HOST_CALLS_FAIL: (
         "the same programs on the same back end fail with the accelerator's host calls and pass where the "
-        "operators are called apart from it"
+        "operators are called outside of it"
     ),
     Kind.HOST_CALLS_DECLARED_WRONG: (
         "the reference front end declares its own host calls, and passes: the fault is in the main front "
@@ -122,22 +122,20 @@ WORDS: dict[Kind, Words] = {
     Kind.FIRST_WRONG_STEP: _first_wrong_step,
     Kind.STEPS_FIX: _steps_fix,
     Kind.STEPS_DO_NOT_FIX: _steps_do_not_fix,
-    Kind.NO_KERNEL_DIFFERS: "no single kernel's values leave those of its operators",
+    Kind.NO_KERNEL_DIFFERS: "no single kernel's values differ from those of its operators",
     Kind.FIRST_KERNEL_OF_BACK_END: _first_of_back_end,
     Kind.FIRST_KERNEL_OF_GRAPH: _first_of_graph,
     Kind.SPEC_REFUSED: "the spec of kernel {kernel} is refused before it runs: {why} (rule {rule})",
     Kind.KERNEL_FIXES: "with kernel {kernel} alone on the reference back end it passes",
     Kind.KERNEL_DOES_NOT_FIX: (
-        "that kernel alone on the reference back end does not cure it: others are wrong too"
+        "that kernel alone on the reference back end does not fix it: others are wrong too"
     ),
     Kind.WAY_FAILS: "passes with {passing} and fails with {failing}",
-    Kind.WAYS_REPEATED: ("asked again: failed {failures} of {runs} runs, passed {passes} of {passing_runs}"),
-    Kind.WAYS_NOT_MONOTONE: "the ways down are not in one order: some after it pass",
-    Kind.NO_WAY_FAILS_ALONE: "the adapter offers no way that fails on its own ({ways} pass)",
+    Kind.WAYS_REPEATED: ("run again: failed {failures} of {runs} runs, passed {passes} of {passing_runs}"),
+    Kind.WAYS_NOT_MONOTONE: "the accelerator's rungs are not monotone: some after it pass",
+    Kind.NO_WAY_FAILS_ALONE: "the adapter offers no rung that fails on its own ({ways} pass)",
     Kind.NO_FURTHER_WAYS: (
-        "the adapter offers no further ways down, so its front end and its back end are not told apart"
+        "the adapter offers no further rungs, so its front end and its back end cannot be separated"
     ),
-    Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts are not told apart",
+    Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts cannot be separated",
 }
-
-__all__ = ["WORDS"]

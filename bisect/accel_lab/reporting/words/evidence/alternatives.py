@@ -179,5 +179,3 @@ WORDS: dict[Kind, Words] = {
         "uncompiled the script accepts results that are off by a rounding, so that is not what it refuses"
     ),
 }
-
-__all__ = ["WORDS"]

@@ -101,5 +101,3 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.EARLIER_PASS_FIXES: _earlier_pass_fixes,
 }
-
-__all__ = ["WORDS"]

@@ -149,5 +149,3 @@ WORDS: dict[Kind, Words] = {
         "from it leaves the buffer"
     ),
 }
-
-__all__ = ["WORDS"]

@@ -56,7 +56,7 @@ WORDS: dict[Kind, Words] = {
     Kind.UNASKED: "the time was up before it was asked: {question}",
     Kind.COMPONENT_FLAKY: "run again, what passed before failed: the failure is flaky",
     Kind.LADDER_NOT_MONOTONE: ("the ladder is not monotone: it fails at {rungs} and passes again at {above}"),
-    Kind.RUNGS_FAIL_DIFFERENTLY: "{rungs} fails in another way than the script does",
+    Kind.RUNGS_FAIL_DIFFERENTLY: "{rungs} fails in a different way than the script",
     Kind.PAIR_OF_ANOTHER_STAGE: "the pair of rungs {below} and {at} isolates {isolates}, not {stage}",
     Kind.RUNG_FLAKY: "a rung that passed at first failed when it was run again: the script is flaky",
     Kind.INSTRUMENTATION_HIDES: (
@@ -65,7 +65,7 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.LAB_MAKES_FAILURE: (
         "the plain run passed each time ({runs} of {runs}), the recorded one failed each time: the failure "
-        "comes from what the lab changes in order to look, not from the script"
+        "comes from the lab's instrumentation, not from the script"
     ),
     Kind.STATE_LEFT_BEHIND: _state_left_behind,
     Kind.RUN_NOT_PREPARED: "the lab could not prepare the run",
@@ -99,5 +99,3 @@ WORDS: dict[Kind, Words] = {
     Kind.COMPANION_ON_ONE_SIDE: "a companion that only one side has cannot be swapped",
     Kind.COMPANION_NOT_ISOLATED: "what else differs is not ruled out",
 }
-
-__all__ = ["WORDS"]

@@ -21,6 +21,3 @@ def filled(words: Words, facts: Mapping[str, Fact]) -> str:
 def alike(same: bool) -> str:
     """How a run fails, compared with the script."""
     return "in the same way" if same else "in another way"
-
-
-__all__ = ["Words", "alike", "filled"]

@@ -416,7 +416,7 @@ def test_strict_mode_lists_all_and_its_repro_violates_the_same(tmp_path: Path) -
     script = Path(error.repro.removeprefix("repro: "))
     assert script.parent == tmp_path
     assert "tensor((3, 3), (1, 3), torch.float32" in script.read_text()
-    package = str(Path(__file__).resolve().parents[2] / "bisect")
+    package = str(Path(__file__).resolve().parents[3] / "bisect")
     done = subprocess.run(
         [sys.executable, str(script)],
         env={"PYTHONPATH": package, "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},

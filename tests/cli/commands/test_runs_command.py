@@ -13,7 +13,7 @@ from accel_lab.cli.commands.bundle_command import command as bundle
 from accel_lab.cli.commands.clean_command import command as clean
 from accel_lab.cli.commands.runs_command import command as listing
 from accel_lab.core.errors import UsageError
-from accel_lab.execution.places import state_folder
+from accel_lab.core.machine.places import state_folder
 from accel_lab.execution.run_folder.marker import mark
 
 

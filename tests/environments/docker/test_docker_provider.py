@@ -26,7 +26,7 @@ from accel_lab.environments.docker.uses import use_lock
 from accel_lab.environments.options import EnvironmentOptions
 from fakes_docker import FakeDaemon, FakeImage
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CPU = "torch-2.1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
 CUDA = "torch-2.1.0-cp311-cp311-manylinux_2_28_x86_64.whl"
 NUMPY = "numpy-2.0.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl"

@@ -32,7 +32,7 @@ from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.repro_reader import without
 from fakes_run import FakeRun
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FAILS = "raise ValueError('wrong number 7')\n"
 
 
@@ -139,8 +139,6 @@ def names(project: Project) -> dict[str, str]:
 
 
 # -- what belongs to a program -------------------------------------------------------------------
-
-READS = "import json, pathlib, sys\n"
 
 
 def test_what_a_run_opened_goes_in_and_nothing_else(tmp_path: Path) -> None:

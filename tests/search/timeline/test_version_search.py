@@ -18,14 +18,14 @@ from accel_lab.search.timeline import version_search
 from accel_lab.search.timeline.flips import read_line
 from accel_lab.search.timeline.plan import Gap, Plan, grid_points, steps_needed
 from accel_lab.search.timeline.version_search import LineSearch
-from fakes_versions import FakeAsker, answer, names
+from fakes_versions import FakeJudge, answer, names
 
 JUDGED = (Verdict.GOOD, Verdict.BAD)
 
 
-def search(pattern: str, **options: object) -> tuple[Versions, FakeAsker]:
-    asker = FakeAsker(pattern)
-    return LineSearch(asker.line, asker, **options).run(), asker  # type: ignore[arg-type]
+def search(pattern: str, **options: object) -> tuple[Versions, FakeJudge]:
+    judge = FakeJudge(pattern)
+    return LineSearch(judge.line, judge, **options).run(), judge  # type: ignore[arg-type]
 
 
 def flips_of(pattern: str) -> list[tuple[str, str, str]]:
@@ -51,17 +51,17 @@ def bound(size: int, flips: int, unjudged: int) -> int:
     return len({0, size - 1}) + len(grid_points(size)) + flips * (math.ceil(math.log2(size)) + 2) + unjudged
 
 
-def check(pattern: str, versions: Versions, asker: FakeAsker) -> None:
+def check(pattern: str, versions: Versions, judge: FakeJudge) -> None:
     """What must hold for every pattern."""
-    assert len(asker.asked) == len(set(asker.asked)) == len(versions.tested)
+    assert len(judge.asked) == len(set(judge.asked)) == len(versions.tested)
     assert versions.complete
     truth = flips_of(pattern)
     for flip in versions.flips:
         # No false flip: its two releases are neighbours in truth as well, only those between say nothing.
         assert (flip.after, flip.at) in [(one, two) for one, two, _ in truth]
-        places = asker.line.index(flip.after), asker.line.index(flip.at)
-        assert flip.between == tuple(asker.line[places[0] + 1 : places[1]])
-        assert set(flip.between) <= set(asker.asked)
+        places = judge.line.index(flip.after), judge.line.index(flip.at)
+        assert flip.between == tuple(judge.line[places[0] + 1 : places[1]])
+        assert set(flip.between) <= set(judge.asked)
     assert all(one.at == two.after or one.kind != two.kind for one, two in itertools.pairwise(versions.flips))
     # Two releases that were asked and answer differently have a flip between them.
     judged = [row for row in versions.tested if row.verdict in JUDGED]
@@ -85,19 +85,19 @@ def patterns() -> Iterator[str]:
 
 def test_every_pattern_of_few_releases() -> None:
     for pattern in patterns():
-        versions, asker = search(pattern)
-        check(pattern, versions, asker)
+        versions, judge = search(pattern)
+        check(pattern, versions, judge)
         unjudged = sum(row.verdict not in JUDGED for row in versions.tested)
         if pattern[0] in "GB" and pattern[-1] in "GB":
-            assert len(asker.asked) <= bound(len(pattern), len(versions.flips), unjudged), pattern
+            assert len(judge.asked) <= bound(len(pattern), len(versions.flips), unjudged), pattern
 
 
 def test_every_single_flip_takes_few_questions_after_the_grid() -> None:
     for size in (*range(2, 40), 64, 100, 131):
         for place in range(1, size):
-            versions, asker = search("G" * place + "B" * (size - place))
-            assert told(versions) == [(asker.line[place - 1], asker.line[place], "introduced")]
-            after_grid = len(asker.asked) - 2 - len(grid_points(size))
+            versions, judge = search("G" * place + "B" * (size - place))
+            assert told(versions) == [(judge.line[place - 1], judge.line[place], "introduced")]
+            after_grid = len(judge.asked) - 2 - len(grid_points(size))
             assert after_grid <= steps_needed(size) == math.ceil(math.log2(size))
 
 
@@ -114,8 +114,8 @@ def test_two_side_by_side_ask_no_more_in_the_end() -> None:
 @given(st.text("GB", min_size=1, max_size=40), st.integers(1, 4))
 @settings(deadline=None)
 def test_a_full_grid_finds_every_flip(pattern: str, width: int) -> None:
-    versions, asker = search(pattern, grid=len(pattern), side_by_side=width)
-    check(pattern, versions, asker)
+    versions, judge = search(pattern, grid=len(pattern), side_by_side=width)
+    check(pattern, versions, judge)
     assert told(versions) == flips_of(pattern)
 
 
@@ -134,19 +134,19 @@ def lines(draw: st.DrawFn) -> str:
 def test_any_line_with_answers_in_any_order(
     pattern: str, width: int, grid: int | None, chance: random.Random
 ) -> None:
-    asker = FakeAsker(pattern, pick=lambda waiting: chance.choice(list(waiting)))
+    judge = FakeJudge(pattern, pick=lambda waiting: chance.choice(list(waiting)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(version_search, "wait", asker.wait)
-        versions = LineSearch(asker.line, asker, grid=grid, side_by_side=width).run()
-    check(pattern, versions, asker)
-    assert asker.most_open <= width
+        patch.setattr(version_search, "wait", judge.wait)
+        versions = LineSearch(judge.line, judge, grid=grid, side_by_side=width).run()
+    check(pattern, versions, judge)
+    assert judge.most_open <= width
     # The ends of the line are searched too, for the first release that can be judged.
     ends = sum(letter not in "GB" for letter in (pattern[0], pattern[-1]))
     unjudged = sum(row.verdict not in JUDGED for row in versions.tested)
     points = len(grid_points(len(pattern), grid))
     each = math.ceil(math.log2(len(pattern))) + 2
     if any(row.verdict in JUDGED for row in versions.tested):
-        assert len(asker.asked) <= 2 + points + (len(versions.flips) + ends) * each + unjudged
+        assert len(judge.asked) <= 2 + points + (len(versions.flips) + ends) * each + unjudged
 
 
 @given(st.integers(3, 150), st.data())
@@ -157,9 +157,9 @@ def test_one_flip_among_releases_that_say_nothing(size: int, data: st.DataObject
     for silent in data.draw(st.sets(st.integers(1, size - 2), max_size=size // 2)):
         letters[silent] = data.draw(st.sampled_from("SD"))
     pattern = "".join(letters)
-    versions, asker = search(pattern)
-    check(pattern, versions, asker)
-    assert len(asker.asked) <= bound(size, 1, sum(row.verdict not in JUDGED for row in versions.tested))
+    versions, judge = search(pattern)
+    check(pattern, versions, judge)
+    assert len(judge.asked) <= bound(size, 1, sum(row.verdict not in JUDGED for row in versions.tested))
 
 
 def test_introduced_fixed_and_broken_again() -> None:
@@ -179,12 +179,12 @@ def test_a_line_that_starts_bad_is_broken_again_not_introduced() -> None:
 
 
 def test_both_ends_come_first_and_side_by_side() -> None:
-    asker = FakeAsker("GGGGGGGGBB", pick=lambda waiting: waiting[-1])
+    judge = FakeJudge("GGGGGGGGBB", pick=lambda waiting: waiting[-1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(version_search, "wait", asker.wait)
-        LineSearch(asker.line, asker).run()
-    assert asker.asked[:2] == ["2.0.0", "2.9.0"]
-    assert asker.most_open == 2
+        patch.setattr(version_search, "wait", judge.wait)
+        LineSearch(judge.line, judge).run()
+    assert judge.asked[:2] == ["2.0.0", "2.9.0"]
+    assert judge.most_open == 2
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_another_failure_is_never_bad_but_is_shown() -> None:
 
 
 def test_a_known_bad_release_in_the_middle_needs_no_grid() -> None:
-    asker = FakeAsker("G" * 10 + "BB" + "G" * 10)
-    line = asker.line
-    assert LineSearch(line, asker, grid=0).run().flips == ()
-    versions = LineSearch(line, asker, grid=0, reference=line[11]).run()
-    assert told(versions) == flips_of(asker.pattern)
-    fresh = FakeAsker(asker.pattern)
+    judge = FakeJudge("G" * 10 + "BB" + "G" * 10)
+    line = judge.line
+    assert LineSearch(line, judge, grid=0).run().flips == ()
+    versions = LineSearch(line, judge, grid=0, reference=line[11]).run()
+    assert told(versions) == flips_of(judge.pattern)
+    fresh = FakeJudge(judge.pattern)
     versions = LineSearch(line, fresh, grid=0, reference=line[11], known=[answer(line[11], "B")]).run()
-    assert told(versions) == flips_of(asker.pattern)
+    assert told(versions) == flips_of(judge.pattern)
     assert line[11] not in fresh.asked
 
 
@@ -243,18 +243,18 @@ def test_a_reference_that_passes_here_is_told() -> None:
 
 def test_what_is_known_is_not_asked_again() -> None:
     pattern = "GGGGGGBBBBBBBBBBGG"
-    first, asker = search(pattern)
-    again = FakeAsker(pattern)
-    assert LineSearch(asker.line, again, known=first.tested).run() == first
+    first, judge = search(pattern)
+    again = FakeJudge(pattern)
+    assert LineSearch(judge.line, again, known=first.tested).run() == first
     assert again.asked == []
-    half = FakeAsker(pattern)
-    assert LineSearch(asker.line, half, known=first.tested[::2]).run().flips == first.flips
+    half = FakeJudge(pattern)
+    assert LineSearch(judge.line, half, known=first.tested[::2]).run().flips == first.flips
     assert {*half.asked}.isdisjoint(row.torch for row in first.tested[::2])
 
 
 def test_an_interruption_keeps_what_is_known() -> None:
-    asker = FakeAsker("GGGGGGGBBBBBBBBB", raises={"2.6.0": KeyboardInterrupt()})
-    engine = LineSearch(asker.line, asker, side_by_side=1)
+    judge = FakeJudge("GGGGGGGBBBBBBBBB", raises={"2.6.0": KeyboardInterrupt()})
+    engine = LineSearch(judge.line, judge, side_by_side=1)
     assert not engine.found.complete
     with pytest.raises(KeyboardInterrupt):
         engine.run()
@@ -262,7 +262,7 @@ def test_an_interruption_keeps_what_is_known() -> None:
     assert not found.complete
     assert found.why == "cut short: KeyboardInterrupt"
     assert [row.torch for row in found.tested] == [
-        name for name in asker.line if name in asker.asked and name != "2.6.0"
+        name for name in judge.line if name in judge.asked and name != "2.6.0"
     ]
     (flip,) = found.flips
     assert flip.kind == "introduced"
@@ -270,16 +270,16 @@ def test_an_interruption_keeps_what_is_known() -> None:
 
 
 def test_an_answer_beside_the_interruption_is_kept() -> None:
-    asker = FakeAsker("GB", raises={"2.0.0": RuntimeError("gone")})
-    engine = LineSearch(asker.line, asker)
+    judge = FakeJudge("GB", raises={"2.0.0": RuntimeError("gone")})
+    engine = LineSearch(judge.line, judge)
     with pytest.raises(RuntimeError, match="gone"):
         engine.run()
     assert [row.torch for row in engine.found.tested] == ["2.1.0"]
 
 
 def test_an_environment_that_cannot_be_made_is_stepped_around() -> None:
-    asker = FakeAsker("GGBBB", raises={"2.2.0": EnvironmentUnavailable("no wheel for this Python")})
-    (flip,) = LineSearch(asker.line, asker).run().flips
+    judge = FakeJudge("GGBBB", raises={"2.2.0": EnvironmentUnavailable("no wheel for this Python")})
+    (flip,) = LineSearch(judge.line, judge).run().flips
     assert (flip.after, flip.at, flip.between) == ("2.1.0", "2.3.0", ("2.2.0",))
     assert flip.notes == ("2.2.0 cannot be judged: no wheel for this Python",)
 
@@ -287,43 +287,43 @@ def test_an_environment_that_cannot_be_made_is_stepped_around() -> None:
 @given(st.text("GBS", min_size=1, max_size=30), st.integers(0, 12))
 @settings(deadline=None)
 def test_no_more_questions_than_allowed(pattern: str, most: int) -> None:
-    versions, asker = search(pattern, most_probes=most)
-    assert len(asker.asked) <= most
+    versions, judge = search(pattern, most_probes=most)
+    assert len(judge.asked) <= most
     unlimited, free = search(pattern)
     if len(free.asked) <= most:
         assert versions == unlimited
     if versions.complete:
-        check(pattern, versions, asker)
+        check(pattern, versions, judge)
     else:
         assert versions.why == f"stopped after {most} releases, as was asked"
 
 
 def test_a_search_that_was_stopped_gives_a_range() -> None:
-    versions, asker = search("GGGGGGBBBB", most_probes=2)
+    versions, judge = search("GGGGGGBBBB", most_probes=2)
     assert (versions.complete, versions.why) == (False, "stopped after 2 releases, as was asked")
     (flip,) = versions.flips
-    assert flip.between == tuple(asker.line[1:9])
+    assert flip.between == tuple(judge.line[1:9])
     assert flip.notes == ("not asked: 2.1.0 to 2.8.0 (8 releases)",)
-    assert asker.prefetched == []
+    assert judge.prefetched == []
 
 
 @given(st.integers(2, 120), st.data())
 @settings(deadline=None)
 def test_what_is_asked_was_prefetched(size: int, data: st.DataObject) -> None:
     place = data.draw(st.integers(1, size - 1))
-    _, asker = search("G" * place + "B" * (size - place), side_by_side=1)
+    _, judge = search("G" * place + "B" * (size - place), side_by_side=1)
     # The ends cannot be foreseen; with one question at a time all others are.
-    assert asker.unforeseen == [asker.line[0]]
-    assert len(asker.prefetched) == len(set(asker.prefetched))
+    assert judge.unforeseen == [judge.line[0]]
+    assert len(judge.prefetched) == len(set(judge.prefetched))
     # Of the two sides of each pivot one is fetched in vain, the grid never is.
-    assert len(asker.prefetched) <= 2 * len(asker.asked)
-    _, asker = search("G" * place + "B" * (size - place), prefetch=False)
-    assert asker.prefetched == []
+    assert len(judge.prefetched) <= 2 * len(judge.asked)
+    _, judge = search("G" * place + "B" * (size - place), prefetch=False)
+    assert judge.prefetched == []
 
 
 def test_confidence_is_that_of_both_neighbours_and_of_the_whole_chain() -> None:
-    asker = FakeAsker("GGGBB", errors={"2.2.0": 0.01, "2.0.0": 0.02})
-    versions = LineSearch(asker.line, asker, grid=5).run()
+    judge = FakeJudge("GGGBB", errors={"2.2.0": 0.01, "2.0.0": 0.02})
+    versions = LineSearch(judge.line, judge, grid=5).run()
     assert versions.flips[0].confidence == pytest.approx(0.99)
     assert versions.confidence == pytest.approx(0.99 * 0.98)
     steady, _ = search("GGGBB")
@@ -332,20 +332,20 @@ def test_confidence_is_that_of_both_neighbours_and_of_the_whole_chain() -> None:
 
 
 def test_wrong_lines_are_refused() -> None:
-    asker = FakeAsker("GB")
+    judge = FakeJudge("GB")
     with pytest.raises(ValueError, match="twice"):
-        LineSearch(["2.1.0", "2.1.0"], asker)
+        LineSearch(["2.1.0", "2.1.0"], judge)
     with pytest.raises(ValueError, match="not on the line"):
-        LineSearch(asker.line, asker, reference="2.7.0")
+        LineSearch(judge.line, judge, reference="2.7.0")
     with pytest.raises(ValueError, match="at a time"):
-        LineSearch(asker.line, asker, side_by_side=0)
+        LineSearch(judge.line, judge, side_by_side=0)
 
 
 def test_no_release_and_one_release() -> None:
-    versions, asker = search("")
-    assert (versions.tested, versions.complete, asker.asked) == ((), True, [])
-    versions, asker = search("B")
-    assert asker.asked == ["2.0.0"]
+    versions, judge = search("")
+    assert (versions.tested, versions.complete, judge.asked) == ((), True, [])
+    versions, judge = search("B")
+    assert judge.asked == ["2.0.0"]
     assert versions.flips == ()
 
 

@@ -21,7 +21,7 @@ from accel_lab.reporting.schema import findings_json, load_schema
 from accel_lab.reporting.words.evidence import WORDS, line_of, sentences, words_of
 from accel_lab.reporting.words.evidence.template import Words
 
-PACKAGE = Path(__file__).resolve().parents[2] / "bisect" / "accel_lab"
+PACKAGE = Path(__file__).resolve().parents[3] / "bisect" / "accel_lab"
 #: Where evidence is made.
 MAKERS = [*sorted((PACKAGE / "search").rglob("*.py")), *sorted((PACKAGE / "versions").rglob("*.py"))]
 

@@ -38,7 +38,7 @@ from accel_lab.workloads.registry import MODELS
 
 pytestmark = pytest.mark.docker
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LAB_IMAGE = "accel-lab"
 PINNED = ("2.13.0", "2.14.1")
 # A golden case that fails on the first of them and passes on the second, and one for the lab's own torch.

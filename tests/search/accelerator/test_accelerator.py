@@ -269,7 +269,7 @@ def test_transfers_that_cure_together_are_named_together() -> None:
     culprit = search(lab).culprit
     assert culprit is not None and culprit.component is not None
     assert (culprit.component.name, culprit.component.confidence) == (", ".join(names), Confidence.PROVEN)
-    assert any("does not cure" in line for line in sentences(culprit.evidence))
+    assert any("does not fix" in line for line in sentences(culprit.evidence))
 
 
 def test_a_transfer_that_does_not_cure_is_not_proven() -> None:
