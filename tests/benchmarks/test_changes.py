@@ -57,7 +57,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path) -> None:
     other = replace(row, case="another", named="why:\nno\tflip", right="no")
     changes.write(tmp_path / "t.tsv", [row, other])
     table = changes.read(tmp_path / "t.tsv")
-    assert list(table) == [other.key, row.key]
+    assert list(table) == [row.key, other.key]
     assert table[row.key] == row and table[other.key].named == "why: no flip"
     (tmp_path / "t.tsv").write_text("case\tother\n")
     with pytest.raises(SystemExit, match="not a table"):

@@ -234,6 +234,16 @@ def test_one_way_only_is_said() -> None:
     assert isinstance(found, Change) and found.both_ways is False
 
 
+def test_another_failure_the_other_way_is_no_refutation() -> None:
+    class Otherwise(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            return super().verdict(failing, texts) if failing else Verdict.DIFFERENT
+
+    found = ran(Otherwise({FILES[2]: [lines_of(3)]}))
+    assert isinstance(found, Change) and found.both_ways is None
+    assert found.places == ((FILES[2], "fun3"),) and found.complete
+
+
 @given(st.sets(st.integers(0, 39), min_size=1, max_size=5), st.integers(40, 60))
 def test_the_smallest_part_is_what_is_needed(needed: set[int], count: int) -> None:
     asked: list[tuple[int, ...]] = []

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accel_lab.search.change.calls import fitted
 from accel_lab.search.change.companions import Names, closure, files_of, module_of
 from accel_lab.search.change.pieces import Versions
 
@@ -257,7 +258,7 @@ def method(tx):
         ("Graph.compile", {"Graph.close", "Graph.__init__"}),
         ("Graph.emit", {"lower"}),
         ("lower", set()),
-        ("sync", {"method"}),
+        ("sync", set()),
         ("method", {"sync"}),
     ],
 )
@@ -265,6 +266,37 @@ def test_members_new_arguments_and_callers_travel(piece: str, travels: set[str])
     versions = Versions.parse("torch/_dynamo/graph.py", GRAPH, NEXT)
     found = closure({versions.path: frozenset({piece})}, {versions.path: versions}.get, Names([versions]))
     assert found[versions.path] - {piece} == travels
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "mixed"),
+    [
+        ("def f(a, b):\n    return b", "def f(a):\n    return 1", "def f(a, b):\n    return 1"),
+        (
+            "    def f(\n        self, a, b: int\n    ):\n        return b",
+            "    def f(self, a):\n        return 1",
+            "    def f(\n        self, a, b: int\n    ):\n        return 1",
+        ),
+        (
+            "def f(a, *, b) -> int:\n    return b",
+            "def f(a) -> str:\n    # why\n    return 1",
+            "def f(a, *, b) -> int:\n    # why\n    return 1",
+        ),
+        ("def f(a, b):\n    return b", "def f(b, c):\n    return 1", "def f(b, c):\n    return 1"),
+        ("def f(a, b): return b", "def f(a): return 1", "def f(a): return 1"),
+        ("def f(a):\n    return a", "def f(a, b):\n    return b", "def f(a, b):\n    return b"),
+    ],
+)
+def test_a_function_that_takes_less_keeps_what_its_callers_hand_over(
+    base: str, other: str, mixed: str
+) -> None:
+    assert fitted(base, other, base.startswith(" ")) == mixed
+
+
+def test_callers_travel_where_more_is_demanded() -> None:
+    versions = Versions.parse("torch/_dynamo/graph.py", NEXT, GRAPH)
+    found = closure({versions.path: frozenset({"sync"})}, {versions.path: versions}.get, Names([versions]))
+    assert found[versions.path] == {"sync", "method"}
 
 
 def test_a_line_of_a_piece_needs_only_what_it_uses() -> None:

@@ -94,3 +94,43 @@ def signature_of(text: str, member: bool) -> Signature | None:
         any_keyword=args.kwarg is not None,
         bound=member and not static,
     )
+
+
+@lru_cache(maxsize=4096)
+def fitted(base: str, other: str, member: bool) -> str:
+    """The other text, with the base's first lines where it takes fewer arguments than the base.
+
+    Callers that still hand them over are not broken then; the body does without them.
+    """
+    one, two = signature_of(base, member), signature_of(other, member)
+    if one is None or two is None or two.many != one.many or two.any_keyword != one.any_keyword:
+        return other
+    names, fewer = {*one.positional, *one.only_keywords}, {*two.positional, *two.only_keywords}
+    kept = tuple(name for name in one.positional if name in fewer)
+    if not fewer < names or kept != two.positional:
+        return other
+    heads = _head(base, member), _head(other, member)
+    if None in heads:
+        return other
+    above, below = base.split("\n")[: heads[0]], other.split("\n")[heads[1] :]
+    return "\n".join([*above, *below])
+
+
+def _head(text: str, member: bool) -> int | None:
+    """How many lines there are before a function's body; None where it begins on the last of them."""
+    tree = parsed(text)
+    node = tree.body[0] if tree is not None and tree.body else None
+    added = member and isinstance(node, ast.If)
+    if added and isinstance(node, ast.If):
+        node = node.body[0]
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    last = max([node.lineno, *(one.end_lineno or 0 for one in (*node.args.args, *node.args.kwonlyargs))])
+    first = node.body[0].lineno - 1  # comments above the body go with the body's own text
+    if node.returns is not None:
+        last = max(last, node.returns.end_lineno or 0)
+    lines = text.split("\n")
+    at = last - added
+    while at <= len(lines) and not lines[at - 1].rstrip().endswith(":"):
+        at += 1
+    return at if at <= first - added else None

@@ -36,7 +36,7 @@ class Change:
 
     ``places`` are the pieces without which the failing release does not fail, ``diff`` is the smallest
     difference that is left of them. ``both_ways``: with the failing release's pieces the passing one fails;
-    None where that was not asked any more. ``complete`` is False where the budget ended the search.
+    None where that was not asked any more, or could not be told. ``complete`` is False where the budget ended the search.
     ``files`` are the changed files as the failing release has them, and with the difference.
     """
 
@@ -221,9 +221,11 @@ class ChangeSearch:
             return None
         try:
             self._runs += 1
-            return self._mixer.ask(False, texts).verdict is Verdict.BAD
+            verdict = self._mixer.ask(False, texts).verdict
         except OutOfBudget:
             return None
+        # A mix that fails in another way says nothing, neither that the pieces are it nor that they are not.
+        return {Verdict.BAD: True, Verdict.GOOD: False}.get(verdict)
 
     # -- asking ----------------------------------------------------------------------------------------
 

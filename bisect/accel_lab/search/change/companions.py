@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from .calls import Call, calls_of, parsed, signature_of
+from .calls import Call, calls_of, fitted, parsed, signature_of
 from .pieces import Piece, Versions
 
 #: From the path of a file to the keys of its pieces.
@@ -17,6 +17,8 @@ Where = tuple[str, str]
 ROUNDS = 6
 #: A name that more pieces define or call says too little about which of them is meant.
 MOST_MEANT = 12
+#: An import, at any depth.
+_IMPORT = re.compile(r"^[ ]*((?:from[ ]+\S+[ ]+)?import[ ]+(?:\([^)]*\)|(?:\\\n|[^\n])*))", re.MULTILINE)
 
 
 class Names:
@@ -79,7 +81,7 @@ class Names:
         if own is None:
             return
         base = own[1]
-        new = signature_of(text, bool(base.owner))
+        new = signature_of(fitted(base.text, text, bool(base.owner)), bool(base.owner))
         if new is None or new == signature_of(base.text, bool(base.owner)):
             return
         name = _last(where[1])
@@ -172,12 +174,17 @@ def _wanted_elsewhere(text: str, source: str, path: str) -> frozenset[tuple[str,
 def _module_aliases(source: str, path: str) -> Mapping[str, str]:
     """From a name in the file to the module that it may be: ``config`` to ``torch._inductor.config``."""
     found = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found.update({alias.asname: alias.name for alias in node.names if alias.asname})
-        elif isinstance(node, ast.ImportFrom):
-            owner = _absolute(node, path)
-            found.update({alias.asname or alias.name: f"{owner}.{alias.name}" for alias in node.names})
+    for text in _IMPORT.findall(source):  # the whole file's tree would take most of the search's time
+        try:
+            nodes = ast.parse(text).body
+        except SyntaxError:
+            continue  # a line of a text that looks like an import
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                found.update({alias.asname: alias.name for alias in node.names if alias.asname})
+            elif isinstance(node, ast.ImportFrom):
+                owner = _absolute(node, path)
+                found.update({alias.asname or alias.name: f"{owner}.{alias.name}" for alias in node.names})
     return found
 
 

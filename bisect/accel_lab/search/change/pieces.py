@@ -27,19 +27,22 @@ class Piece:
     """A statement of one version of a module.
 
     ``key`` is its name in the module: ``f``, ``Class.method``, or ``Class`` for the first line of a class
-    that is split. ``text`` is its source with the comments before it; ``shape`` is the same for texts that
-    differ in comments, layout and the way of an assertion only. ``owner`` is the class of a member.
+    that is split. ``text`` is its source with the comments before it. ``owner`` is the class of a member.
     ``is_function``: it has a body that runs when it is called. ``inert``: an import, or a definition without
     a decorator.
     """
 
     key: str
     text: str
-    shape: str
     owner: str = ""
     is_function: bool = False
     inert: bool = False
     binds: frozenset[str] = frozenset()
+
+    @cached_property
+    def shape(self) -> str:
+        """What counts of the text; asked only where two texts differ."""
+        return shape_of(self.text)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ class _Pair:
     @cached_property
     def shown(self) -> tuple[frozenset[str], frozenset[str]]:
         """Names that each text binds on lines of its own, found without its tree."""
-        one, two = (frozenset(name for pair in _BOUND.findall(text) for name in pair) for text in self.sources)
+        one, two = (
+            frozenset(name for pair in _BOUND.findall(text) for name in pair) for text in self.sources
+        )
         return one, two
 
     @cached_property
@@ -127,7 +132,7 @@ class Versions:
     def changed(self) -> tuple[str, ...]:
         """Keys of the pieces that differ, in the base's order; those that only the other has come last."""
         base, other = self.base.by_key, self.other.by_key
-        found = [key for key, one in base.items() if key not in other or other[key].shape != one.shape]
+        found = [key for key, one in base.items() if key not in other or _differ(one, other[key])]
         return (*found, *(key for key in other if key not in base))
 
     @property
@@ -163,6 +168,10 @@ class Versions:
     def _owner(self, key: str) -> str:
         piece = self.base.by_key.get(key) or self.other.by_key.get(key)
         return piece.owner if piece is not None else ""
+
+
+def _differ(one: Piece, other: Piece) -> bool:
+    return one.text != other.text and one.shape != other.shape
 
 
 def _classes(tree: ast.Module) -> frozenset[str]:
@@ -204,7 +213,6 @@ def _piece(key: str, lines: list[str], group: list[ast.stmt], owner: str) -> Pie
     return Piece(
         key=key,
         text="\n".join(lines),
-        shape=shape_of(group),  # last: it rewrites the statements
         owner=owner,
         is_function=is_function,
         inert=inert,

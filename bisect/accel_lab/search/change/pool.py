@@ -9,6 +9,7 @@ from typing import Protocol
 
 from accel_lab.core.verdict import Verdict
 
+from .calls import fitted
 from .companions import Chosen, Names, closure
 from .pieces import Versions
 
@@ -123,7 +124,8 @@ class Pool:
             versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
             if versions is None:
                 continue
-            own = {key: text for (where, key), text in (instead or {}).items() if where == path}
+            own = {key: fit for key in keys if (fit := _fit(versions, key))}
+            own |= {key: text for (where, key), text in (instead or {}).items() if where == path}
             texts[path] = versions.mixed(keys, own)
             try:
                 compile(texts[path], path, "exec", dont_inherit=True)
@@ -148,6 +150,15 @@ class Pool:
     def _fits(self, place: Place) -> bool:
         """Whether a piece by itself needs nothing that the compiled part lacks."""
         return self.native_fits(by_path([place]), failing=True)
+
+
+def _fit(versions: Versions, key: str) -> str:
+    """The text of a function that takes fewer arguments than callers hand over; empty: as it is."""
+    base, other = versions.base.by_key.get(key), versions.other.by_key.get(key)
+    if base is None or other is None or not (base.is_function and other.is_function):
+        return ""
+    text = fitted(base.text, other.text, bool(base.owner))
+    return text if text != other.text else ""
 
 
 def by_path(places: Sequence[Place]) -> dict[str, frozenset[str]]:

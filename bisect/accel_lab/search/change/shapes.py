@@ -7,7 +7,6 @@ anew all the time. A third of the functions that differ between 2.13.0 and 2.14.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot,
@@ -17,14 +16,20 @@ _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
-def shape_of(statements: Iterable[ast.stmt]) -> str:
-    """The same for statements that differ in comments, layout, and how an assertion is written.
+def shape_of(text: str) -> str:
+    """The same for texts of a piece that differ in comments, layout, and how an assertion is written.
 
     The message of an assertion, and the annotations of a function without a decorator, do not count: nothing
-    reads them. (``torch.library`` and the like read the annotations of what they decorate.) The statements
-    are rewritten in place: a copy of every tree would cost more than the parsing.
+    reads them. (``torch.library`` and the like read the annotations of what they decorate.) A member of a
+    class is indented, and the first line of a class has no body. A text that is no Python is its own shape.
     """
-    return "\n".join(ast.dump(_Plain().visit(stmt)) for stmt in statements)
+    for source in (text, f"if True:\n{text}", f"{text}\n    pass"):
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:
+            continue
+        return "\n".join(ast.dump(_Plain().visit(stmt)) for stmt in tree.body)
+    return text
 
 
 class _Plain(ast.NodeTransformer):
