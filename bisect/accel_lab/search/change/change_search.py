@@ -36,8 +36,8 @@ class Change:
 
     ``places`` are the pieces without which the failing release does not fail, ``diff`` is the smallest
     difference that is left of them. ``both_ways``: with the failing release's pieces the passing one fails;
-    None where that was not asked any more, or could not be told. ``complete`` is False where the budget ended the search.
-    ``files`` are the changed files as the failing release has them, and with the difference.
+    None where that was not asked any more, or could not be told. ``complete`` is False where the budget ended
+    the search. ``files`` are the changed files as the failing release has them, and with the difference.
     """
 
     places: tuple[Place, ...]
