@@ -5,9 +5,10 @@ Everything here but ``load_case`` is pure, so the grading itself is tested on ma
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ class Case:
     ``change`` names the pieces of torch that the public fix changed, or what brought the failure where that
     is the flip, as ``file::function``; a file of C++ by its path in the public repository.
     ``cannot_tell`` is why no stage may be named, ``component_open`` why no component can be; else they are
-    empty, and an answer is demanded. ``on`` holds what is otherwise on one build.
+    empty, and an answer is demanded. ``says`` are regular expressions that the summary or the advice must
+    match on every build. ``on`` holds what is otherwise on one build.
     """
 
     slug: str
@@ -91,6 +93,7 @@ class Case:
     flaky: bool = False
     cannot_tell: str = ""
     component_open: str = ""
+    says: tuple[str, ...] = ()
     note: str = ""
     on: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -159,7 +162,7 @@ def load_case(folder: Path) -> Case:
     unknown = set(data) - {f for f in Case.__dataclass_fields__ if f not in ("slug", "folder")}
     if unknown:
         raise ValueError(f"{folder.name}/expect.toml: unknown keys {sorted(unknown)}")
-    for key in ("stages", "also", "change", "fails_on", "passes_on", "args", "run", "needs"):
+    for key in ("stages", "also", "change", "fails_on", "passes_on", "args", "run", "needs", "says"):
         if key in data:
             data[key] = tuple(data[key])
     case = Case(slug=folder.name, folder=folder, **data)
@@ -228,6 +231,19 @@ def grade(case: Case, build: str, findings: Mapping[str, Any] | None) -> Score:
     """Compare the findings (the object that ``accel-lab bisect --json`` prints) with the case."""
     if findings is None:
         return Score(grade=Grade.NO_ANSWER, reason="no findings were printed")
+    score = _grade_verdict(case, build, findings)
+    unsaid = [pattern for pattern in case.says if not re.search(pattern, _words(findings))]
+    if score.grade is Grade.RIGHT and unsaid:
+        return replace(score, grade=Grade.WRONG, reason=f"does not say {', '.join(map(repr, unsaid))}")
+    return score
+
+
+def _words(findings: Mapping[str, Any]) -> str:
+    """The sentences that a user reads first."""
+    return "\n".join(map(str, [findings.get("summary", ""), *(findings.get("next_steps") or ())]))
+
+
+def _grade_verdict(case: Case, build: str, findings: Mapping[str, Any]) -> Score:
     expected = case.fails(build)
     if expected is None:
         expected = case.status != "passes"

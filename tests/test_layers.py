@@ -203,7 +203,7 @@ def import_fault(path: Path, name: str, declared: frozenset[str]) -> str | None:
         return None  # what is then used of it, `action_fault` sees
     if top in PROCESS_IMPORTS and path != PROCESS_MODULE:
         return f"only {PROCESS_MODULE} starts processes, so only it imports {top}"
-    if top in sys.stdlib_module_names:
+    if top in sys.stdlib_module_names or top == path.stem == "sitecustomize":
         return None
     if top in TORCH:
         fault = f"{layer} must not import {top}: it belongs to the probed environment"

@@ -76,6 +76,9 @@ class LocalLab:
     def go_cold(self) -> None:
         self._prober.go_cold()
 
+    def same_numbers(self) -> None:
+        self._prober.same_numbers = True
+
     def check_heap(self, on: bool) -> None:
         self._prober.check_heap(on)
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from accel_lab import completion, workarounds
@@ -184,6 +185,7 @@ class Session:
             self._finish(target, diagnosis)
             return
         reference = release or public_version(target.build.torch)
+        line.sessions.setting = replace(line.sessions.setting, limits=diagnosis.probe.limits)
         line.follow(base, findings, self.request.options, reference=reference, here=release)
         findings.versions = line.versions
         if not self._minimizes(findings):
@@ -297,7 +299,7 @@ class Session:
             return
         minimizer = Minimizer(
             lab=target.lab,
-            probe=target.probe,
+            probe=diagnosis.probe,
             base=base,
             findings=findings,
             folder=self.folder,

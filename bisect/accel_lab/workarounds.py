@@ -58,7 +58,7 @@ def add_workarounds(
 
     trials = Trials(
         lab=target.lab,
-        probe=target.probe,
+        probe=diagnosis.probe,
         baseline=base,
         path=str(path),
         source=source,
@@ -73,7 +73,7 @@ def add_workarounds(
         findings.workarounds += trials.run([*first, *candidates(findings, source)])
         known = KnownSearch(
             lab=target.lab,
-            probe=target.probe,
+            probe=diagnosis.probe,
             keep=trials.keep,
             spending=Spending(budget_s=max(trials.spending.left_s, LEAST_S)),
             counts=findings.probes,

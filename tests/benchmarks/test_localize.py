@@ -154,6 +154,13 @@ def test_another_bug_on_one_build_has_a_component_of_its_own():
     assert other.component_on("2.14.1") == "aten.celu"
 
 
+@pytest.mark.parametrize(("summary", "want"), [("compiled again: f 7 times", Grade.RIGHT), ("", Grade.WRONG)])
+def test_a_case_can_demand_a_sentence(summary, want):
+    known = case(status="passes", stages=(), fails_on=(), passes_on=("2.13.0",), says=(r"again: f \d times",))
+    score = grade(known, "2.13.0", {**findings(verdict="passes"), "summary": summary, "next_steps": None})
+    assert score.grade is want
+
+
 def test_kernel_and_its_parts_stand_for_one_another():
     assert stage_matches("kernel", ["codegen"])
     assert stage_matches("scheduler", ["kernel"])

@@ -467,6 +467,67 @@ def test_operators_can_be_given_contiguous_copies(prober: Prober, tmp_path: Path
     assert prober.ask(replace(probe, switches=(("contiguous", True),))).status is Status.EXCEPTION
 
 
+UNSEEDED = """
+import random
+import numpy, torch
+from numpy.random import default_rng
+print(random.random(), numpy.random.rand(), default_rng().random(), torch.rand(()).item())
+print(default_rng(3).random())
+"""
+
+
+@pytest.mark.torch
+def test_a_script_without_a_seed_draws_the_same_numbers_in_each_run(
+    torch_python: str, tmp_path: Path
+) -> None:
+    """A repeat draws others, to see how often the script fails, until values are compared."""
+    probe = script(tmp_path, UNSEEDED)
+    with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", tmp_path)) as lab:
+        lab.warm_up()
+        warm = printed(lab.ask(probe))
+        cold = printed(lab.ask(replace(probe, cold=True)))
+        other = printed(lab.ask(probe.again(1)))
+        lab.same_numbers = True
+        repeated = printed(lab.ask(probe.again(2)))
+    assert warm == cold == repeated
+    assert not set(other.splitlines()[0].split()) & set(warm.splitlines()[0].split())
+    assert other.splitlines()[1] == warm.splitlines()[1]
+
+
+STARTS_OTHERS = """
+import multiprocessing, subprocess, sys
+import torch
+
+def double(x):
+    return x * 2
+
+def work(number):
+    return torch.compile(double, backend="eager")(torch.tensor(number)).item()
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(work, [1, 2]))
+    code = "import torch; print(torch.compile(lambda x: x + 1, backend='eager')(torch.tensor(3)).item())"
+    print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_the_rung_reaches_the_processes_that_a_script_starts(prober: Prober, tmp_path: Path) -> None:
+    probe = script(tmp_path, STARTS_OTHERS)
+    outcome = ask(prober, probe, Rung.UNCOMPILED, other_processes=True)
+    assert outcome.status is Status.OK, (Path(outcome.folder) / "stderr.txt").read_text()
+    assert printed(outcome).split() == ["[2,", "4]", "4"]
+    regions = outcome.facts["regions"]
+    assert regions and {(region["rung"], region["calls"]) for region in regions} == {("uncompiled", 1)}
+    seen = Path(outcome.folder) / "processes"
+    results = [json.loads(path.read_text()) for path in seen.glob("*/result.json")]
+    names = {region["name"] for result in results for region in result["facts"].get("regions", [])}
+    assert names == {"double", "<lambda>"}
+    assert ask(prober, probe, Rung.UNCOMPILED).facts.get("regions", []) == []
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("cold", [False, True])
 def test_a_switch_that_the_child_does_not_know_is_refused(prober: Prober, tmp_path: Path, cold: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accel_lab.numerics.pairs import pairs
 from accel_lab.numerics.recording import Entry, Recording, load
 from accel_lab.numerics.records import Difference, agreement, diff, failures, same_difference
 from accel_lab.numerics.values import Comparison
@@ -161,6 +162,41 @@ def test_missing_calls_are_one_difference(got: Writer, want: Writer) -> None:
     assert only.comparison.detail == "4 calls missing in the compiled run, from call 1 on"
     (only,) = diff(want.read(), got.read())
     assert (only.call, only.comparison.reason) == (1, "extra")
+
+
+def three_threads(writer: Writer, order: str, wrong: str = "") -> Writer:
+    """One call for each thread, in an order of chance; each has inputs of its own."""
+    for call, who in enumerate(order):
+        place = {"thread": "abc".index(who), "inputs": f"{who}0", "call": call}
+        writer.tensor([float(ord(who)) + (who == wrong)], **place)
+        writer.tensor([1.0], event="end", phase="leaf_grad", path="args[0]", **place)
+    return writer
+
+
+def test_calls_of_several_threads_belong_together_by_their_inputs(got: Writer, want: Writer) -> None:
+    assert diff(three_threads(got, "cab").read(), three_threads(want, "abc").read()) == []
+    assert agreement(got.read(), want.read()).types[0].tensors == 6
+    compared = pairs(got.read(), want.read())
+    assert len(compared) == 6 and all(pair.comparison.same for pair in compared)
+
+
+def test_a_wrong_call_among_threads_has_the_number_of_the_uncompiled_run(got: Writer, want: Writer) -> None:
+    found = diff(three_threads(got, "cab", wrong="b").read(), three_threads(want, "abc").read())
+    assert lines(found) == [("f", 1, "output", "out", "values", False)]
+
+
+def test_calls_of_threads_with_inputs_that_one_run_lacks_are_left_out(got: Writer, want: Writer) -> None:
+    three_threads(got, "ab")
+    got.tensor([7.0], call=2, thread=2, inputs="ffff")
+    assert diff(got.read(), three_threads(want, "bac").read()) == []
+
+
+def test_equal_inputs_are_told_apart_by_their_turn(got: Writer, want: Writer) -> None:
+    for writer in (got, want):
+        for call in range(4):
+            writer.tensor([float(call)], call=call, thread=call % 2, inputs="same")
+    assert diff(got.read(), want.read()) == []
+    assert agreement(got.read(), want.read()).types[0].tensors == 4
 
 
 def test_a_missing_path_is_a_difference(got: Writer, want: Writer) -> None:

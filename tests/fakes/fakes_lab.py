@@ -75,6 +75,7 @@ class FakeLab:
     asked: list[Probe] = field(default_factory=list)
     warm: bool = False
     checked: bool = False
+    numbers_fixed: bool = False
     compiler: tuple[bool, str] = (True, "g++")
     time_budget: TimeBudget = field(default_factory=TimeBudget)
     now: float = 0.0
@@ -95,6 +96,9 @@ class FakeLab:
 
     def go_cold(self) -> None:
         self.warm = False
+
+    def same_numbers(self) -> None:
+        self.numbers_fixed = True
 
     def check_heap(self, on: bool) -> None:
         self.checked = on

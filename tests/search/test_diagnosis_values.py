@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from accel_lab.core.outcome import Outcome
+from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words.evidence import line_of, sentences
-from fakes_lab import STAGES, SilentLab, Values, diagnose, failing
+from accel_lab.reporting.words.summary import summarise
+from fakes_lab import STAGES, SilentLab, Values, diagnose, failing, passing
 
 #: Eager is off by its own rounding, and so is compiled code, in another direction.
 ROUNDED = Values(exact=1.0, eager=1.0 + 1e-7, compiled=1.0 - 1e-7)
@@ -71,6 +76,20 @@ def test_equal_values_are_not_compared_with_float64() -> None:
 def test_values_that_are_wrong_uncompiled_as_well_are_not_the_compilers() -> None:
     found = diagnose(SilentLab(fault=Rung.UNCOMPILED))
     assert (found.verdict, found.culprits) == ("passes", [])
+
+
+def test_values_that_no_two_uncompiled_runs_share_measure_nothing() -> None:
+    """Calls of several threads, the time, random numbers without a seed: nothing is at fault for that."""
+    lab = SilentLab(fault=None)
+    fresh = itertools.count()
+
+    def other_values_each_time(probe: Probe) -> Outcome | None:
+        return None if probe.bare else passing(facts={**lab.facts, "recorded": {0: (next(fresh), None)}})
+
+    lab.answer = other_values_each_time
+    found = diagnose(lab)
+    assert (found.verdict, found.culprits) == ("inconclusive", [])
+    assert "two uncompiled runs of the script do not agree with each other" in summarise(found)
 
 
 def test_a_script_that_fails_only_uncompiled_is_told_so() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import functools
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -29,6 +30,8 @@ from .shadowed_modules import Own
 from .torch_internals.dynamo import MODULE as DYNAMO
 from .torch_internals.entries import ENTRIES
 
+#: The seed that torch's sources call the default one (c10/core/GeneratorImpl.h).
+_TORCH_SEED = 67280421310721
 _KEEP_OPEN: List[Any] = []  # files that must live as long as the process
 
 
@@ -46,7 +49,7 @@ def execute(job: protocol_job.Job) -> Any:
         os.environ.pop("LD_PRELOAD", None)  # it is in place, and the compiler runs faster without it
     _catch_faults(folder)
     _seed(job["seed"])
-    session = _Session(job)
+    session = Session(job)
     try:
         session.prepare()
     except SystemExit as stop:  # the rung cannot be prepared: said in the result, the program does not run
@@ -70,7 +73,7 @@ def leave_modules_alone(nn: Any) -> None:
         nn.Module.compile = lambda self, *args, **kwargs: None
 
 
-class _Session:
+class Session:
     """The instruments around one run: rung, recorder, artifacts."""
 
     def __init__(self, job: protocol_job.Job) -> None:
@@ -87,6 +90,7 @@ class _Session:
         self.entries = Entries(self.folder, self.notes, self._in_regions)
         self.own: Any = None
         self.opened = Opened(self.folder, job["program"]["path"]) if job["opened"] else None
+        self.on_region: Callable[[], None] = self._write_regions
 
     def hear(self) -> None:
         """From now on, note which files are opened."""
@@ -108,6 +112,10 @@ class _Session:
             os.environ["TORCH_TRACE"] = os.path.join(self.folder, "trace")
         if switches.get("disable_everywhere"):  # what the script starts inherits it
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
+        if switches.get("other_processes"):
+            from .processes import started
+
+            started.announce(self.job)
         mixed = switches.get("mixed_sources")
         if mixed:
             from .mixed_sources import MixedSources
@@ -115,7 +123,8 @@ class _Session:
             self.mixed_sources = MixedSources(mixed["served"], mixed["watched"])
             self.mixed_sources.install()
         waiting: Dict[str, Callable[[], None]] = {
-            name: functools.partial(self._arrived, name) for name in ("numpy", DYNAMO, "torch.nn", *ENTRIES)
+            name: functools.partial(self._arrived, name)
+            for name in ("numpy", "torch", DYNAMO, "torch.nn", *ENTRIES)
         }
         for name in list(waiting):
             if name in sys.modules:
@@ -124,8 +133,8 @@ class _Session:
             sys.meta_path.insert(0, AfterImport(waiting))
 
     def _arrived(self, name: str) -> None:
-        if name == "numpy":
-            self._seed_numpy()
+        if name in ("numpy", "torch"):
+            self._seed_library(name)
             return
         if name == DYNAMO:
             self._install()
@@ -143,8 +152,16 @@ class _Session:
         calls = sum(region["calls"] for region in self.ladder.regions)
         return getattr(self.ladder._depth, "value", 0), len(self.ladder.caught), calls
 
-    def _seed_numpy(self) -> None:
-        sys.modules["numpy"].random.seed(self.job["seed"] % 2**32)
+    def _seed_library(self, name: str) -> None:
+        """Let a script that sets no seed draw the same numbers in each run: torch's first seed is chance."""
+        seed = self.job["seed"]
+        if name == "torch":
+            sys.modules[name].manual_seed(_TORCH_SEED + seed)
+            return
+        numpy_random = sys.modules[name].random
+        numpy_random.seed(seed % 2**32)
+        if hasattr(numpy_random, "default_rng"):
+            numpy_random.default_rng = _seeded(numpy_random.default_rng, seed)
 
     def _install(self) -> None:
         try:
@@ -179,8 +196,10 @@ class _Session:
             from .hooks.compile_log import CompileLog
 
             self.compile_log = CompileLog()
-        # To record a call takes time and memory of its own.
-        if not any(switches.get(name) for name in ("measure", "compile_log", "layers", "trace")):
+        # To record a call takes time and memory of its own, and keeps tensors alive.
+        if self.job["record_bytes"] and not any(
+            switches.get(name) for name in ("measure", "compile_log", "layers", "trace")
+        ):
             self.recorder = Recorder(self.folder, self.job["record_bytes"], shadow=self.shadow)
         self.ladder = Ladder(
             self.job["rung"], switches, self.recorder, Artifacts(os.path.join(self.folder, "artifacts"))
@@ -189,7 +208,7 @@ class _Session:
             from .record.measures import Meter
 
             self.ladder.meter = Meter()
-        self.ladder.on_region = self._write_regions
+        self.ladder.on_region = self.on_region
         self.ladder.on_compiler = self._stop
         self.ladder.install()
 
@@ -209,10 +228,7 @@ class _Session:
 
     def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
         """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
-        facts: protocol_facts.ChildFacts = {
-            "lab_error": self.lab_error,
-            "not_applicable": self.not_applicable,
-        }
+        facts: protocol_facts.ChildFacts = {}
         if self.opened is not None:
             self.opened.finish()
         if self.shadow is not None:
@@ -228,6 +244,26 @@ class _Session:
                 self.recorder.finish()
             except Exception as error:
                 self.notes.append("the final state could not be recorded: %r" % error)
+        self._add_facts(facts)
+        if self.job["switches"].get("other_processes") and not self._calls_regions():
+            from .processes import started
+
+            facts.update(started.facts_of(self.folder))  # type: ignore[typeddict-item]
+        self._write(facts, code, raised, ended_by)
+
+    def write_facts(self) -> None:
+        """Write what is known so far of a process that may be ended at any moment."""
+        facts: protocol_facts.ChildFacts = {}
+        self._add_facts(facts)
+        self._write(facts, 0, None, None)
+
+    def _calls_regions(self) -> bool:
+        return self.ladder is not None and any(region["calls"] for region in self.ladder.regions)
+
+    def _add_facts(self, facts: protocol_facts.ChildFacts) -> None:
+        """What the instruments noticed."""
+        facts["lab_error"] = self.lab_error
+        facts["not_applicable"] = self.not_applicable
         if self.ladder is not None:
             from .hooks import recompiles
             from .torch_internals import metrics, settings
@@ -275,6 +311,9 @@ class _Session:
                         facts["kernels"] = annotator.kernels(cache)
                 if self.ladder.divergence is not None:
                     facts["divergence"] = self.ladder.divergence.to_json()
+
+    def _write(self, facts: protocol_facts.ChildFacts, code: Any, raised: Any, ended_by: Any) -> None:
+        """Write ``result.json``."""
         facts["other_entries"] = self.entries.facts(ended_by)
         torch = sys.modules.get("torch")
         facts["determinism"] = _determinism(torch)
@@ -312,6 +351,17 @@ def _catch_faults(folder: str) -> None:
 
 def _seed(seed: int) -> None:
     random.seed(seed)
+
+
+def _seeded(default_rng: Callable[..., Any], seed: int) -> Callable[..., Any]:
+    """numpy's ``default_rng`` with a seed of ours where the caller gives none: numpy's own is chance."""
+    number = itertools.count()
+
+    @functools.wraps(default_rng)
+    def seeded(given: Any = None) -> Any:
+        return default_rng([seed, next(number)] if given is None else given)
+
+    return seeded
 
 
 class AfterImport:

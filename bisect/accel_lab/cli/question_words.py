@@ -129,6 +129,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "fresh": lambda value: "recompiled at every call",
     "identity": lambda value: "torch.compile returns its argument",
     "disable_everywhere": lambda value: "no torch.compile in other processes",
+    "other_processes": lambda value: "in the processes that the script starts as well",
     "hold": lambda value: f"regions {', '.join(value)} kept on a passing rung",
     "caches": lambda names: f"caches on: {', '.join(names)}",
     "together": lambda value: "fused loops run as one",

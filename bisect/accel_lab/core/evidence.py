@@ -42,6 +42,9 @@ class EvidenceKind(str, Enum):
     STATE_LEFT_BEHIND = "state_left_behind"
     RUN_NOT_PREPARED = "run_not_prepared"
     FAILS_IN_TWO_WAYS = "fails_in_two_ways"
+    IN_OTHER_PROCESSES = "in_other_processes"
+    FAILS_UNRECORDED = "fails_unrecorded"
+    VALUES_VARY_UNCOMPILED = "values_vary_uncompiled"
 
     # The environment of the script.
     MODULE_MISSING = "module_missing"

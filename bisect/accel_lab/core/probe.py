@@ -41,7 +41,8 @@ class Program(Record):
 class Limits(Record):
     """What one run may use; what goes beyond is stopped and becomes an Outcome.
 
-    ``file_mb`` is for one file, ``disk_mb`` for all that it writes to its own folders.
+    ``file_mb`` is for one file, ``disk_mb`` for all that it writes to its own folders. With no ``record_mb``
+    nothing is recorded.
     """
 
     timeout_s: float = 300.0

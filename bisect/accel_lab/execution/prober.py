@@ -87,6 +87,7 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
+        self.same_numbers = False  # whether repeats draw the random numbers of the first run
         self._sanitizer: tuple[str, ...] | None = None
         self._heap: dict[str, str] = {}
         self._compiler_checks = CompilerChecks(python)
@@ -387,7 +388,7 @@ class Prober:
             "program": place.view.inside(probe.program.to_json()),
             "rung": probe.rung.value,
             "switches": place.view.inside(dict(probe.switches)),
-            "seed": probe.attempt,
+            "seed": 0 if self.same_numbers else probe.attempt,
             "folder": str(place.folder),
             "cwd": str(place.cwd),
             "view": place.view.plan,

@@ -62,6 +62,11 @@ def target_of(
         return None, "the environment is at fault, not the script: there is nothing to shrink"
     if base.hidden and pair is None:
         return None, "only the untouched script shows the failure, and a reduction has to look at its runs"
+    if base.in_processes:
+        return (
+            None,
+            "what fails runs in processes that the script starts, and only its own code can be shrunk",
+        )
     attempts = passes = 1
     if base.flaky:
         rate = cautious_rate(base.tally, 0.2)
@@ -132,6 +137,8 @@ class _Judging:
         self._target = target
         self._outcomes = outcomes
         self._references: tuple[Outcome, Outcome | None] | None = None
+        if target.signature.kind == "values":
+            lab.same_numbers()
 
     def verdict(self, rung: Rung, switches: Switches, runs: int) -> Verdict:
         """The verdict of up to ``runs`` runs; the first that fails ends them."""

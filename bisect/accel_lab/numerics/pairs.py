@@ -11,6 +11,7 @@ from .dtypes import Array, is_floating
 from .metrics import Metrics, measure
 from .recording import Entry, Key, Recording
 from .records import compare_entries
+from .thread_calls import aligned
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure
 
@@ -85,6 +86,8 @@ def pairs(
     values that have none. ``more`` are further runs of ``got``'s kind, for mean and variance.
     """
     config = config or ComparisonConfig()
+    more = [aligned(run, want)[0] for run in more]
+    got, want = aligned(got, want)
     shared = Measure(magnitude=want.magnitude, half=want.half)
     keys = [*want.entries, *(key for key in got.entries if key not in want.entries)]
     pairs = []
@@ -100,6 +103,7 @@ def pairs(
 
 def arrays(got: Recording, want: Recording, key: Key, *, against_float64: bool) -> tuple[Array, Array] | None:
     """The two arrays that a pair's metrics are taken of; None where there are none."""
+    got, want = aligned(got, want)
     one, two = got.entries.get(key), want.entries.get(key)
     return None if one is None or two is None else _arrays(one, two, against_float64)
 

@@ -29,7 +29,8 @@ class Entry:
     """One recorded value with its place.
 
     ``changed`` tells of an input that was written whether its values are known to differ; ``spread`` is how
-    far random roundings moved the float64 values.
+    far random roundings moved the float64 values. ``thread`` numbers the threads that called, ``inputs`` is
+    a digest of the call's arguments (``numerics.thread_calls``).
     """
 
     key: Key
@@ -37,6 +38,8 @@ class Entry:
     reference: Array | None = field(default=None, repr=False)
     spread: Array | None = field(default=None, repr=False)
     changed: bool | None = None
+    thread: int = 0
+    inputs: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +135,8 @@ def _entry(event: dict[str, Any], data: bytes, turns: _Turns) -> Entry:
         reference=reference,
         spread=spread,
         changed=event.get("changed"),
+        thread=event.get("thread") or 0,
+        inputs=event.get("inputs") or "",
     )
 
 

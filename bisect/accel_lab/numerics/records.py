@@ -11,6 +11,7 @@ from accel_lab.core.findings import AgreedType, Agreement
 from .comparison import compare
 from .dtypes import is_floating
 from .recording import Entry, Key, Recording
+from .thread_calls import aligned
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure, Record
 
@@ -58,6 +59,7 @@ def diff(
     run only is one difference.
     """
     config = config or ComparisonConfig()
+    got, want = aligned(got, want)
     differences: list[Difference] = []
     ours, theirs = got.calls, want.calls
     reported: set[tuple[str, int, int]] = set()
@@ -96,6 +98,7 @@ def agreement(
 ) -> Agreement:
     """How near the values of two runs are that ``diff`` found to agree."""
     config = config or ComparisonConfig()
+    got, want = aligned(got, want)
     measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
     greatest: dict[str, list[float]] = {}
     others = 0

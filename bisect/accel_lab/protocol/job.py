@@ -9,7 +9,7 @@ from .switches import refusal
 
 #: Changed with every change of what lab and child say to each other. A run that is resumed with another
 #: number asks its questions anew: an older child's answers may not be answers to the questions of today.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class ProgramJob(TypedDict):

@@ -93,6 +93,7 @@ _RECORDS = (
     SwitchRecord(
         "disable_everywhere", _FLAG, "no torch.compile in processes that it starts", rungs=(Rung.UNCOMPILED,)
     ),
+    SwitchRecord("other_processes", _FLAG, "the Python processes that the script starts as well"),
     SwitchRecord("other_random", _NUMBER, "other random numbers"),
     SwitchRecord("other_rounding", _NUMBER, "other roundings"),
     # Accelerators.

@@ -17,7 +17,17 @@ from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
 from .memory_fault import checked_runs, is_memory_fault, one_fault, with_checks
-from .premise import INSTRUMENTATION, LAB_FAILURE, STATE, Baseline, hurried, same_failure, values_verdict
+from .premise import (
+    INSTRUMENTATION,
+    LAB_FAILURE,
+    NOT_RECORDED,
+    STATE,
+    Baseline,
+    hurried,
+    same_failure,
+    unrecorded,
+    values_verdict,
+)
 from .repeats import Tally
 from .silent import compare_silent
 
@@ -31,15 +41,27 @@ class BaselineSearch:
 
     def __init__(self, lab: Lab, probe: Probe, *, most_runs: int = 12) -> None:
         self._lab = lab
-        self._probe = probe
+        self.probe = probe
         self._most = most_runs
         self.baseline = Baseline()
 
     def run(self) -> Baseline:
-        """The baseline; ``target`` is None where the script does not fail."""
+        """The baseline; ``target`` is None where the script does not fail.
+
+        Where the recording is what hides or makes the failure, ``probe`` goes without one from then on.
+        """
         baseline = self._prove()
+        if baseline.unlike_plain and self._shows_without_recording(baseline):
+            self.probe = unrecorded(self.probe)
+            baseline = self._prove()
+            baseline.notes.append(NOT_RECORDED)
         baseline.notes = one_fault(baseline.notes, [step.signature for step in baseline.steps])
         return baseline
+
+    def _shows_without_recording(self, baseline: Baseline) -> bool:
+        """Whether an instrumented run that records nothing ends as the plain run does."""
+        outcome = self._lab.submit(unrecorded(replace(self.probe, cold=True))).result()
+        return same_failure(baseline.steps[0].signature, self._lab.signature(outcome))
 
     def _prove(self) -> Baseline:
         baseline = self.first_runs(meanwhile=self._lab.warm_up)
@@ -79,7 +101,7 @@ class BaselineSearch:
     def _stay_apart(self, baseline: Baseline, attempts: tuple[int, ...], shown_by_plain: bool) -> bool:
         """Whether runs of both kinds again fail on the one side only, and there in the same way."""
         probes = [
-            replace(self._probe, bare=bare, cold=True, attempt=n) for n in attempts for bare in (True, False)
+            replace(self.probe, bare=bare, cold=True, attempt=n) for n in attempts for bare in (True, False)
         ]
         jobs = [(probe.bare, self._lab.submit(probe)) for probe in probes]
         apart = True
@@ -112,7 +134,7 @@ class BaselineSearch:
         ``meanwhile`` is done while they run. Nothing is repeated, whatever they say.
         """
         baseline = self.baseline = Baseline()
-        lab, probe = self._lab, self._probe
+        lab, probe = self._lab, self.probe
         with lab.time_budget.waived():
             plain_job = lab.submit(replace(probe, bare=True, cold=True))
             cold_job = lab.submit(replace(probe, cold=True))
@@ -133,7 +155,7 @@ class BaselineSearch:
                 "than the recorded one"
             )
             baseline.contest("premise", Evidence.of(EvidenceKind.FAILS_IN_TWO_WAYS))
-        if silent and not failing:
+        if silent and not failing and probe.limits.record_mb:
             compare_silent(lab, probe, baseline, cold)
         return baseline
 
@@ -170,7 +192,7 @@ class BaselineSearch:
     def _cold_again(self, baseline: Baseline) -> None:
         """Does it not fail any more, in whatever process? Runs that fail again say nothing new."""
         for bare in (True, False):
-            probe = hurried(replace(self._probe, bare=bare, cold=True, attempt=4), baseline.target)
+            probe = hurried(replace(self.probe, bare=bare, cold=True, attempt=4), baseline.target)
             outcome = self._lab.submit(probe).result()
             signature = self._lab.signature(outcome)
             if signature is not None or baseline.target is None or baseline.target.kind == "values":
@@ -178,7 +200,7 @@ class BaselineSearch:
             self._add(baseline, outcome, signature, "plain run" if bare else "recorded run")
 
     def _ask_again(self, baseline: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
-        outcome = self._lab.submit(hurried(self._probe.again(attempt), baseline.target)).result()
+        outcome = self._lab.submit(hurried(self.probe.again(attempt), baseline.target)).result()
         verdict = self.verdict(baseline, outcome)
         signature = self._lab.signature(outcome)
         self._add(baseline, outcome, signature, "warm run" if outcome.warm else "cold run", verdict)
@@ -218,7 +240,7 @@ class BaselineSearch:
         """Nothing failed in two cold runs. A third one, warm, costs little and may be the failing one."""
         lab = self._lab
         for attempt in (1, 2, 3):
-            outcome = lab.submit(self._probe.again(attempt)).result()
+            outcome = lab.submit(self.probe.again(attempt)).result()
             signature = lab.signature(outcome)
             if signature is not None:
                 baseline.target = signature
@@ -236,7 +258,7 @@ class BaselineSearch:
         if not is_memory_fault(baseline.target):
             return False
         outcomes = checked_runs(
-            self._lab, self._probe, partial(self.verdict, baseline), runs=2 if baseline.flaky else 1
+            self._lab, self.probe, partial(self.verdict, baseline), runs=2 if baseline.flaky else 1
         )
         if outcomes is None:
             return False
@@ -252,7 +274,7 @@ class BaselineSearch:
         baseline.notes.append("the script fails on some runs only")
         while baseline.tally.runs < self._most:
             before = baseline.tally.runs
-            jobs = [self._lab.submit(self._probe.again(10 + before + n)) for n in range(2)]
+            jobs = [self._lab.submit(self.probe.again(10 + before + n)) for n in range(2)]
             for job in jobs:
                 outcome = job.result()
                 verdict = self.verdict(baseline, outcome)

@@ -41,16 +41,22 @@ class Pair:
 
 
 class Bisection:
-    """The state of a bisection. ``probe`` carries the program, the environment and the limits."""
+    """The state of a bisection.
+
+    ``probe`` carries the program, the environment and the limits; the search may find that it has to go
+    without a recording.
+    """
 
     def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
         self._lab = lab
-        self._probe = probe
+        self.probe = probe
         self._options = options or Options()
         self.findings = Findings(program=probe.program)
         self.baseline: Baseline | None = None
         self.counts: dict[str, int] = {}
         self.pair: Pair | None = None
+        #: Switches that every question carries, from the moment at which that was found to be needed.
+        self.everywhere: Switches = ()
         self._time = lab.time_budget
         self.findings.unasked = self._time.unasked
         self.findings.budget_s = self._options.time_s
@@ -73,9 +79,9 @@ class Bisection:
     def _ladder_runner(self, base: Baseline, held: Switches = ()) -> LadderRunner:
         return LadderRunner(
             lab=self._lab,
-            probe=self._probe,
+            probe=self.probe,
             baseline=base,
             budget=self._options.budget,
-            held=held,
+            held=(*self.everywhere, *held),
             counts=self.counts,
         )

@@ -28,7 +28,7 @@ from .ladder import Reading, index, read, read_steps, row
 from .ladder_runner import LadderRunner, Switches
 from .localize.allowance import AFTER_STAGE_PLAIN_RUNS, allowance_of
 from .localize.opening import Opened, open_stage
-from .premise import Baseline, values_signature, wrong_values
+from .premise import NOT_RECORDED, Baseline, unrecorded, values_signature, wrong_values
 from .proof import Proof, qualify, unasked
 from .stage_proof import prove_stage
 
@@ -44,6 +44,8 @@ class Answer:
     reading: Reading | None = None
     by_design: ByDesign | None = None
     outside: str = ""
+    held: Switches = ()
+    unrecorded: bool = False
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
 
@@ -56,7 +58,7 @@ class Diagnosis(Bisection):
     def run(self) -> Findings:
         """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         findings = self.findings
-        search = BaselineSearch(self._lab, self._probe)
+        search = BaselineSearch(self._lab, self.probe)
         try:
             return self._search(search)
         except OutOfTime:
@@ -70,6 +72,7 @@ class Diagnosis(Bisection):
     def _search(self, search: BaselineSearch) -> Findings:
         findings = self.findings
         base = self.baseline = search.run()
+        self.probe = search.probe
         self._take_baseline(base, len(base.steps))
         if base.target is None:
             findings.by_design = base.by_design
@@ -101,7 +104,8 @@ class Diagnosis(Bisection):
         if answer.by_design is not None:
             findings.verdict = "by_design"
             return findings
-        if answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER):
+        blamed = answer.culprit is not None and answer.culprit.stage not in (Stage.ENVIRONMENT, Stage.EAGER)
+        if blamed and not base.in_processes:
             self._ask_other_faults(base, answer)
         findings.verdict = "fails" if findings.culprits else "inconclusive"
         return findings
@@ -140,7 +144,29 @@ class Diagnosis(Bisection):
             answer.warnings.append(_between(answer.ladder, missing))
             return answer
         self._conclude(base, runner, answer)
-        return answer
+        if answer.unrecorded:
+            self.probe = unrecorded(self.probe)
+            base.uncompiled = None
+            base.notes.append(NOT_RECORDED)
+            self.findings.warnings.append(NOT_RECORDED)
+            return self._answer(base, held)
+        return self._in_processes(base, answer) if answer.held else answer
+
+    def _in_processes(self, base: Baseline, answer: Answer) -> Answer:
+        """The ladder in the processes that the script starts; ``answer`` stays where that names no stage."""
+        before, self.everywhere = base.uncompiled, answer.held
+        base.uncompiled = None
+        again = answer
+        if self._top(base, (), self._ladder_runner(base)).verdict is Verdict.BAD:
+            again = self._answer(base, ())
+        culprit = again.culprit
+        if culprit is None or culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
+            self.everywhere, base.uncompiled = (), before
+            return answer
+        base.in_processes = True
+        why = Evidence.of(EvidenceKind.IN_OTHER_PROCESSES)
+        again.culprit = replace(culprit, evidence=(*culprit.evidence, why))
+        return again
 
     @staticmethod
     def _with_patience(runner: LadderRunner, base: Baseline, below: list[Step]) -> list[Step]:
@@ -158,7 +184,7 @@ class Diagnosis(Bisection):
 
     def _top(self, base: Baseline, held: Switches, runner: LadderRunner) -> Step:
         """The kernel rung's row: known from the baseline where nothing is held back."""
-        if held:
+        if runner.held:
             return runner.one(Rung.KERNEL)
         runs = [step for step in base.steps if not step.note]
         failing = [step for step in runs if step.verdict is Verdict.BAD]
@@ -183,12 +209,13 @@ class Diagnosis(Bisection):
         answer.ladder, considered = case.ladder, [*considered, *rulings.considered]
         answer.warnings += rulings.warnings
         answer.by_design, answer.outside = rulings.by_design, rulings.outside
-        if answer.by_design is not None or answer.outside:
+        answer.held, answer.unrecorded = rulings.held, rulings.unrecorded
+        if answer.by_design is not None or answer.outside or answer.unrecorded:
             return
         if rulings.culprit is not None:
             answer.culprit, answer.proof = qualify(rulings.culprit, considered), rulings.proof
         elif stage is Stage.EAGER:
-            self._eager(answer, considered)
+            self._eager(base, answer, considered)
         else:
             opened = open_stage(
                 case,
@@ -236,11 +263,18 @@ class Diagnosis(Bisection):
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))
 
     @staticmethod
-    def _eager(answer: Answer, considered: Sequence[Considered]) -> None:
-        """It fails with nothing compiled: torch.compile is not to blame."""
+    def _eager(base: Baseline, answer: Answer, considered: Sequence[Considered]) -> None:
+        """It fails with nothing compiled: torch.compile is not to blame.
+
+        Values are compared with an uncompiled run, so another one that differs from it only shows that the
+        script does not repeat itself.
+        """
         first = answer.ladder[0]
         if first.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
             answer.warnings.append("no rung passes, and an uncompiled run could not be made")
+            return
+        if base.target is not None and base.target.kind == "values":
+            answer.warnings.append(Evidence.of(EvidenceKind.VALUES_VARY_UNCOMPILED))
             return
         same = first.verdict is Verdict.BAD
         early = environment_hints.of_script(first.outcome)

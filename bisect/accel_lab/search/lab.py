@@ -61,6 +61,12 @@ class Lab(Protocol):
 
     def go_cold(self) -> None: ...
 
+    def same_numbers(self) -> None:
+        """From now on a repeated run draws the random numbers of the first one, unless the script seeds.
+
+        Values can be compared with one uncompiled run only if each run computes from the same inputs.
+        """
+
     def check_heap(self, on: bool) -> None:
         """Whether the allocator checks each block that is freed, in all but plain runs from now on."""
 

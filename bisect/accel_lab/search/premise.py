@@ -37,12 +37,25 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
     return replace(probe, limits=replace(probe.limits, timeout_s=limit))
 
 
+#: Said where the script is judged without a recording.
+NOT_RECORDED = (
+    "the script ends otherwise where the lab records what its compiled regions take and return, which keeps "
+    "tensors alive and needs memory, so nothing was recorded"
+)
+
+
+def unrecorded(probe: Probe) -> Probe:
+    """The probe without a recording of values."""
+    return replace(probe, limits=replace(probe.limits, record_mb=0))
+
+
 @dataclass(kw_only=True)
 class Baseline:
     """What the unchanged script does. ``target`` is the failure that everything is judged against.
 
     ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``unchecked``: how
-    often it failed before the allocator's checks were turned on, if they were.
+    often it failed before the allocator's checks were turned on, if they were. ``in_processes``: what fails
+    is compiled in processes that the script starts.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -56,6 +69,7 @@ class Baseline:
     unchecked: Tally | None = None
     agreement: Agreement | None = None
     alternatives: list[Considered] = field(default_factory=list)
+    in_processes: bool = False
 
     def contest(self, name: str, why: Evidence) -> None:
         """Doubt the premise: whatever is found is a lead at most."""
@@ -70,6 +84,11 @@ class Baseline:
     def hidden(self) -> bool:
         """Whether the script fails deterministically, but never when instrumented."""
         return any(alternative.name == INSTRUMENTATION for alternative in self.alternatives)
+
+    @property
+    def unlike_plain(self) -> bool:
+        """Whether plain runs and instrumented ones end differently, each time."""
+        return any(alternative.name in (INSTRUMENTATION, LAB_FAILURE) for alternative in self.alternatives)
 
     @property
     def ends_here(self) -> bool:

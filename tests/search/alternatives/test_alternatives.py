@@ -240,6 +240,20 @@ def test_what_another_process_compiles_is_not_blamed_on_the_script(verdict: str)
     assert asked["other_process"] is False
 
 
+@pytest.mark.parametrize("fault", [Rung.DYNAMO, Rung.DECOMP, Rung.FX], ids=str)
+def test_the_ladder_is_asked_in_the_processes_that_the_script_starts(fault: Rung) -> None:
+    def answer(probe: Probe) -> Outcome | None:
+        switches = dict(probe.switches)
+        if switches.get("other_processes"):
+            return None
+        return passing() if "disable_everywhere" in switches else failing()
+
+    found = diagnose(FakeLab(fault=fault, answer=answer))
+    assert found.culprit is not None and not found.outside
+    assert (found.culprit.stage, found.culprit.confidence) == (STAGES[fault], Confidence.PROVEN)
+    assert "in processes that the script starts" in sentences(found.culprit.evidence)[-1]
+
+
 def test_a_meta_kernel_need_not_know_what_a_device_implements() -> None:
     what = "the real kernel raises, the meta kernel accepts"
     real = "NotImplementedError: \"ceil_vml_cpu\" not implemented for 'Bool'"

@@ -70,15 +70,27 @@ class _Input:
 
 
 class Call:
-    """A call in progress."""
+    """A call in progress. ``digest`` tells its arguments apart, ``thread`` the threads that called."""
 
-    __slots__ = ("index", "inputs", "name", "region")
+    __slots__ = ("digest", "index", "inputs", "name", "region", "thread")
 
-    def __init__(self, region: int, name: str, index: int) -> None:
+    def __init__(self, region: int, name: str, index: int, thread: int) -> None:
         self.region = region
         self.name = name
         self.index = index
+        self.thread = thread
+        self.digest = 0
         self.inputs: List[_Input] = []
+
+    def add_argument(self, path: str, value: Any) -> None:
+        """Take an argument into the digest: a tensor by its values where they were read, else by its form."""
+        if isinstance(value, _Input):
+            tensor = value.tensor
+            value = f"{value.checksum} {tensor.dtype} {tuple(tensor.shape)}"
+        elif not isinstance(value, (bool, int, float, complex, str, type(None))):
+            return
+        if path.startswith(("args", "kwargs")):
+            self.digest = zlib.crc32(f"{path} {value}".encode("utf-8", "replace"), self.digest)
 
 
 class Recorder:
@@ -96,6 +108,8 @@ class Recorder:
         self._shadow = shadow
         self._lock = threading.RLock()
         self._calls: Dict[int, int] = {}
+        self._threads: weakref.WeakKeyDictionary[threading.Thread, int] = weakref.WeakKeyDictionary()
+        self._thread_numbers = itertools.count()
         self._modules: List[Tuple[int, Callable[[], Any], Optional[List[Optional[int]]]]] = []
         self._leaf_inputs: List[Tuple[int, str, int, str, Callable[[], Any], Optional[int]]] = []
         self._known_leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
@@ -114,14 +128,20 @@ class Recorder:
         with self._lock:
             index = self._calls.get(region, 0)
             self._calls[region] = index + 1
-        call = Call(region, name, index)
+            thread = threading.current_thread()
+            if thread not in self._threads:
+                self._threads[thread] = next(self._thread_numbers)
+            call = Call(region, name, index, self._threads[thread])
         if not self._file.ours:
             return call
         budget = SNAPSHOT_BYTES
         seen = set()
         with self._guard(), undisturbed():
             for path, value in self._inputs(region, args, kwargs, function):
-                if not isinstance(value, torch.Tensor) or id(value) in seen:
+                if not isinstance(value, torch.Tensor):
+                    call.add_argument(path, value)
+                    continue
+                if id(value) in seen:
                     continue
                 seen.add(id(value))
                 with self._guard():
@@ -132,6 +152,7 @@ class Recorder:
                     entry = _Input(path, value, budget)
                     if entry.checksum is not None:
                         budget -= value.numel() * value.element_size()
+                    call.add_argument(path, entry)
                     call.inputs.append(entry)
         self._await_parameter_gradients()
         return call
@@ -213,6 +234,8 @@ class Recorder:
             "call": call.index,
             "phase": phase,
             "path": path,
+            "thread": call.thread,
+            "inputs": f"{call.digest:08x}",
         }
 
     @staticmethod

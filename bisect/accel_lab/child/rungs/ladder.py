@@ -231,6 +231,8 @@ class Ladder:
                 raise
             finally:
                 ladder._depth.value = 0
+                if region["calls"] & (region["calls"] - 1) == 0:  # the first, and ever fewer
+                    ladder._changed()
                 if ladder.meter is not None:
                     ladder.meter.end(before)
             if ladder.recorder:

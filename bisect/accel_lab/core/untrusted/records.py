@@ -25,6 +25,8 @@ _ROW = {
     "phase?": str,
     "path?": str,
     "call?": Range(0),
+    "thread?": (None, Range(0)),
+    "inputs?": (None, str),
     "region?": (None, int, str),
     "module?": (None, int, str),
     "kind?": str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import AgreedType, Agreement, ByDesign, Culprit, Findings
 from accel_lab.core.stages import Confidence, Stage
 from accel_lab.core.text import command_line, counted, sentence
@@ -55,7 +56,12 @@ def summarise(findings: Findings) -> str:
     if findings.outside:
         return _outside(findings)
     failure = _failure(findings)
-    if findings.culprit is None:
+    if _values_vary(findings):
+        parts = [
+            "Nothing is known to be wrong: the script ends without an error, and what its compiled regions "
+            f"return could not be compared: {_why_not(findings)}."
+        ]
+    elif findings.culprit is None:
         parts = [failure, f"Which stage is at fault is unknown: {_why_not(findings)}."]
     else:
         parts = [*(_fault(c, n) for n, c in enumerate(findings.culprits)), failure, clues.numbers(findings)]
@@ -237,6 +243,12 @@ def _agrees(agreement: Agreement) -> str:
 def _agreed(row: AgreedType) -> str:
     near = "all equal" if row.greatest == 0 else f"greatest difference {row.greatest:.2g}"
     return f"{counted(row.tensors, 'tensor')} of {row.dtype}: {near}, tolerance {row.tolerance:.2g}"
+
+
+def _values_vary(findings: Findings) -> bool:
+    """Whether there is no measure for the values of the compiled regions."""
+    kinds = (warning.kind for warning in findings.warnings if isinstance(warning, Evidence))
+    return findings.culprit is None and EvidenceKind.VALUES_VARY_UNCOMPILED in kinds
 
 
 def _why_not(findings: Findings) -> str:

@@ -47,7 +47,7 @@ class AcceleratorDiagnosis(Bisection):
 
     def _search(self) -> Findings:
         found, accelerator = self.findings, self._accelerator
-        on_it = replace(self._probe, rung=accelerator.rung, switches=accelerator.switches())
+        on_it = replace(self.probe, rung=accelerator.rung, switches=accelerator.switches())
         base = self.baseline = Premise(self._lab, on_it).run()
         self._take_baseline(base, len(base.steps) + 1)
         self._seeded(base)

@@ -10,7 +10,7 @@ from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.search.ladder import Reading
-from accel_lab.search.ladder_runner import LadderRunner
+from accel_lab.search.ladder_runner import LadderRunner, Switches
 from accel_lab.search.localize.localization import Localization
 
 
@@ -62,14 +62,18 @@ class Ruling:
     ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``passing_run`` is
     then the run that passed with only that corrected (none: the culprit is likely at most).
     ``isolates`` says that it corrected the culprit's component alone, one of so many ``comparisons``.
-    ``by_design`` says that it is no fault at all, ``outside`` that no rung reaches it, and why. ``row`` is a
-    run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the reader.
+    ``by_design`` says that it is no fault at all, ``outside`` that no rung reaches it, and why.
+    ``held`` are switches with which the ladder may be asked once more before that is said.
+    ``unrecorded`` says that the recording makes the failure, so the ladder is to be asked without one.
+    ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the reader.
     """
 
     considered: Considered | None = None
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
     outside: str = ""
+    held: Switches = ()
+    unrecorded: bool = False
     passing_run: Step | None = None
     isolates: bool = False
     comparisons: int = 1

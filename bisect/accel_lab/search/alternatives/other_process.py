@@ -1,7 +1,8 @@
-"""torch.compile in a process that the script starts: no rung reaches it, so the script seems to fail alone.
+"""torch.compile in a process that the script starts: the script seems to fail alone.
 
 The rungs change the process that runs the script, and those that it forks. An interpreter that it starts anew
-compiles as it likes. torch's own variable turns torch.compile off in all of them.
+compiles as it likes. torch's own variable turns torch.compile off in all of them. Where that cures it, the
+ladder is asked once more with the rungs in those processes (``child/processes``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from .case import Alternative, Case, Moment, Ruling
 
 NAME = "other_process"
 #: The variable that the processes of the script inherit.
-EVERYWHERE: Switches = (("disable_everywhere", True),)
+DISABLED: Switches = (("disable_everywhere", True),)
+#: Held in every question from then on.
+IN_PROCESSES: Switches = (("other_processes", True),)
 OUTSIDE = (
     "torch.compile runs in another process that the script starts; with TORCHDYNAMO_DISABLE=1 in the "
     "environment the script passes"
@@ -26,11 +29,11 @@ OUTSIDE = (
 def ask(case: Case) -> Ruling:
     """Does it pass with torch.compile turned off in the processes that it starts, too?"""
     runner = case.runner
-    step = runner.one(Rung.UNCOMPILED, EVERYWHERE, NAME)
+    step = runner.one(Rung.UNCOMPILED, DISABLED, NAME)
     if step.verdict is Verdict.GOOD:
         step = runner.repeat(step, 1, NAME)
     if step.verdict is Verdict.GOOD:
-        return Ruling(outside=OUTSIDE)
+        return Ruling(outside=OUTSIDE, held=IN_PROCESSES)
     why = Evidence.of(EvidenceKind.FAILS_DISABLED_EVERYWHERE)
     ruled_out = Considered(name=NAME, open=False, why=why)
     return Ruling(considered=ruled_out if step.verdict is Verdict.BAD else None)
@@ -38,7 +41,8 @@ def ask(case: Case) -> Ruling:
 
 def _applies(case: Case) -> bool:
     row = case.row(Rung.UNCOMPILED)
-    return row is not None and row.verdict is Verdict.BAD and not case.runner.baseline.flaky
+    fails = row is not None and row.verdict is Verdict.BAD and not case.runner.baseline.flaky
+    return fails and not set(IN_PROCESSES) <= set(case.runner.held)
 
 
 ALTERNATIVE = Alternative(

@@ -9,7 +9,7 @@ from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.ladder_runner import tally_of
+from accel_lab.search.ladder_runner import Switches, tally_of
 from accel_lab.search.proof import Proof, prove_again, unasked
 
 from . import (
@@ -23,6 +23,7 @@ from . import (
     meta_kernel,
     other_process,
     python_kernel,
+    recording,
     reused_graph,
     skipped_rung,
     wrapper,
@@ -31,6 +32,7 @@ from .case import Alternative, Case, Moment
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     wrapper.ALTERNATIVE,
+    recording.ALTERNATIVE,
     other_process.ALTERNATIVE,
     graph_inputs.ALTERNATIVE,
     by_design.RANDOM_NUMBERS,
@@ -56,6 +58,8 @@ class Rulings:
     culprit: Culprit | None = None
     by_design: ByDesign | None = None
     outside: str = ""
+    held: Switches = ()
+    unrecorded: bool = False
     proof: Proof | None = None
     warnings: list[Evidence | str] = field(default_factory=list)
 
@@ -84,8 +88,9 @@ def ask(case: Case, moment: Moment) -> Rulings:
         rulings.warnings += ruling.warnings
         if ruling.considered is not None:
             rulings.considered.append(ruling.considered)
-        if ruling.by_design is not None or ruling.outside:
+        if ruling.by_design is not None or ruling.outside or ruling.unrecorded:
             rulings.by_design, rulings.outside = ruling.by_design, ruling.outside
+            rulings.held, rulings.unrecorded = ruling.held, ruling.unrecorded
             break
         if ruling.culprit is not None:
             rulings.culprit, rulings.proof = ruling.culprit, None

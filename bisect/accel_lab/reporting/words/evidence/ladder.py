@@ -70,6 +70,15 @@ WORDS: dict[Kind, Words] = {
     Kind.STATE_LEFT_BEHIND: _state_left_behind,
     Kind.RUN_NOT_PREPARED: "the lab could not prepare the run",
     Kind.FAILS_IN_TWO_WAYS: "two runs of the unchanged script failed in two different ways",
+    Kind.IN_OTHER_PROCESSES: (
+        "torch.compile runs in processes that the script starts, and the script passes with it turned off "
+        "there (TORCHDYNAMO_DISABLE=1); the rungs were set in those processes"
+    ),
+    Kind.FAILS_UNRECORDED: "the script fails in the same way uncompiled where the lab records nothing",
+    Kind.VALUES_VARY_UNCOMPILED: (
+        "two uncompiled runs of the script do not agree with each other, so its values are no measure of the "
+        "compiler: they depend on the time, on the order of threads or on random numbers without a seed"
+    ),
     Kind.MODULE_MISSING: "a module that the script imports is not installed",
     Kind.FILE_MISSING: "a file that the script opens does not exist",
     Kind.FILE_FORBIDDEN: "a file may not be read or written",

@@ -1,0 +1,47 @@
+"""The recorder itself: it keeps inputs alive, and a script that watches them die fails with nothing compiled.
+
+A script that asks whether a tensor is freed, or that nearly fills its memory, is judged without a recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accel_lab.core.evidence import Evidence, EvidenceKind
+from accel_lab.core.findings import Considered
+from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
+from accel_lab.search.premise import unrecorded
+
+from .case import Alternative, Case, Moment, Ruling
+
+NAME = "recording"
+
+
+def ask(case: Case) -> Ruling:
+    """Does it pass uncompiled where nothing is recorded?"""
+    runner = replace(case.runner, probe=unrecorded(case.runner.probe))
+    step = runner.one(Rung.UNCOMPILED, kind=NAME)
+    if step.verdict is Verdict.GOOD:
+        return Ruling(unrecorded=True)
+    if step.verdict is not Verdict.BAD:
+        return Ruling()
+    why = Evidence.of(EvidenceKind.FAILS_UNRECORDED)
+    return Ruling(considered=Considered(name=NAME, open=False, why=why))
+
+
+def _applies(case: Case) -> bool:
+    row, base = case.row(Rung.UNCOMPILED), case.runner.baseline
+    if row is None or row.verdict is not Verdict.BAD or base.flaky or base.target is None:
+        return False
+    return base.target.kind in ("exception", "exit") and case.runner.probe.limits.record_mb > 0
+
+
+ALTERNATIVE = Alternative(
+    name=NAME,
+    issue="pytorch#195866",  # an input that Dynamo keeps alive, as the recorder does
+    stages=frozenset({Stage.EAGER}),
+    moment=Moment.STAGE,
+    applies=_applies,
+    ask=ask,
+)
