@@ -195,7 +195,8 @@ def main() -> None:
             continue
         row = asked(case, python, pythons, given)
         print("\t".join(cells(row)), flush=True)
-        table[row.key] = row
+        if row.probes:  # without findings there was no answer, so the case is asked again next time
+            table[row.key] = row
         if given.save is not None:
             write(given.save, table.values())
 

@@ -69,7 +69,8 @@ def find_change(
 def groups_of(changed: Sequence[str], stage: Stage) -> list[list[str]]:
     """The changed files of a stage, those of the part of the compiler that it belongs to, and all others."""
     areas = [frames.areas_of(stage), frames.around(stage)]
-    left, groups = list(changed), []
+    left = list(changed)
+    groups: list[list[str]] = []
     for area in areas:
         group = [path for path in left if area and path.startswith(area)]
         left = [path for path in left if path not in set(group)]

@@ -170,7 +170,8 @@ class ChangeSearch:
     # -- how small -------------------------------------------------------------------------------------
 
     def _reduced(self, found: list[Place]) -> Change:
-        best, both_ways = found, None
+        best = found
+        both_ways: bool | None = None
         texts: dict[Place, str] = {}
         try:
             files = list(dict.fromkeys(path for path, _ in found))

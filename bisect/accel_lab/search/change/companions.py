@@ -48,7 +48,7 @@ class Names:
             if one is not None:
                 for name in {call.name for call in calls_of(one.text)}:
                     self._callers.setdefault(name, []).append((where, one.text))
-                for name in () if one.is_function else _names(one.text):
+                for name in frozenset[str]() if one.is_function else _names(one.text):
                     self._statements.setdefault((versions.path, _member(one.owner, name)), []).append(where)
                 if two is not None and one.is_function:
                     self._functions.setdefault(_last(key), []).append((where, one, two))
@@ -60,9 +60,9 @@ class Names:
             if name in self._members and name not in self._known:
                 yield from self._few(self._members[name])
         owner = key.rpartition(".")[0]
-        for name in (_attributes(text) | _names(text)) & self._members.keys() if owner else ():
+        for name in _attributes(text) | _names(text) if owner else frozenset[str]():
             own = (path, _member(owner, name))
-            yield from (one for one in self._members[name] if one == own)
+            yield from (one for one in self._members.get(name, ()) if one == own)
         for call in calls_of(text):
             meant = self._functions.get(call.name, ())
             yield from self._few(
@@ -124,15 +124,16 @@ def closure(
                 continue
             for key in keys:
                 piece = versions.other.by_key.get(key)
-                if piece is None:
-                    for where, needed in names.without((path, key)) if names is not None else ():
-                        found.setdefault(where, set()).add(needed)
-                    continue
-                text = (instead or {}).get((path, key), piece.text)
-                for where, needed in _needs(versions, text, module):
-                    found.setdefault(where, set()).add(needed)
-                for where, needed in names.wanted((path, key), text) if names is not None else ():
-                    found.setdefault(where, set()).add(needed)
+                needed: list[Where] = []
+                if piece is not None:
+                    text = (instead or {}).get((path, key), piece.text)
+                    needed += _needs(versions, text, module)
+                    if names is not None:
+                        needed += names.wanted((path, key), text)
+                elif names is not None:
+                    needed += names.without((path, key))
+                for where, what in needed:
+                    found.setdefault(where, set()).add(what)
         if before == {path: frozenset(keys) for path, keys in found.items()}:
             break
     return {path: frozenset(keys) for path, keys in found.items()}
