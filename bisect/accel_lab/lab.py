@@ -94,7 +94,7 @@ class LocalLab:
         if self._oracle.fail_regex is not None:
             match = re.search(self._oracle.fail_regex, self._printed(outcome), re.M)
             return None if match is None else Signature(kind="regex", message=self._oracle.fail_regex)
-        return signature_of(outcome, self._tail(outcome, "stdout.txt"))
+        return signature_of(outcome, self._tail(outcome, "stdout.txt"), self._tail(outcome, "stderr.txt"))
 
     def cannot_tell(self, outcome: Outcome) -> bool:
         return self._oracle.check is not None and self._check(outcome) == 125

@@ -377,6 +377,27 @@ def test_what_a_function_reads_beside_its_arguments_is_recorded(beyond: list[Any
 
 
 @pytest.mark.torch
+def test_tensors_that_a_call_leaves_in_the_scripts_state_are_compared(
+    torch_python: str, tmp_path: Path
+) -> None:
+    """A tensor is recorded once, under the first path; keys that differ in each run are no difference."""
+    run(torch_python, tmp_path, "left", "left_again", "left_wrong")
+    right, again, wrong = (load(tmp_path / name) for name in ("left", "left_again", "left_wrong"))
+    paths = {(key[2], key[4]) for key in right.entries if key[3] == "state" and "made at" not in key[4]}
+    per_call = {"average.mean", "table['last']", "decoder.last"}
+    seen = {
+        (0, "rows[1]"),
+        (1, "rows[2]"),
+        (0, "decoder.seen[0]"),
+        (1, "decoder.seen[1]"),
+    }  # the same tensors
+    assert paths - seen == {(call, path) for call in (0, 1) for path in per_call}
+    assert len(paths & seen) == 2
+    assert failures(diff(again, right)) == []
+    assert {d.phase for d in failures(diff(wrong, right))} == {"state"}
+
+
+@pytest.mark.torch
 @pytest.mark.slow
 def test_of_a_model_that_was_trained_only_what_came_before_is_compared(beyond: list[Any]) -> None:
     """An optimizer makes of the roundings of half types what is as large as a fault."""

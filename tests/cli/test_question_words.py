@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from accel_lab.cli.question_words import question
 from accel_lab.core.machine.environment import EnvironmentId, EnvironmentSpec
-from accel_lab.core.probe import Probe, Program
+from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.search.switches import KERNEL_SWITCHES
 
@@ -57,6 +58,13 @@ def test_a_row_of_the_ablation_table_has_its_own_label() -> None:
 def test_a_plain_run_and_a_cold_one() -> None:
     assert question(Probe(program=PROGRAM, bare=True, cold=True)) == "plain run"
     assert question(Probe(program=PROGRAM, rung=Rung.FX, cold=True)) == "fx (cold)"
+
+
+def test_a_run_that_records_nothing_says_so() -> None:
+    unrecorded = Probe(program=PROGRAM, rung=Rung.UNCOMPILED, limits=Limits(record_mb=0))
+    assert question(unrecorded) == "uncompiled: nothing recorded"
+    held = replace(unrecorded, switches=(("other_processes", True),))
+    assert question(held) == "uncompiled: in other processes as well; nothing recorded"
 
 
 def test_the_environment_keeps_its_text_in_the_key() -> None:

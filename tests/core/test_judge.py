@@ -52,6 +52,23 @@ def test_a_reader_gets_the_numbers_and_a_comparison_does_not() -> None:
     )
 
 
+def test_a_launchers_failure_is_what_its_ranks_raised() -> None:
+    """torchrun's own message says when and as which process, and which rank came first."""
+
+    def ended(first: int, time: str, said: str) -> Signature | None:
+        message = f"\n====\ntrain.py FAILED\n[{first}]:\n  time : {time}\n  rank : {first} (pid: {first}77)"
+        ranks = [
+            f"[rank{rank}]: Traceback\n[rank{rank}]: RuntimeError: rank {rank}: {said}" for rank in (0, 1)
+        ]
+        stderr = "\n".join(ranks[: 2 - first]) + "\ntorch.distributed.ChildFailedError: \n===="
+        return signature_of(outcome("torch.distributed.errors.ChildFailedError", message), "", stderr)
+
+    one, two = ended(0, "12:01", "differs by 3e-4"), ended(1, "12:09", "differs by 4e-4")
+    assert one is not None and one.same_as(two)
+    assert one.line == "ChildFailedError: RuntimeError: rank 0: differs by 3e-4"
+    assert not one.same_as(ended(0, "12:01", "has another shape"))
+
+
 def test_words_do_count() -> None:
     assert normalise("expected Float but found Half") != normalise("expected Half but found Float")
 

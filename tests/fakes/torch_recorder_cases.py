@@ -189,6 +189,45 @@ def beyond_arguments(folder: str, variant: str) -> dict[str, Any]:
     return {"hooks": made._backward_hooks is None}
 
 
+class Average:
+    """State of a script's own class, replaced by each call."""
+
+    def __init__(self) -> None:
+        self.mean = torch.zeros(2)
+
+
+class Decoder(nn.Module):
+    """A module that keeps what it saw, neither as parameters nor as buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+        self.last, self.before = torch.zeros(1), torch.ones(1)
+
+
+def left_behind(folder: str, variant: str) -> dict[str, Any]:
+    """A function that returns nothing and leaves its results in a list, a table, an object and a module."""
+    recorder = record.Recorder(folder, 1 << 20)
+    average, decoder, rows, table = Average(), Decoder(), [torch.zeros(1)], {}
+
+    def step(x: torch.Tensor) -> None:
+        value = x * (1.1 if variant == "left_wrong" else 1.0)
+        average.mean = average.mean + value
+        rows.append(value)
+        table["last"] = value + 1
+        table[f"made at {id(value)}"] = value + 2
+        decoder.seen.append(value)
+        decoder.last = value * 2
+
+    for k in range(2):
+        x = torch.full((2,), float(k + 1))
+        call = recorder.begin_call(0, "step", (x,), {}, step)
+        step(x)
+        recorder.end_call(call, None)
+    recorder.finish()
+    return {}
+
+
 def train(folder: str, variant: str) -> dict[str, Any]:
     """Three steps of a small model; the variants compute one thing otherwise."""
     torch.manual_seed(2)
@@ -254,6 +293,6 @@ if __name__ == "__main__":
     answers = {}
     for name in VARIANTS:
         folder = os.path.join(FOLDER, name)
-        made = odd if name == "odd" else beyond_arguments if name.startswith("beyond") else None
+        made = {"odd": odd, "beyond": beyond_arguments, "left": left_behind}.get(name.split("_")[0])
         answers[name] = train(folder, name) if made is None else made(folder, name)
     json.dump(answers, sys.stdout)

@@ -21,8 +21,10 @@ def question(probe: Probe) -> str:
         return "a way around it: your script with a few lines changed" + ("" if probe.bare else ", recorded")
     if probe.bare:
         return "plain run"
-    changes = "; ".join(text for name, value in probe.switches if (text := switch(name, value)))
-    name = f"{probe.rung.value}: {changes}" if changes else probe.rung.value
+    changes = [text for name, value in probe.switches if (text := switch(name, value))]
+    if not probe.limits.record_mb:
+        changes.append("nothing recorded")
+    name = ": ".join(filter(None, (probe.rung.value, "; ".join(changes))))
     return name + (" (cold)" if probe.cold else "")
 
 
@@ -129,7 +131,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "fresh": lambda value: "recompiled at every call",
     "identity": lambda value: "torch.compile returns its argument",
     "disable_everywhere": lambda value: "no torch.compile in other processes",
-    "other_processes": lambda value: "in the processes that the script starts as well",
+    "other_processes": lambda value: "in other processes as well",
     "hold": lambda value: f"regions {', '.join(value)} kept on a passing rung",
     "caches": lambda names: f"caches on: {', '.join(names)}",
     "together": lambda value: "fused loops run as one",

@@ -18,14 +18,21 @@ _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
 _MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
 #: How pytest lists a test that failed, with the message where it prints one.
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
+#: What torchrun raises. It says which rank ended with which code, when, and as which process: never the same
+#: twice. What the ranks themselves have printed is.
+_LAUNCHER = "ChildFailedError"
+_RANK_FAILURE = re.compile(
+    r"^(?:\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))(?:: (?P<message>.*))?$", re.M
+)
 #: So many failing tests are named.
 _TESTS = 3
 
 
-def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
+def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "") -> Signature | None:
     """The signature of a run that failed by itself; None for one that did not.
 
-    ``stdout_tail`` is the end of what it printed: a test runner tells its failures only there.
+    The tails are the ends of what it printed: a test runner tells its failures only there, as do the ranks of
+    torchrun.
     """
     if not outcome.failed:
         return None
@@ -33,6 +40,8 @@ def signature_of(outcome: Outcome, stdout_tail: str = "") -> Signature | None:
     frames = _innermost(raised)
     if outcome.status is Status.EXCEPTION and raised is not None:
         kind, message = unwrap(raised)
+        if kind == _LAUNCHER:
+            message = _of_ranks(stderr_tail)
         return Signature(
             kind="exception", type=kind, message=normalise(message), frames=frames, said=legible(message)
         )
@@ -114,6 +123,16 @@ def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[
     tests = [m["test"] for m in found]
     named = all("::" in test or test.endswith(".py") for test in tests)
     return [m["message"] or "" for m in found], tests if named else []
+
+
+def _of_ranks(stderr: str) -> str:
+    """What the ranks raised, each failure once: the first lines of their messages."""
+    said: dict[str, str] = {}
+    for found in _RANK_FAILURE.finditer(stderr):
+        kind, message = found["type"], found["message"] or ""
+        if not kind.endswith(_LAUNCHER):
+            said.setdefault(f"{kind}: {normalise(message)}", f"{kind}: {legible(message)}")
+    return _joined(said.values())
 
 
 def _tests_said(tests: Sequence[str], messages: Sequence[str]) -> str:

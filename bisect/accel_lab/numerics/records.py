@@ -184,8 +184,9 @@ def _difference(
     if present is None or (key[3] == "mutated_input" and present.changed is False):
         return None  # written with the values that it had before
     reason = "missing" if got is None else "extra"
-    # At the end of a run it says only that one run kept an object alive longer than the other.
-    end = key[2] < 0
+    # At the end of a run it says only that one run kept an object alive longer than the other. What is left
+    # in a dictionary can lie under a key that differs in each run.
+    end = key[2] < 0 or key[3] == "state"
     detail = f"{reason} in the compiled run"
     return _place(key, Comparison(same=end, reason=reason, detail=detail), note=end)
 

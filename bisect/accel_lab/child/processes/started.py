@@ -25,6 +25,8 @@ _FOLDER = "processes"
 _RESULT = "result.json"
 #: What says nothing of the compiler, or something of the probe's own process alone.
 _OWN_FACTS = ("lab_error", "not_applicable", "other_entries", "determinism", "opened")
+#: What takes every answer from the whole run, whichever process says it.
+_NO_ANSWER = ("lab_error", "not_applicable")
 
 
 def announce(job: Any) -> None:
@@ -46,13 +48,14 @@ def begin(path: str) -> None:
     os.makedirs(job["folder"], exist_ok=True)
     session = Session(job)
     session.on_region = session.write_facts
-    session.prepare()
     atexit.register(session.write_facts)
+    session.prepare()
 
 
 def facts_of(folder: str) -> Dict[str, Any]:
     """The facts of the process that tells most: one in which a region raised, else one with regions."""
     found: List[Dict[str, Any]] = []
+    no_answer: Dict[str, Any] = {}
     try:
         names = sorted(os.listdir(os.path.join(folder, _FOLDER)))
     except OSError:
@@ -63,7 +66,9 @@ def facts_of(folder: str) -> Dict[str, Any]:
                 facts = json.load(stream)["facts"]
         except (OSError, ValueError, KeyError):
             continue
+        no_answer.update({key: facts[key] for key in _NO_ANSWER if facts.get(key)})
         if any(region.get("calls") for region in facts.get("regions") or []):
             found.append(facts)
     found.sort(key=lambda facts: not facts.get("caught"))
-    return {name: value for name, value in found[0].items() if name not in _OWN_FACTS} if found else {}
+    told = {name: value for name, value in found[0].items() if name not in _OWN_FACTS} if found else {}
+    return {**told, **no_answer}

@@ -20,9 +20,16 @@ from .values import leaves
 _MOST_FUNCTIONS, _MOST_OBJECTS, _DEPTH = 200, 200, 3
 #: More leaves than this of one name are data, not state.
 _MOST_LEAVES = 2000
+#: What every module has; its parameters, buffers and modules among it.
+_OF_TORCH = frozenset(vars(torch.nn.Module()))
+#: torch's neighbours, Python's own library, and this package: nothing of the script's.
 _LIBRARIES = tuple(
     os.path.join(path, "")
-    for path in {os.path.dirname(os.path.dirname(torch.__file__)), os.path.dirname(os.__file__)}
+    for path in {
+        os.path.dirname(os.path.dirname(torch.__file__)),
+        os.path.dirname(os.__file__),
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+    }
 )
 
 
@@ -31,10 +38,23 @@ def reached(function: Any) -> List[Tuple[str, Any]]:
     return list(_Walk().function(function, ""))
 
 
-class _Walk:
-    """One look: each object is told once, under the first path that leads to it."""
+def state_of(function: Any) -> Dict[str, torch.Tensor]:
+    """``path: tensor`` for what the function can leave results in: lists, attributes, also of modules."""
+    found: Dict[str, torch.Tensor] = {}
+    for path, value in _Walk(into_modules=True).function(function, ""):
+        if isinstance(value, torch.Tensor):
+            found.setdefault(path, value)
+    return found
 
-    def __init__(self) -> None:
+
+class _Walk:
+    """One look: each object is told once, under the first path that leads to it.
+
+    ``into_modules``: a module's own attributes are told in its place, without its parameters and buffers.
+    """
+
+    def __init__(self, *, into_modules: bool = False) -> None:
+        self._into_modules = into_modules
         self._seen: Set[int] = set()
         self._functions = _MOST_FUNCTIONS
         self._objects = _MOST_OBJECTS
@@ -47,6 +67,9 @@ class _Walk:
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
             yield from self._value(owner, path + "self", _DEPTH)
+        if isinstance(function, torch.nn.Module) and self._into_modules:
+            yield from self._module(function, path + "self")
+            return
         function = getattr(function, "__func__", function)
         if not isinstance(function, types.FunctionType) or self._functions <= 0 or id(function) in self._seen:
             return
@@ -88,7 +111,9 @@ class _Walk:
     def _leaf(self, leaf: Any, path: str, depth: int) -> Iterator[Tuple[str, Any]]:
         if id(leaf) in self._seen:
             return
-        if isinstance(leaf, (torch.Tensor, torch.nn.Module)):
+        if isinstance(leaf, torch.nn.Module) and self._into_modules:
+            yield from self._module(leaf, path)
+        elif isinstance(leaf, (torch.Tensor, torch.nn.Module)):
             self._seen.add(id(leaf))
             yield path, leaf
         elif isinstance(leaf, (types.FunctionType, types.MethodType)):
@@ -98,6 +123,17 @@ class _Walk:
             self._seen.add(id(leaf))
             for name, value in list(vars(leaf).items()):
                 yield from self._value(value, f"{path}.{name}", depth - 1)
+
+    def _module(self, module: torch.nn.Module, path: str) -> Iterator[Tuple[str, Any]]:
+        """The attributes that are neither parameters nor buffers nor torch's own."""
+        for where, part in module.named_modules():
+            if id(part) in self._seen or self._objects <= 0:
+                continue
+            self._objects -= 1
+            self._seen.add(id(part))
+            for name, value in list(vars(part).items()):
+                if name not in _OF_TORCH:
+                    yield from self._value(value, f"{path}.{where}.{name}" if where else f"{path}.{name}", 1)
 
 
 def _is_the_users(value: Any) -> bool:

@@ -24,7 +24,7 @@ import torch
 
 from .event_file import EventFile
 from .gradients import ArrivingGradients
-from .reachable import reached
+from .reachable import reached, state_of
 from .values import (
     flat_values,
     has_memory,
@@ -72,7 +72,7 @@ class _Input:
 class Call:
     """A call in progress. ``digest`` tells its arguments apart, ``thread`` the threads that called."""
 
-    __slots__ = ("digest", "index", "inputs", "name", "region", "thread")
+    __slots__ = ("digest", "function", "index", "inputs", "name", "region", "state", "thread")
 
     def __init__(self, region: int, name: str, index: int, thread: int) -> None:
         self.region = region
@@ -81,6 +81,8 @@ class Call:
         self.thread = thread
         self.digest = 0
         self.inputs: List[_Input] = []
+        self.function: Any = None
+        self.state: Dict[str, Tuple[Callable[[], Any], Optional[int]]] = {}
 
     def add_argument(self, path: str, value: Any) -> None:
         """Take an argument into the digest: a tensor by its values where they were read, else by its form."""
@@ -154,6 +156,9 @@ class Recorder:
                         budget -= value.numel() * value.element_size()
                     call.add_argument(path, entry)
                     call.inputs.append(entry)
+            if function is not None and len(self._threads) == 1:
+                call.function = function
+                call.state = {path: (weakref.ref(t), _version(t)) for path, t in state_of(function).items()}
         self._await_parameter_gradients()
         return call
 
@@ -168,6 +173,7 @@ class Recorder:
                     event["shares"] = memory.get(address, "")
                     memory.setdefault(address, path)
                 self._file.leaf(event, value)
+            self._left_state(call, result)
             self._changed_inputs(call)
 
     def raised(self, call: Call, error: BaseException) -> None:
@@ -301,6 +307,17 @@ class Recorder:
         beside = not path.startswith(("args", "kwargs"))
         version = _version(tensor) if beside else None
         self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep), version))
+
+    def _left_state(self, call: Call, result: Any) -> None:
+        """Record the tensors that the call left in lists, attributes and modules, beside what it returned."""
+        function, call.function = call.function, None
+        if function is None or len(self._threads) > 1:
+            return  # what another thread leaves at the same time is not this call's
+        told = {id(entry.tensor) for entry in call.inputs} | {id(value) for _, value in leaves(result, "out")}
+        for path, tensor in state_of(function).items():
+            get, version = call.state.get(path, (lambda: None, None))
+            if id(tensor) not in told and not (get() is tensor and version == _version(tensor)):
+                self._file.leaf(self._head(call, "state", path), tensor)
 
     def _changed_inputs(self, call: Call) -> None:
         for entry in call.inputs:
