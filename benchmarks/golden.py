@@ -64,7 +64,8 @@ class Case:
     """One folder of repros/. ``run`` is what follows the options: a script, or ``-m module args``.
 
     ``needs`` are modules that the probed interpreter must have; where it lacks one, the case is not run.
-    ``change`` names the pieces of torch that the public fix changed, as ``file::function``.
+    ``change`` names the pieces of torch that the public fix changed, or what brought the failure where that
+    is the flip, as ``file::function``; a file of C++ by its path in the public repository.
     ``cannot_tell`` is why no stage may be named, ``component_open`` why no component can be; else they are
     empty, and an answer is demanded. ``says`` are regular expressions that the summary or the advice must
     match on every build. ``on`` holds what is otherwise on one build.

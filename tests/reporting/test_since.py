@@ -255,7 +255,7 @@ CHANGE = {
             "failure, both ways",
         ),
         ({"both_ways": False}, "it may hide the failure rather than mend it"),
-        ({"both_ways": None}, "the other direction was not asked"),
+        ({"both_ways": None}, "the other direction gave no answer"),
         ({"complete": False}, "not narrowed down further in the time given"),
         (
             {"found": False, "why": "it is in compiled code"},

@@ -83,6 +83,21 @@ def areas_of(stage: Stage) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*own, *shared]))
 
 
+#: The larger part of the compiler that a stage is one of.
+_AROUND: dict[Stage, tuple[str, ...]] = {
+    Stage.AOT_AUTOGRAD: ("torch/_functorch/",),
+    Stage.META_KERNEL: ("torch/_decomp/",),
+    Stage.PARTITIONER: ("torch/_functorch/",),
+    Stage.DECOMPOSITION: ("torch/_meta_registrations", "torch/_prims/", "torch/_subclasses/"),
+    **dict.fromkeys((Stage.FX_PASSES, Stage.KERNEL, *KERNEL_STAGES), ("torch/_inductor/",)),
+}
+
+
+def around(stage: Stage) -> tuple[str, ...]:
+    """The beginnings of the paths of the files around a stage: where to look after its own files."""
+    return _AROUND.get(stage, ())
+
+
 def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> tuple[Stage, Frame] | None:
     """The innermost frame that belongs to a stage (of ``among``), with that stage.
 

@@ -142,8 +142,9 @@ class VersionAxis:
             else:
                 details = replace(details, files=compared.row)
                 notes.append(compared.said)
-            if self._change_s:
-                flip = replace(flip, change=self._change((good, one), (bad, two), stage))
+        # The uncompiled script runs through torch's Python sources as well.
+        if self._change_s and stage is not None and stage is not Stage.ENVIRONMENT:
+            flip = replace(flip, change=self._change((good, one), (bad, two), stage))
         if self._companions:
             blamed = self._blame(good, bad)
             if isinstance(blamed, str):

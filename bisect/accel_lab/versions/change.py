@@ -21,17 +21,10 @@ from accel_lab.execution.journal import write_atomic
 from accel_lab.search import frames
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.change.backport import patch_of
-from accel_lab.search.change.change_search import (
-    NATIVE,
-    Change,
-    ChangeSearch,
-    Executed,
-    NoChange,
-    OutOfBudget,
-    Place,
-)
+from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.companions import module_of
 from accel_lab.search.change.pieces import Versions
+from accel_lab.search.change.pool import NATIVE, Answer, Executed, OutOfBudget, Place
 from accel_lab.search.ladder_runner import LadderRunner
 
 from .build_verdict import TargetFailure
@@ -67,13 +60,22 @@ def find_change(
     """
     with _Sources(good[0], bad[0]) as both:
         mixer = BuildMixer(good[0], bad[0], both, target, _rung(good[1], bad[1]), limit_s)
-        areas = frames.areas_of(stage)
-        near = [path for path in both.changed if path.startswith(areas)] if areas else []
-        far = [path for path in both.changed if path not in set(near)]
-        found = ChangeSearch(mixer, near, far, _names(bad[1]), listener).run()
+        found = ChangeSearch(mixer, groups_of(both.changed, stage), _names(bad[1]), listener).run()
         fixed = Version(good[0].version) > Version(bad[0].version)
         newer = {path: both.text(fixed, path) or "" for path, _ in getattr(found, "places", ())}
         return _record(found, newer)
+
+
+def groups_of(changed: Sequence[str], stage: Stage) -> list[list[str]]:
+    """The changed files of a stage, those of the part of the compiler that it belongs to, and all others."""
+    areas = [frames.areas_of(stage), frames.around(stage)]
+    left = list(changed)
+    groups: list[list[str]] = []
+    for area in areas:
+        group = [path for path in left if area and path.startswith(area)]
+        left = [path for path in left if path not in set(group)]
+        groups.append(group)
+    return [group for group in (*groups, left) if group]
 
 
 def _rung(good: Side, bad: Side) -> Rung:
@@ -163,7 +165,7 @@ class _Sources:
 
 
 class BuildMixer:
-    """The :class:`accel_lab.search.change.change_search.Mixer` of two real releases; all runs are cold."""
+    """The :class:`accel_lab.search.change.pool.Mixer` of two real releases; all runs are cold."""
 
     def __init__(
         self,
@@ -224,12 +226,17 @@ class BuildMixer:
         )
         return Executed(functions=functions, files=files)
 
-    def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+    def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
         self._spend()
         session = self._sessions[failing]
         served = {module_of(path): self._kept(session, text) for path, text in texts.items()}
         switches = (("mixed_sources", {"served": served, "watched": {}}),)
-        return self._runners[failing].one(self._rung, switches, "change").verdict
+        step = self._runners[failing].one(self._rung, switches, "change")
+        raised = step.outcome.raised
+        return Answer(
+            verdict=step.verdict,
+            frames=tuple((frame.file, frame.function) for frame in raised.frames) if raised else (),
+        )
 
     @staticmethod
     def _kept(session: ReleaseSession, text: str) -> str:

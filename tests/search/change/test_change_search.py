@@ -8,16 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.change.change_search import (
-    Change,
-    ChangeSearch,
-    Executed,
-    NoChange,
-    OutOfBudget,
-    Place,
-)
+from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.delta import smallest
 from accel_lab.search.change.pieces import Versions
+from accel_lab.search.change.pool import Answer, Executed, OutOfBudget, Place
 
 FILES = [f"torch/_decomp/f{number}.py" for number in range(4)]
 
@@ -54,7 +48,10 @@ class FakeMixer:
         functions = frozenset(place for place in places if place[1] != "fun5")
         return Executed(functions=functions, files=frozenset(paths))
 
-    def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+    def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+        return Answer(verdict=self.verdict(failing, texts))
+
+    def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
         self.left -= 1
         if self.left < 0:
             raise OutOfBudget
@@ -76,7 +73,7 @@ class FakeMixer:
 
 
 def ran(mixer: FakeMixer, near: Sequence[str] = FILES, far: Sequence[str] = ()) -> Change | NoChange:
-    return ChangeSearch(mixer, near, far).run()
+    return ChangeSearch(mixer, [near, far]).run()
 
 
 def lines_of(function: int, release: int = 2) -> str:
@@ -138,8 +135,8 @@ def test_an_answer_that_does_not_hold_the_other_way_is_not_the_last_one() -> Non
     """A script that expects an exception passes with any piece that raises one."""
 
     class Raises(FakeMixer):
-        def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
-            verdict = super().ask(failing, texts)
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            verdict = super().verdict(failing, texts)
             raises = failing and lines_of(0) in texts.get(FILES[0], "")
             return Verdict.GOOD if raises else verdict
 
@@ -161,9 +158,63 @@ def test_a_piece_that_needs_newer_compiled_code_is_left_out() -> None:
 
 def test_what_the_culprit_names_is_tried_first() -> None:
     mixer = FakeMixer({FILES[2]: [lines_of(3)]})
-    found = ChangeSearch(mixer, FILES, (), {"fun3", "x"}).run()
+    found = ChangeSearch(mixer, [FILES], {"fun3", "x"}).run()
     assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
     assert all(text.count("y = x + 2") == 1 for text in mixer.first.values())
+
+
+def test_a_part_of_a_word_names_nothing() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    found = ChangeSearch(mixer, [FILES], {"fun"}).run()
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert all("def fun0(x):\n    y = x + 2" in text for text in mixer.first.values())
+
+
+def test_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
+    """All files together fail in another way: the traceback tells by which piece."""
+
+    class Breaks(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+            answer = super().ask(failing, texts)
+            frames = (("script.py", "main"), (FILES[1], "fun2"), (FILES[1], "helper"))
+            return Answer(verdict=answer.verdict, frames=frames)
+
+    mixer = Breaks({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[1]]
+    mixer.all[FILES[1]] = (one, two.replace(lines_of(2), lines_of(2) + "    x.unheard_of()\n"))
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert found.both_ways is True
+    assert mixer.asked < 20
+
+
+def test_a_function_that_only_another_one_needs_as_a_whole_is_not_named() -> None:
+    """A caller hands on a new argument besides the fix: with that line alone the callee is not needed."""
+
+    class Calls(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            verdict = super().verdict(failing, texts)
+            text = texts.get(FILES[0], self.all[FILES[0]][not failing])
+            calls, takes = "deep(x, wide=2)" in text, "def deep(x, *rest)" in text
+            return Verdict.DIFFERENT if calls and not takes else verdict
+
+        @staticmethod
+        def _wanted(lines: Sequence[str], failing: bool) -> list[str]:
+            return [*lines] if failing else ["def top(x):\n    y = 1\n"]
+
+    mixer = Calls({FILES[0]: ["    if x == 2: return 0\n"]})
+    mixer.all = {
+        FILES[0]: (
+            "def deep(x):\n    return x\n\n\ndef top(x):\n    y = 1\n    return deep(x)\n",
+            "def deep(x, *rest):\n    return x\n\n\n"
+            "def top(x):\n    if x == 2: return 0\n    y = 1\n    return deep(x, wide=2)\n",
+        )
+    }
+    found = ran(mixer, near=[FILES[0]])
+    assert isinstance(found, Change)
+    assert found.places == ((FILES[0], "top"),)
+    assert [line for line in found.diff.splitlines() if line[:2] == "+ "] == ["+    if x == 2: return 0"]
 
 
 def test_the_budget_leaves_what_is_known() -> None:
@@ -176,11 +227,21 @@ def test_the_budget_leaves_what_is_known() -> None:
 
 def test_one_way_only_is_said() -> None:
     class OneWay(FakeMixer):
-        def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
-            return super().ask(failing, texts) if failing else Verdict.GOOD
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            return super().verdict(failing, texts) if failing else Verdict.GOOD
 
     found = ran(OneWay({FILES[2]: [lines_of(3)]}))
     assert isinstance(found, Change) and found.both_ways is False
+
+
+def test_another_failure_the_other_way_is_no_refutation() -> None:
+    class Otherwise(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            return super().verdict(failing, texts) if failing else Verdict.DIFFERENT
+
+    found = ran(Otherwise({FILES[2]: [lines_of(3)]}))
+    assert isinstance(found, Change) and found.both_ways is None
+    assert found.places == ((FILES[2], "fun3"),) and found.complete
 
 
 @given(st.sets(st.integers(0, 39), min_size=1, max_size=5), st.integers(40, 60))

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.search.change.companions import closure, files_of, module_of
+from accel_lab.search.change.calls import fitted
+from accel_lab.search.change.companions import Names, closure, files_of, module_of
 from accel_lab.search.change.pieces import Versions
 
 BASE = '''
@@ -114,6 +115,39 @@ def test_comments_alone_are_no_change() -> None:
     assert versions.changed == ()
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("assert x, 'no x'", "if not x: raise AssertionError('x is missing')"),
+        ("assert not x", "if x: raise AssertionError"),
+        ("assert x is not None", "if x is None:\n        raise AssertionError('none')"),
+        ("assert not (a or b)", "if a or b: raise AssertionError()"),
+    ],
+)
+def test_an_assertion_written_otherwise_is_no_change(one: str, two: str) -> None:
+    old, new = f"def f(x: int, a, b):\n    {one}\n", f"def f(x: str, a, b) -> None:\n    {two}\n"
+    assert Versions.parse("m.py", old, new).changed == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("assert x", "if x: raise AssertionError"),
+        ("assert x == 1", "if x == 1: raise AssertionError"),
+        ("assert x", "if not x: raise ValueError"),
+        ("raise AssertionError", "raise AssertionError from None"),
+    ],
+)
+def test_another_condition_or_exception_is_a_change(one: str, two: str) -> None:
+    versions = Versions.parse("m.py", f"def f(x):\n    {one}\n", f"def f(x):\n    {two}\n")
+    assert versions.changed == ("f",)
+
+
+def test_annotations_of_what_is_decorated_count() -> None:
+    old = "@custom_op('lib::f')\ndef f(x: int): ...\n"
+    assert Versions.parse("m.py", old, old.replace("int", "str")).changed == ("f",)
+
+
 def test_a_member_and_a_statement_of_one_name_are_two_pieces() -> None:
     text = "class C:\n    x = 1\n\n\nC.x = 2\n"
     versions = Versions.parse("m.py", text, text.replace("2", "3"))
@@ -163,3 +197,145 @@ def test_a_large_real_module_comes_back_as_it_was(name: str) -> None:
     assert ast.dump(ast.parse(versions.mixed(()))) == ast.dump(ast.parse(source))
     mixed = versions.mixed(()).splitlines()
     assert [line for line in mixed if line.strip()] == [line for line in source.splitlines() if line.strip()]
+
+
+GRAPH = """
+class Graph:
+    def __init__(self):
+        self.nodes = []
+
+    def compile(self, tx):
+        self.emit(tx)
+
+    def emit(self, tx):
+        return lower(tx)
+
+
+def lower(tx):
+    return tx
+
+
+def sync(tx, before, has_argument):
+    return has_argument
+
+
+def method(tx):
+    sync(tx, 0, True)
+"""
+NEXT = """
+class Graph:
+    def __init__(self):
+        self.nodes = []
+        self.generators = []
+
+    def compile(self, tx):
+        self.close()
+        self.emit(tx)
+
+    def close(self):
+        self.generators.clear()
+
+    def emit(self, tx):
+        return lower(tx, strict=True)
+
+
+def lower(tx, *, strict=False):
+    return tx
+
+
+def sync(tx, before):
+    return True
+
+
+def method(tx):
+    sync(tx, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("piece", "travels"),
+    [
+        ("Graph.compile", {"Graph.close", "Graph.__init__"}),
+        ("Graph.emit", {"lower"}),
+        ("lower", set()),
+        ("sync", set()),
+        ("method", {"sync"}),
+    ],
+)
+def test_members_new_arguments_and_callers_travel(piece: str, travels: set[str]) -> None:
+    versions = Versions.parse("torch/_dynamo/graph.py", GRAPH, NEXT)
+    found = closure({versions.path: frozenset({piece})}, {versions.path: versions}.get, Names([versions]))
+    assert found[versions.path] - {piece} == travels
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "mixed"),
+    [
+        ("def f(a, b):\n    return b", "def f(a):\n    return 1", "def f(a, b):\n    return 1"),
+        (
+            "    def f(\n        self, a, b: int\n    ):\n        return b",
+            "    def f(self, a):\n        return 1",
+            "    def f(\n        self, a, b: int\n    ):\n        return 1",
+        ),
+        (
+            "def f(a, *, b) -> int:\n    return b",
+            "def f(a) -> str:\n    # why\n    return 1",
+            "def f(a, *, b) -> int:\n    # why\n    return 1",
+        ),
+        ("def f(a, b):\n    return b", "def f(b, c):\n    return 1", "def f(b, c):\n    return 1"),
+        ("def f(a, b): return b", "def f(a): return 1", "def f(a): return 1"),
+        ("def f(a):\n    return a", "def f(a, b):\n    return b", "def f(a, b):\n    return b"),
+    ],
+)
+def test_a_function_that_takes_less_keeps_what_its_callers_hand_over(
+    base: str, other: str, mixed: str
+) -> None:
+    assert fitted(base, other, base.startswith(" ")) == mixed
+
+
+def test_callers_travel_where_more_is_demanded() -> None:
+    versions = Versions.parse("torch/_dynamo/graph.py", NEXT, GRAPH)
+    found = closure({versions.path: frozenset({"sync"})}, {versions.path: versions}.get, Names([versions]))
+    assert found[versions.path] == {"sync", "method"}
+
+
+def test_a_line_of_a_piece_needs_only_what_it_uses() -> None:
+    versions = Versions.parse("torch/_dynamo/graph.py", GRAPH, NEXT)
+    text = "\n\ndef sync(tx, before, has_argument):\n    return True"
+    found = closure(
+        {versions.path: frozenset({"sync"})},
+        {versions.path: versions}.get,
+        Names([versions]),
+        {(versions.path, "sync"): text},
+    )
+    assert found[versions.path] == {"sync"}
+
+
+TABLE = """
+class Random:
+    def call(self, name):
+        return None
+"""
+METHODS = """
+class Random:
+    def sample(self, k):
+        return k
+
+    methods = {"sample": Method(sample)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "piece", "travels"),
+    [
+        (METHODS, TABLE, "Random.sample", {"Random.methods"}),
+        (TABLE, METHODS, "Random.methods", {"Random.sample"}),
+        (TABLE, METHODS, "Random.sample", set()),
+    ],
+)
+def test_a_table_in_a_class_goes_and_comes_with_its_methods(
+    base: str, other: str, piece: str, travels: set[str]
+) -> None:
+    versions = Versions.parse("torch/_dynamo/misc.py", base, other)
+    found = closure({versions.path: frozenset({piece})}, {versions.path: versions}.get, Names([versions]))
+    assert found[versions.path] - {piece} == travels

@@ -48,9 +48,10 @@ class FlipChange(Record):
     """What was found, or ``why`` nothing was. ``file`` and ``symbol`` are those of the most telling piece.
 
     ``both_ways``: the failing release passes with the piece exchanged, and the passing one fails; None where
-    the second was not asked. ``complete`` is False where the time was over before it was narrowed down.
-    ``commits`` are those that touched the pieces' lines, from a clone, None without one; ``git`` says why
-    the clone could not tell, ``log`` are the commands that would. ``candidates`` pieces differed at first.
+    the second was not asked, or ended in another way. ``complete`` is False where the time was over before it
+    was narrowed down. ``commits`` are those that touched the pieces' lines, from a clone, None without one;
+    ``git`` says why the clone could not tell, ``log`` are the commands that would. ``candidates`` pieces
+    differed at first.
     """
 
     found: bool

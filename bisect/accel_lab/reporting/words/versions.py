@@ -53,7 +53,7 @@ def change_line(change: FlipChange) -> str:
         True: "exchanging it moves the failure, both ways",
         False: "the failing release passes with it exchanged, but the passing one does not fail with it: "
         "it may hide the failure rather than mend it",
-        None: "the failing release passes with it exchanged; the other direction was not asked",
+        None: "the failing release passes with it exchanged; the other direction gave no answer",
     }[change.both_ways]
     return f"the change is {names} ({proof}; {change.runs} runs)"
 

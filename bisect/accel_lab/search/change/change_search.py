@@ -12,59 +12,22 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from accel_lab.core.verdict import Verdict
 
-from .companions import Chosen, closure
 from .delta import smallest
-from .pieces import Versions
+from .hunks import Part, hunks_of, left_of
+from .pool import Answer, Mixer, OutOfBudget, Place, Pool, raising
 
-#: One candidate: the path of a file and the key of a piece in it.
-Place = tuple[str, str]
 #: Files that are asked one by one where all of them together do not move the failure.
 MOST_FILES = 12
+#: Pieces that break a mix are taken out of it so many times.
+MOST_BROKEN = 5
 #: Answers that do not hold in the other direction, after which the search ends.
 MOST_ANSWERS = 3
-#: A name of torch's compiled part in a source.
-NATIVE = re.compile(r"\b_C\.(\w+)")
-#: A shorter name is found in too many functions to mean anything.
+#: A shorter word is found in too many names to mean anything.
 SHORTEST_NAME = 3
 DIFF_LINES = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class Executed:
-    """What the failing run of the failing release went through."""
-
-    functions: frozenset[Place]
-    files: frozenset[str]
-
-
-class OutOfBudget(Exception):
-    """No more runs may be asked."""
-
-
-class Mixer(Protocol):
-    """Both releases, and runs of either with pieces of the other."""
-
-    def failing(self, path: str) -> Versions | None:
-        """A file with the failing release as the base; None if it is the same, or only in one of them."""
-
-    def passing(self, path: str) -> Versions | None:
-        """The same with the passing release as the base."""
-
-    def native_names(self, failing: bool) -> frozenset[str]:
-        """Names of ``torch._C`` that the sources of one release use: what its compiled part surely has."""
-
-    def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
-        """Which of these functions the failing run calls, and which files it imports; None: cannot tell."""
-
-    def ask(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
-        """How the script ends on one of the releases with these texts in place of its files.
-
-        Raises :class:`OutOfBudget`.
-        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +36,8 @@ class Change:
 
     ``places`` are the pieces without which the failing release does not fail, ``diff`` is the smallest
     difference that is left of them. ``both_ways``: with the failing release's pieces the passing one fails;
-    None where that was not asked any more. ``complete`` is False where the budget ended the search.
-    ``files`` are the changed files as the failing release has them, and with the difference.
+    None where that was not asked any more, or could not be told. ``complete`` is False where the budget ended
+    the search. ``files`` are the changed files as the failing release has them, and with the difference.
     """
 
     places: tuple[Place, ...]
@@ -101,43 +64,43 @@ class NoChange:
 
 
 class ChangeSearch:
-    """One search over the changed files ``near`` (those of the failing stage) and ``far`` (the others).
+    """One search over changed files, in groups: those of the failing stage, its neighbours', the others.
 
-    ``names`` are words of the culprit and of the failure's traceback: functions that have one of them in
-    their own name are tried first.
+    ``names`` are words of the culprit and of the failure's traceback: functions whose own name has all parts
+    of one of them are tried first.
     """
 
     def __init__(
         self,
         mixer: Mixer,
-        near: Sequence[str],
-        far: Sequence[str],
+        groups: Sequence[Sequence[str]],
         names: Collection[str] = (),
         listener: Callable[[str], None] = lambda words: None,
     ) -> None:
         self._mixer = mixer
-        self._near = near
-        self._far = far
-        self._names = frozenset(name.lower() for name in names if len(name) >= SHORTEST_NAME)
+        self._groups = groups
+        self._names = [_words(name) for name in sorted(names) if len(name) >= SHORTEST_NAME]
         self._listener = listener
         self._runs = 0
+        self._pool = Pool(mixer)
         self._places: dict[Place, None] = {}
-        self._refuted: set[Place] = set()
+        self._broken = False
 
     def run(self) -> Change | NoChange:
         """The search; what the budget leaves is handed back with ``complete`` False."""
         best: Change | None = None
         try:
-            for _ in range(MOST_ANSWERS):
-                found = self._first(self._near) or self._first(self._far)
-                if not found:
-                    break
-                answer = self._reduced(found)
-                if answer.both_ways is not False:
-                    return answer
-                # The failure went away for another reason, such as an exception that the script expects.
-                best = best or answer
-                self._refuted.update(answer.places)
+            for paths in self._groups:
+                for _ in range(MOST_ANSWERS):
+                    found = self._first(paths)
+                    if not found:
+                        break
+                    answer = self._reduced(found)
+                    if answer.both_ways is not False:
+                        return answer
+                    # The failure went away for another reason, such as an exception that the script expects.
+                    best = best or answer
+                    self._pool.left_out.update(answer.places)
         except OutOfBudget:
             if best is None:
                 return self._none("the time for it was over before any mix of the two made the failure go")
@@ -146,6 +109,8 @@ class ChangeSearch:
         return self._none(
             "no piece of torch's Python sources makes the failure go: the change is in compiled code, or in "
             "pieces that cannot be exchanged alone"
+            if self._broken
+            else "no piece of torch's Python sources makes the failure go: the change is in compiled code"
         )
 
     # -- which pieces ----------------------------------------------------------------------------------
@@ -156,24 +121,27 @@ class ChangeSearch:
         Functions that the culprit names are tried first, then all functions, then also the statements of
         modules and classes. Single files are tried where all files together fail in another way.
         """
-        functions, others = self._candidates(paths)
+        functions, others = self._pool.candidates(paths)
         places = [*functions, *others]
-        self._places.update(dict.fromkeys(places))
         if not places:
             return []
+        self._runs += 1  # the run that told which of them are used
+        self._places.update(dict.fromkeys(places))
         files = list(dict.fromkeys(path for path, _ in places))
         self._listener(f"{len(places)} changed pieces in {len(files)} files")
-        named = [place for place in functions if any(name in place[1].lower() for name in self._names)]
+        named = [place for place in functions if self._is_named(place)]
         if named and self._gone(named):
             return named
         groups = [functions, places] if functions and others else [places]
-        answers = []
+        told = False
         for group in groups:
-            answers.append(self._gone(group))
-            if answers[-1]:
-                return group
-        if None not in answers or len(files) == 1:
+            gone, left = self._without_broken(group)
+            if gone:
+                return left
+            told = gone is False and left == group
+        if told or len(files) == 1:
             return []  # all of them together leave the failure: a part of them will not do more
+        self._broken = True
         single = [
             [place for place in group if place[0] == path] for path in files[:MOST_FILES] for group in groups
         ]
@@ -181,56 +149,30 @@ class ChangeSearch:
             (group for n, group in enumerate(single) if group not in single[:n] and self._gone(group)), []
         )
 
-    def _candidates(self, paths: Sequence[str]) -> tuple[list[Place], list[Place]]:
-        """Changed pieces that do something in the failing run: functions, and other statements."""
-        changed: list[tuple[Place, bool]] = []
-        for path in paths:
-            versions = self._mixer.failing(path)
-            if versions is None:
-                continue
-            for key in versions.changed:
-                piece = versions.base.by_key.get(key) or versions.other.by_key[key]
-                if key in versions.added and piece.inert:
-                    continue  # it travels with what needs it
-                if piece.inert and not piece.is_function:
-                    continue
-                if (path, key) in self._refuted or not self._fits((path, key)):
-                    continue
-                changed.append(((path, key), piece.is_function and key not in versions.added))
-        functions = [place for place, is_function in changed if is_function]
-        others = [place for place, is_function in changed if not is_function]
-        if not changed:
-            return [], []
-        self._runs += 1
-        ran = self._mixer.executed(functions, list(dict.fromkeys(path for (path, _), _ in changed)))
-        if ran is None:
-            return functions, others
-        return (
-            [place for place in functions if place in ran.functions],
-            [place for place in others if place[0] in ran.files],
-        )
+    def _is_named(self, place: Place) -> bool:
+        own = _words(place[1])
+        return any(words and words <= own for words in self._names)
 
-    def _fits(self, place: Place) -> bool:
-        """Whether a piece and what travels with it need nothing that the compiled part lacks."""
-        return self._native_fits(closure(_by_path([place]), self._mixer.failing), failing=True)
-
-    def _native_fits(self, chosen: Chosen, *, failing: bool) -> bool:
-        known = self._mixer.native_names(failing)
-        for path, keys in chosen.items():
-            versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
-            texts = (
-                (versions.other.by_key[key].text for key in keys if key in versions.other.by_key)
-                if versions
-                else ()
-            )
-            if any(name not in known for text in texts for name in NATIVE.findall(text)):
-                return False
-        return True
+    def _without_broken(self, group: list[Place]) -> tuple[bool | None, list[Place]]:
+        """Whether a group makes the failure go, less the pieces in which it failed in another way."""
+        left = group
+        for _ in range(MOST_BROKEN):
+            answer = self._answer(left)
+            gone = _gone(answer.verdict)
+            broken = raising(answer.frames, left) if gone is None else []
+            if not broken:
+                return gone, left
+            left = [place for place in left if place not in broken]
+            if not left:
+                break
+        return None, left
 
     # -- how small -------------------------------------------------------------------------------------
 
     def _reduced(self, found: list[Place]) -> Change:
         best = found
+        both_ways: bool | None = None
+        texts: dict[Place, str] = {}
         try:
             files = list(dict.fromkeys(path for path, _ in found))
             if len(files) > 1:
@@ -240,67 +182,65 @@ class ChangeSearch:
                 best = [place for place in found if place[0] in kept]
             before = len(best)
             best = smallest(best, lambda some: self._said(some, before))
-            texts = self._inside(best)
+            both_ways = self._both_ways(best)
+            if both_ways is not False:
+                needed, texts = self._inside(best)
+                if needed != best:
+                    best, both_ways = needed, self._both_ways(needed)
         except OutOfBudget:
-            return self._change(best, {}, None, complete=False)
-        return self._change(best, texts, self._both_ways(best), complete=True)
+            return self._change(best, texts, both_ways, complete=False)
+        return self._change(best, texts, both_ways, complete=True)
 
     def _said(self, some: Sequence[Place], before: int) -> bool | None:
         self._listener(f"{len(some)} of {before} pieces, in {some[0][0].removeprefix('torch/')}")
         return self._gone(some)
 
-    def _inside(self, places: list[Place]) -> dict[Place, str]:
-        """Texts of the pieces with only those lines exchanged that matter."""
-        texts: dict[Place, str] = {}
+    def _inside(self, places: list[Place]) -> tuple[list[Place], dict[Place, str]]:
+        """The pieces of which lines are needed, and their texts with only those lines exchanged.
+
+        A piece that was needed only because another one, as a whole, calls it is not needed any more.
+        """
+        bases: dict[Place, str] = {}
+        parts: list[Part] = []
         for place in places:
             versions = self._mixer.failing(place[0])
             assert versions is not None
             base, other = versions.base.by_key.get(place[1]), versions.other.by_key.get(place[1])
             if base is None or other is None:
+                parts.append((place, None))
                 continue
-            hunks = _hunks(base.text, other.text)
-            if len(hunks) < 2:
-                continue
-
-            def gone(some: Sequence[_Hunk], place: Place = place, text: str = base.text) -> bool | None:
-                return self._gone(places, {**texts, place: _patched(text, some)})
-
-            kept = smallest(hunks, gone)
-            if len(kept) < len(hunks):
-                texts[place] = _patched(base.text, kept)
-        return texts
+            bases[place] = base.text
+            parts += [(place, hunk) for hunk in hunks_of(base.text, other.text)]
+        return left_of(smallest(parts, lambda some: self._gone(*left_of(some, bases))), bases)
 
     def _both_ways(self, places: list[Place]) -> bool | None:
-        chosen = closure(_by_path(places), self._mixer.passing)
-        if not self._native_fits(chosen, failing=False):
+        chosen = self._pool.chosen(places, failing=False)
+        if not self._pool.native_fits(chosen, failing=False):
+            return None
+        texts = self._pool.texts(chosen, failing=False)
+        if texts is None:
             return None
         try:
-            return self._ask(failing=False, chosen=chosen) is Verdict.BAD
+            self._runs += 1
+            verdict = self._mixer.ask(False, texts).verdict
         except OutOfBudget:
             return None
+        # A mix that fails in another way says nothing, neither that the pieces are it nor that they are not.
+        return {Verdict.BAD: True, Verdict.GOOD: False}.get(verdict)
 
     # -- asking ----------------------------------------------------------------------------------------
 
     def _gone(self, places: Sequence[Place], instead: Mapping[Place, str] | None = None) -> bool | None:
         """Whether the failing release passes with these pieces; None where it fails in another way."""
-        chosen = closure(_by_path(places), self._mixer.failing)
-        verdict = self._ask(failing=True, chosen=chosen, instead=instead or {})
-        return {Verdict.GOOD: True, Verdict.BAD: False}.get(verdict)
+        return _gone(self._answer(places, instead).verdict)
 
-    def _ask(self, *, failing: bool, chosen: Chosen, instead: Mapping[Place, str] | None = None) -> Verdict:
-        texts = {}
-        for path, keys in chosen.items():
-            versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
-            if versions is None:
-                continue
-            own = {key: text for (where, key), text in (instead or {}).items() if where == path}
-            texts[path] = versions.mixed(keys, own)
-            try:
-                compile(texts[path], path, "exec", dont_inherit=True)
-            except SyntaxError:
-                return Verdict.SKIP
+    def _answer(self, places: Sequence[Place], instead: Mapping[Place, str] | None = None) -> Answer:
+        chosen = self._pool.chosen(places, failing=True, instead=instead)
+        texts = self._pool.texts(chosen, failing=True, instead=instead)
+        if texts is None:
+            return Answer(verdict=Verdict.SKIP)
         self._runs += 1
-        return self._mixer.ask(failing, texts)
+        return self._mixer.ask(True, texts)
 
     # -- the answer ------------------------------------------------------------------------------------
 
@@ -309,15 +249,14 @@ class ChangeSearch:
     ) -> Change:
         lines: list[str] = []
         files = []
-        for path, keys in closure(_by_path(places), self._mixer.failing).items():
+        chosen = self._pool.chosen(places, failing=True, instead=texts)
+        for path, mixed in (self._pool.texts(chosen, failing=True, instead=texts) or {}).items():
             versions = self._mixer.failing(path)
-            if versions is None:
-                continue
-            own = {key: text for (where, key), text in texts.items() if where == path}
-            base, mixed = versions.mixed(()).splitlines(), versions.mixed(keys, own).splitlines()
-            files.append((path, versions.base.source, versions.mixed(keys, own)))
+            assert versions is not None
+            files.append((path, versions.base.source, mixed))
+            base = versions.mixed(()).splitlines()
             lines += difflib.unified_diff(
-                base, mixed, f"{path} (fails)", f"{path} (passes)", lineterm="", n=3
+                base, mixed.splitlines(), f"{path} (fails)", f"{path} (passes)", lineterm="", n=3
             )
         if len(lines) > DIFF_LINES:
             lines = [*lines[:DIFF_LINES], f"... {len(lines) - DIFF_LINES} more lines"]
@@ -335,25 +274,11 @@ class ChangeSearch:
         return NoChange(reason=reason, runs=self._runs, candidates=len(self._places))
 
 
-#: Lines of the base from the first number to the second become these lines.
-_Hunk = tuple[int, int, tuple[str, ...]]
+def _gone(verdict: Verdict) -> bool | None:
+    return {Verdict.GOOD: True, Verdict.BAD: False}.get(verdict)
 
 
-def _hunks(base: str, other: str) -> list[_Hunk]:
-    one, two = base.split("\n"), other.split("\n")
-    matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
-    return [(a, b, tuple(two[c:d])) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
-
-
-def _patched(base: str, hunks: Sequence[_Hunk]) -> str:
-    lines = base.split("\n")
-    for start, end, new in sorted(hunks, reverse=True):
-        lines[start:end] = new
-    return "\n".join(lines)
-
-
-def _by_path(places: Sequence[Place]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for path, key in places:
-        found.setdefault(path, set()).add(key)
-    return {path: frozenset(keys) for path, keys in found.items()}
+def _words(name: str) -> frozenset[str]:
+    """``TensorVariable.method_item#2``: tensor, variable, method, item."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.partition("#")[0])
+    return frozenset(part.lower() for part in parts)

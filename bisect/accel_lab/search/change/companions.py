@@ -1,24 +1,119 @@
-"""What travels with a piece: definitions and imports that it needs and that the other release lacks."""
+"""What travels with a piece: what it needs and the other release lacks."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from .pieces import Versions
+from .calls import Call, calls_of, fitted, parsed, signature_of
+from .pieces import Piece, Versions
 
 #: From the path of a file to the keys of its pieces.
 Chosen = Mapping[str, frozenset[str]]
+#: A piece: the path of its file and its key.
+Where = tuple[str, str]
 ROUNDS = 6
+#: A name that more pieces define or call says too little about which of them is meant.
+MOST_MEANT = 12
+#: An import, at any depth.
+_IMPORT = re.compile(r"^[ ]*((?:from[ ]+\S+[ ]+)?import[ ]+(?:\([^)]*\)|(?:\\\n|[^\n])*))", re.MULTILINE)
 
 
-def closure(chosen: Chosen, module: Callable[[str], Versions | None]) -> dict[str, frozenset[str]]:
+class Names:
+    """What some changed files say of names: who defines a member, who calls a function.
+
+    ``files`` are both versions of each, all with the same base. A name is *known* where the base has it.
+    """
+
+    def __init__(self, files: Iterable[Versions]) -> None:
+        self._known: set[str] = set()
+        self._members: dict[str, list[Where]] = {}
+        self._functions: dict[str, list[tuple[Where, Piece, Piece]]] = {}
+        self._callers: dict[str, list[tuple[Where, str]]] = {}
+        self._statements: dict[Where, list[Where]] = {}
+        for versions in files:
+            self._read(versions)
+
+    def _read(self, versions: Versions) -> None:
+        base, other = versions.base.by_key, versions.other.by_key
+        self._known.update(re.findall(r"\.(\w+)\b", versions.base.source))
+        self._known.update(_last(key) for key, piece in base.items() if piece.owner)
+        for key in versions.changed:
+            where, one, two = (versions.path, key), base.get(key), other.get(key)
+            if two is not None and two.owner:
+                for name in {_last(key), *_stored(two.text)} if one is None else _stored(two.text):
+                    self._members.setdefault(name, []).append(where)
+            if one is not None:
+                for name in {call.name for call in calls_of(one.text)}:
+                    self._callers.setdefault(name, []).append((where, one.text))
+                for name in frozenset[str]() if one.is_function else _names(one.text):
+                    self._statements.setdefault((versions.path, _member(one.owner, name)), []).append(where)
+                if two is not None and one.is_function:
+                    self._functions.setdefault(_last(key), []).append((where, one, two))
+
+    def wanted(self, where: Where, text: str) -> Iterable[Where]:
+        """What a piece with this text needs besides names of modules."""
+        path, key = where
+        for name in _attributes(text):
+            if name in self._members and name not in self._known:
+                yield from self._few(self._members[name])
+        owner = key.rpartition(".")[0]
+        for name in _attributes(text) | _names(text) if owner else frozenset[str]():
+            own = (path, _member(owner, name))
+            yield from (one for one in self._members.get(name, ()) if one == own)
+        for call in calls_of(text):
+            meant = self._functions.get(call.name, ())
+            yield from self._few(
+                [one for one, base, other in meant if not _takes(base, call) and _takes(other, call)]
+            )
+        yield from self._left_behind(where, text)
+
+    def without(self, where: Where) -> Iterable[Where]:
+        """Statements of the same class or module that need a piece which goes, such as a table of methods."""
+        path, key = where
+        yield from self._few(self._statements.get((path, key.partition("#")[0]), []))
+
+    def _left_behind(self, where: Where, text: str) -> Iterable[Where]:
+        """Callers that call a function in the base's way, which the function does not take any more."""
+        own = next((row for row in self._functions.get(_last(where[1]), ()) if row[0] == where), None)
+        if own is None:
+            return
+        base = own[1]
+        new = signature_of(fitted(base.text, text, bool(base.owner)), bool(base.owner))
+        if new is None or new == signature_of(base.text, bool(base.owner)):
+            return
+        name = _last(where[1])
+        callers = [
+            caller
+            for caller, said in self._callers.get(name, ())
+            if any(
+                call.name == name and _takes(base, call) and not new.takes(call) for call in calls_of(said)
+            )
+        ]
+        yield from self._few(callers)
+
+    @staticmethod
+    def _few(places: list[Where]) -> list[Where]:
+        """What sets an attribute at first is enough; too many places say nothing."""
+        first = [where for where in places if _last(where[1]) == "__init__"] or places
+        return first if len(first) <= MOST_MEANT else []
+
+
+def closure(
+    chosen: Chosen,
+    module: Callable[[str], Versions | None],
+    names: Names | None = None,
+    instead: Mapping[Where, str] | None = None,
+) -> dict[str, frozenset[str]]:
     """The chosen pieces with all that they need.
 
     A name that a piece uses and that the base lacks is taken from the other version of its file. A name that
-    an import wants, or an attribute of an imported module, is taken from the file that it comes from.
-    ``module`` gives both versions of a file, or None where it is the same in both or is in one of them only.
+    an import wants, or an attribute of an imported module, is taken from the file that it comes from. With
+    ``names``, so are members of classes, and functions that are called in a new way. ``module`` gives both
+    versions of a file, or None where it is the same in both or is in one of them only. ``instead`` are the
+    texts of pieces of which only a part is taken.
     """
     found = {path: set(keys) for path, keys in chosen.items()}
     for _ in range(ROUNDS):
@@ -28,36 +123,43 @@ def closure(chosen: Chosen, module: Callable[[str], Versions | None]) -> dict[st
             if versions is None:
                 continue
             for key in keys:
-                for where, needed in _needs(versions, key, module):
-                    found.setdefault(where, set()).add(needed)
+                piece = versions.other.by_key.get(key)
+                needed: list[Where] = []
+                if piece is not None:
+                    text = (instead or {}).get((path, key), piece.text)
+                    needed += _needs(versions, text, module)
+                    if names is not None:
+                        needed += names.wanted((path, key), text)
+                elif names is not None:
+                    needed += names.without((path, key))
+                for where, what in needed:
+                    found.setdefault(where, set()).add(what)
         if before == {path: frozenset(keys) for path, keys in found.items()}:
             break
     return {path: frozenset(keys) for path, keys in found.items()}
 
 
 def _needs(
-    versions: Versions, key: str, module: Callable[[str], Versions | None]
+    versions: Versions, text: str, module: Callable[[str], Versions | None]
 ) -> Iterable[tuple[str, str]]:
-    piece = versions.other.by_key.get(key)
-    if piece is None:
-        return
     base, other = versions.base.binds, versions.other.binds
-    for name in piece.uses:
+    for name in _names(text):
         if name in other and name not in base:
             yield from ((versions.path, needed) for needed in other[name] if needed in versions.added)
-    for place, name in _wanted_elsewhere(piece.text, versions.other.source, versions.path):
+    for place, name in _wanted_elsewhere(text, versions.other.source, versions.path):
         there = module(place)
-        if there is None or name in there.base.binds:
+        if there is None or there.surely_binds(name) or name in there.base.binds:
             continue
         yield from ((place, needed) for needed in there.other.binds.get(name, ()) if needed in there.added)
 
 
-def _wanted_elsewhere(text: str, source: str, path: str) -> set[tuple[str, str]]:
+@lru_cache(maxsize=8192)
+def _wanted_elsewhere(text: str, source: str, path: str) -> frozenset[tuple[str, str]]:
     """``(file, name)`` for what a piece imports, and for attributes of modules that its file imports."""
-    tree = _parsed(text)
+    tree = parsed(text)
     if tree is None:
-        return set()
-    found = set()
+        return frozenset()
+    found: set[tuple[str, str]] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             for place in files_of(_absolute(node, path)):
@@ -66,30 +168,62 @@ def _wanted_elsewhere(text: str, source: str, path: str) -> set[tuple[str, str]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
             found |= {(place, node.attr) for place in files_of(aliases[node.value.id])}
-    return found
+    return frozenset(found)
 
 
 @lru_cache(maxsize=256)
 def _module_aliases(source: str, path: str) -> Mapping[str, str]:
     """From a name in the file to the module that it may be: ``config`` to ``torch._inductor.config``."""
     found = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found.update({alias.asname: alias.name for alias in node.names if alias.asname})
-        elif isinstance(node, ast.ImportFrom):
-            owner = _absolute(node, path)
-            found.update({alias.asname or alias.name: f"{owner}.{alias.name}" for alias in node.names})
+    for text in _IMPORT.findall(source):  # the whole file's tree would take most of the search's time
+        try:
+            nodes = ast.parse(text).body
+        except SyntaxError:
+            continue  # a line of a text that looks like an import
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                found.update({alias.asname: alias.name for alias in node.names if alias.asname})
+            elif isinstance(node, ast.ImportFrom):
+                owner = _absolute(node, path)
+                found.update({alias.asname or alias.name: f"{owner}.{alias.name}" for alias in node.names})
     return found
 
 
-def _parsed(text: str) -> ast.AST | None:
-    """A piece's tree; a member of a class is indented, so it is put below an ``if``."""
-    for source in (text, f"if True:\n{text}"):
-        try:
-            return ast.parse(source)
-        except SyntaxError:
-            continue
-    return None
+@lru_cache(maxsize=4096)
+def _names(text: str) -> frozenset[str]:
+    tree = parsed(text)
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) if tree else frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _attributes(text: str) -> frozenset[str]:
+    tree = parsed(text)
+    return frozenset(n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)) if tree else frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _stored(text: str) -> frozenset[str]:
+    """Attributes that a piece sets."""
+    tree = parsed(text)
+    if tree is None:
+        return frozenset()
+    nodes = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute))
+    return frozenset(n.attr for n in nodes if isinstance(n.ctx, ast.Store))
+
+
+def _takes(piece: Piece, call: Call) -> bool:
+    signature = signature_of(piece.text, bool(piece.owner))
+    return signature is not None and signature.takes(call)
+
+
+def _member(owner: str, name: str) -> str:
+    """The key of a name in a class, or of one of the module."""
+    return f"{owner}.{name}" if owner else name
+
+
+def _last(key: str) -> str:
+    """``f`` of ``Class.f#2``."""
+    return key.partition("#")[0].rpartition(".")[2]
 
 
 def _absolute(node: ast.ImportFrom, path: str) -> str:

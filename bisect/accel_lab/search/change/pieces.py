@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .shapes import shape_of
+
 #: Longer keys are cut; what makes them different is in the number that is added.
 _KEY_LENGTH = 120
+#: A definition or an assignment at the beginning of a line.
+_BOUND = re.compile(r"^(?:(?:async[ ]+)?def|class)[ ]+(\w+)|^(\w+)[ ]*[:=]", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,19 +27,22 @@ class Piece:
     """A statement of one version of a module.
 
     ``key`` is its name in the module: ``f``, ``Class.method``, or ``Class`` for the first line of a class
-    that is split. ``text`` is its source with the comments before it; ``shape`` is the same for texts that
-    differ in comments and layout only. ``owner`` is the class of a member. ``is_function``: it has a body
-    that runs when it is called. ``inert``: an import, or a definition without a decorator.
+    that is split. ``text`` is its source with the comments before it. ``owner`` is the class of a member.
+    ``is_function``: it has a body that runs when it is called. ``inert``: an import, or a definition without
+    a decorator.
     """
 
     key: str
     text: str
-    shape: str
     owner: str = ""
     is_function: bool = False
     inert: bool = False
     binds: frozenset[str] = frozenset()
-    uses: frozenset[str] = frozenset()
+
+    @cached_property
+    def shape(self) -> str:
+        """What counts of the text; asked only where two texts differ."""
+        return shape_of(self.text)
 
 
 @dataclass(frozen=True)
@@ -64,31 +72,67 @@ class Module:
         return {name: tuple(keys) for name, keys in found.items()}
 
 
+class _Pair:
+    """Two parsed texts. Their pieces are made when they are asked for: most files are only looked at."""
+
+    def __init__(self, base: str, other: str) -> None:
+        self.sources = base, other
+        self._trees = ast.parse(base), ast.parse(other)
+
+    @cached_property
+    def shown(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names that each text binds on lines of its own, found without its tree."""
+        one, two = (
+            frozenset(name for pair in _BOUND.findall(text) for name in pair) for text in self.sources
+        )
+        return one, two
+
+    @cached_property
+    def modules(self) -> tuple[Module, Module]:
+        """Both as modules; a class is split where both have it."""
+        common = _classes(self._trees[0]) & _classes(self._trees[1])
+        one, two = (
+            Module.of(text, tree, common) for text, tree in zip(self.sources, self._trees, strict=True)
+        )
+        return one, two
+
+
 @dataclass(frozen=True, kw_only=True)
 class Versions:
     """Two versions of one module: ``base`` is changed, ``other`` is where the changes come from."""
 
     path: str
-    base: Module
-    other: Module
+    pair: _Pair = field(repr=False)
+    turned: bool = False
 
     @classmethod
     def parse(cls, path: str, base: str, other: str) -> Versions:
         """Raises SyntaxError where one of the two does not parse."""
-        trees = ast.parse(base), ast.parse(other)
-        common = _classes(trees[0]) & _classes(trees[1])
-        one, two = (Module.of(text, tree, common) for text, tree in zip((base, other), trees, strict=True))
-        return cls(path=path, base=one, other=two)
+        return cls(path=path, pair=_Pair(base, other))
 
     def reversed(self) -> Versions:
         """The same two versions with the other one as the base."""
-        return Versions(path=self.path, base=self.other, other=self.base)
+        return Versions(path=self.path, pair=self.pair, turned=not self.turned)
+
+    @property
+    def base(self) -> Module:
+        """The version that is changed."""
+        return self.pair.modules[self.turned]
+
+    @property
+    def other(self) -> Module:
+        """The version that the changes come from."""
+        return self.pair.modules[not self.turned]
+
+    def surely_binds(self, name: str) -> bool:
+        """Whether the base's text shows at first sight that its top level has this name."""
+        return name in self.pair.shown[self.turned]
 
     @cached_property
     def changed(self) -> tuple[str, ...]:
         """Keys of the pieces that differ, in the base's order; those that only the other has come last."""
         base, other = self.base.by_key, self.other.by_key
-        found = [key for key, one in base.items() if key not in other or other[key].shape != one.shape]
+        found = [key for key, one in base.items() if key not in other or _differ(one, other[key])]
         return (*found, *(key for key in other if key not in base))
 
     @property
@@ -126,6 +170,10 @@ class Versions:
         return piece.owner if piece is not None else ""
 
 
+def _differ(one: Piece, other: Piece) -> bool:
+    return one.text != other.text and one.shape != other.shape
+
+
 def _classes(tree: ast.Module) -> frozenset[str]:
     """The classes of a module's top level whose body begins on a line of its own."""
     return frozenset(
@@ -159,16 +207,16 @@ def _pieces(lines: list[str], tree: ast.Module, split: frozenset[str]) -> Iterab
 
 
 def _piece(key: str, lines: list[str], group: list[ast.stmt], owner: str) -> Piece:
-    loaded = {n.id for stmt in group for n in ast.walk(stmt) if isinstance(n, ast.Name)}
+    is_function = all(isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) for stmt in group)
+    inert = all(_inert(stmt) for stmt in group)
+    binds = frozenset() if owner else frozenset(name for stmt in group for name in _bound(stmt))
     return Piece(
         key=key,
         text="\n".join(lines),
-        shape="\n".join(ast.dump(stmt) for stmt in group),
         owner=owner,
-        is_function=all(isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) for stmt in group),
-        inert=all(_inert(stmt) for stmt in group),
-        binds=frozenset() if owner else frozenset(name for stmt in group for name in _bound(stmt)),
-        uses=frozenset(loaded),
+        is_function=is_function,
+        inert=inert,
+        binds=binds,
     )
 
 
