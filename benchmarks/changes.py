@@ -85,15 +85,15 @@ def row_of(case: Case, failing: str, passing: str, findings: dict[str, Any] | No
     """What the findings say of the change, beside what the public fix changed."""
     change = change_of(findings)
     pieces = [f"{piece['file']}::{piece['symbol']}" for piece in change.get("pieces", ())]
-    both = change.get("both_ways")
+    both: bool | None = change.get("both_ways")
     why = str(change.get("why", "")) or ("no flip was found" if findings else "no findings were printed")
     return Row(
         case=case.slug,
         failing=failing,
         passing=passing,
         named="; ".join(pieces) or why,
-        both_ways={True: "yes", False: "no"}.get(both, "not asked") if pieces else "",
-        confidence={True: "proven", False: "refuted"}.get(both, "likely") if pieces else "",
+        both_ways={True: "yes", False: "no", None: "not asked"}[both] if pieces else "",
+        confidence={True: "proven", False: "refuted", None: "likely"}[both] if pieces else "",
         probes=str((findings or {}).get("probes", "")),
         runs=str(change.get("runs", "")),
         minutes=f"{minutes:.1f}",

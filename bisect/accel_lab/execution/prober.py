@@ -77,8 +77,7 @@ class Prober:
         self._anew = self.journal.outdated is not None
         if self._anew:
             workspace.renew_child()
-        self.asked = 0
-        self.seconds = 0.0
+        self.asked, self.seconds = 0, 0.0
         self.environment = without_servers(os.environ if env is None else env)
         self._stdin = stdin
         self._listener = listener or (lambda event, probe, outcome: None)
@@ -87,7 +86,7 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
-        self.same_numbers = False  # whether repeats draw the random numbers of the first run
+        self.same_numbers = False  # whether repeats draw the first run's random numbers
         self._sanitizer: tuple[str, ...] | None = None
         self._heap: dict[str, str] = {}
         self._compiler_checks = CompilerChecks(python)

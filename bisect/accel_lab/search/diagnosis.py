@@ -24,7 +24,7 @@ from .alternatives.case import Case, Moment
 from .baseline import BaselineSearch
 from .bisection import Bisection
 from .bisection import Options as Options
-from .ladder import Reading, index, read, read_steps, row
+from .ladder import Reading, between, index, read, row
 from .ladder_runner import LadderRunner, Switches
 from .localize.allowance import AFTER_STAGE_PLAIN_RUNS, allowance_of
 from .localize.opening import Opened, open_stage
@@ -141,7 +141,7 @@ class Diagnosis(Bisection):
         answer = Answer(culprit=None, ladder=[*below, top])
         if missing:
             self._time.leave(f"the rungs {', '.join(rung.value for rung in missing)}")
-            answer.warnings.append(_between(answer.ladder, missing))
+            answer.warnings.append(between(answer.ladder, missing))
             return answer
         self._conclude(base, runner, answer)
         if answer.unrecorded:
@@ -377,17 +377,6 @@ def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) 
     same = [r for r in regions if r["name"] == region["name"]]
     turn = [r["id"] for r in same].index(region["id"])
     return f"{region['name']}#{turn}"
-
-
-def _between(ladder: Sequence[Step], missing: Sequence[Rung]) -> str:
-    """What a ladder with rungs missing says, in words: no stage is named from it."""
-    reading = read_steps([step for step in ladder if step.rung not in missing])
-    passes = f"passes at {reading.last_good} and fails" if reading.last_good is not None else "fails"
-    return (
-        f"the time was up before the ladder was complete: the script {passes} at "
-        f"{reading.start or Rung.KERNEL}, and {', '.join(rung.value for rung in missing)} "
-        f"{'was' if len(missing) == 1 else 'were'} not run, so no stage is named"
-    )
 
 
 def _eager_component(outcome: Outcome) -> Component | None:

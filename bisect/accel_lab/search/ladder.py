@@ -94,3 +94,14 @@ def with_row(ladder: Sequence[Step], step: Step) -> list[Step]:
 def index(rung: Rung) -> int:
     """How high a rung stands; -1 for a check that is no step of the ladder."""
     return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1
+
+
+def between(ladder: Sequence[Step], missing: Sequence[Rung]) -> str:
+    """What a ladder with rungs missing says, in words: no stage is named from it."""
+    reading = read_steps([step for step in ladder if step.rung not in missing])
+    passes = f"passes at {reading.last_good} and fails" if reading.last_good is not None else "fails"
+    return (
+        f"the time was up before the ladder was complete: the script {passes} at "
+        f"{reading.start or Rung.KERNEL}, and {', '.join(rung.value for rung in missing)} "
+        f"{'was' if len(missing) == 1 else 'were'} not run, so no stage is named"
+    )
