@@ -519,6 +519,7 @@ def test_the_rung_reaches_the_processes_that_a_script_starts(prober: Prober, tmp
     outcome = ask(prober, probe, Rung.UNCOMPILED, other_processes=True)
     assert outcome.status is Status.OK, (Path(outcome.folder) / "stderr.txt").read_text()
     assert printed(outcome).split() == ["[2,", "4]", "4"]
+    assert "sitecustomize" not in (Path(outcome.folder) / "stderr.txt").read_text()
     regions = outcome.facts["regions"]
     assert regions and {(region["rung"], region["calls"]) for region in regions} == {("uncompiled", 1)}
     seen = Path(outcome.folder) / "processes"

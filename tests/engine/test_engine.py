@@ -339,7 +339,7 @@ def test_a_pack_is_unpacked_below_its_folder_only(tmp_path: Path) -> None:
         (["--engine", "dask:tcp://x:1"], 2, "needs --store URL"),
         (["--store", "file:///x"], 2, "name its scheduler"),
         (["--engine", "dask:tcp://x:1", "--store", "memory://x"], 2, "of one process only"),
-        (["--jobs", "65"], 2, "this machine bisects at most 64"),
+        (["--jobs", "65"], 2, "this machine runs at most 64"),
     ],
 )
 def test_wrong_options_are_one_line(

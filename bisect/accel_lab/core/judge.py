@@ -22,7 +22,7 @@ PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?
 #: twice. What the ranks themselves have printed is.
 _LAUNCHER = "ChildFailedError"
 _RANK_FAILURE = re.compile(
-    r"^(?:\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))(?:: (?P<message>.*))?$", re.M
+    r"^(?P<rank>\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))(?:: (?P<message>.*))?$", re.M
 )
 #: So many failing tests are named.
 _TESTS = 3
@@ -126,9 +126,13 @@ def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[
 
 
 def _of_ranks(stderr: str) -> str:
-    """What the ranks raised, each failure once: the first lines of their messages."""
+    """What the ranks raised, each failure once: the first lines of their messages.
+
+    torch marks a rank's lines where the rank has joined a group; where none is marked, any of them counts.
+    """
+    lines = list(_RANK_FAILURE.finditer(stderr))
     said: dict[str, str] = {}
-    for found in _RANK_FAILURE.finditer(stderr):
+    for found in [line for line in lines if line["rank"]] or lines:
         kind, message = found["type"], found["message"] or ""
         if not kind.endswith(_LAUNCHER):
             said.setdefault(f"{kind}: {normalise(message)}", f"{kind}: {legible(message)}")

@@ -13,9 +13,12 @@ import sys
 def _next_one(here: str) -> None:
     """Run the ``sitecustomize`` that Python would have run without this one, if there is any."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
-    sys.modules.pop("sitecustomize", None)
-    if importlib.util.find_spec("sitecustomize") is not None:
-        importlib.import_module("sitecustomize")
+    own = sys.modules.pop("sitecustomize")
+    try:
+        if importlib.util.find_spec("sitecustomize") is not None:
+            importlib.import_module("sitecustomize")
+    finally:
+        sys.modules.setdefault("sitecustomize", own)  # the import that is under way looks for it
 
 
 def _load_child(folder: str) -> None:
