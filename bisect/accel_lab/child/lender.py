@@ -142,7 +142,6 @@ def _become(control: Any, given: List[int], made: Any, serve: Any) -> None:
             os.dup2(one, target)
         os.closerange(_GIVEN, 256)
         _set_up(_read_setup(), made)
-        _draw_seed()
         serve()
         code = 0
     except BaseException:
@@ -194,13 +193,6 @@ def _set_up(setup: Any, made: Any) -> None:
         if resource.getrlimit(number) != tuple(limit):
             resource.setrlimit(number, tuple(limit))
     os.chdir(setup["cwd"])
-
-
-def _draw_seed() -> None:
-    """A process that imports torch draws a seed of its own; a fork has that of the clean server."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.seed()
 
 
 def _show(name: str, value: str) -> None:

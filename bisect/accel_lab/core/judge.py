@@ -22,7 +22,9 @@ PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?
 #: twice. What the ranks themselves have printed is.
 _LAUNCHER = "ChildFailedError"
 _RANK_FAILURE = re.compile(
-    r"^(?P<rank>\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))(?:: (?P<message>.*))?$", re.M
+    r"^(?P<rank>\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))"
+    r"(?:: (?P<message>.*))?$",
+    re.M,
 )
 #: So many failing tests are named.
 _TESTS = 3
