@@ -240,14 +240,3 @@ def _words(request: Request) -> list[str]:
     words += ["--fail-regex", oracle.fail_regex] if oracle.fail_regex is not None else []
     words += ["--signed-zero"] if oracle.comparison.signed_zero else []
     return [*words, *(["--cold"] if request.cold else [])]
-
-
-__all__ = [
-    "ClusterReleases",
-    "cluster_of",
-    "keep_cluster",
-    "kept_cluster",
-    "read_failure",
-    "releases",
-    "write_judged",
-]

@@ -126,7 +126,7 @@ class Diagnosis(Bisection):
 
     def _answer(self, base: Baseline, held: Switches) -> Answer:
         runner = self._ladder_runner(base, held)
-        top = self._top(base, held, runner)
+        top = self._top(base, runner)
         early = environment_hints.detect(self._lab, runner, top)
         if early is not None:
             return Answer(culprit=early.culprit, ladder=early.ladder, proof=early.proof)
@@ -157,7 +157,7 @@ class Diagnosis(Bisection):
         before, self.everywhere = base.uncompiled, answer.held
         base.uncompiled = None
         again = answer
-        if self._top(base, (), self._ladder_runner(base)).verdict is Verdict.BAD:
+        if self._top(base, self._ladder_runner(base)).verdict is Verdict.BAD:
             again = self._answer(base, ())
         culprit = again.culprit
         if culprit is None or culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
@@ -182,7 +182,7 @@ class Diagnosis(Bisection):
         runner.patient = False
         return below
 
-    def _top(self, base: Baseline, held: Switches, runner: LadderRunner) -> Step:
+    def _top(self, base: Baseline, runner: LadderRunner) -> Step:
         """The kernel rung's row: known from the baseline where nothing is held back."""
         if runner.held:
             return runner.one(Rung.KERNEL)

@@ -131,6 +131,3 @@ class SentFailure(Record):
             eager=self.eager,
             compiled=self.compiled,
         )
-
-
-__all__ = ["REMOTE", "RemoteLost", "RemoteReleases", "RemoteRuns", "SentFailure"]

@@ -94,6 +94,3 @@ def _replayed(sessions: ReleaseSessions, version: str, runs: RemoteRuns) -> Iter
         yield session
     finally:
         sessions.close_session(session)
-
-
-__all__ = ["answered"]

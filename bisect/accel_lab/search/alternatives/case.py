@@ -9,6 +9,7 @@ from enum import Enum
 from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
+from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder import Reading
 from accel_lab.search.ladder_runner import LadderRunner, Switches
 from accel_lab.search.localize.localization import Localization
@@ -42,6 +43,12 @@ class Case:
     def row(self, rung: Rung) -> Step | None:
         """The row of a rung, if it was asked."""
         return next((step for step in self.ladder if step.rung is rung), None)
+
+    @property
+    def fails_uncompiled(self) -> bool:
+        """Whether the script fails in the same way with nothing compiled, and not now and then."""
+        row = self.row(Rung.UNCOMPILED)
+        return row is not None and row.verdict is Verdict.BAD and not self.runner.baseline.flaky
 
     @property
     def at(self) -> Step:

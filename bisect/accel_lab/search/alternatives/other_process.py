@@ -40,9 +40,7 @@ def ask(case: Case) -> Ruling:
 
 
 def _applies(case: Case) -> bool:
-    row = case.row(Rung.UNCOMPILED)
-    fails = row is not None and row.verdict is Verdict.BAD and not case.runner.baseline.flaky
-    return fails and not set(IN_PROCESSES) <= set(case.runner.held)
+    return case.fails_uncompiled and not set(IN_PROCESSES) <= set(case.runner.held)
 
 
 ALTERNATIVE = Alternative(

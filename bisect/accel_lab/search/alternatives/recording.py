@@ -31,10 +31,9 @@ def ask(case: Case) -> Ruling:
 
 
 def _applies(case: Case) -> bool:
-    row, base = case.row(Rung.UNCOMPILED), case.runner.baseline
-    if row is None or row.verdict is not Verdict.BAD or base.flaky or base.target is None:
-        return False
-    return base.target.kind in ("exception", "exit") and case.runner.probe.limits.record_mb > 0
+    target = case.runner.baseline.target
+    fails_by_itself = target is not None and target.kind in ("exception", "exit")
+    return fails_by_itself and case.fails_uncompiled and case.runner.probe.limits.record_mb > 0
 
 
 ALTERNATIVE = Alternative(

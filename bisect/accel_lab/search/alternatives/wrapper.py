@@ -47,9 +47,7 @@ def ask(case: Case) -> Ruling:
 
 def _applies(case: Case) -> bool:
     wrapped = case.row(Rung.UNCOMPILED)
-    if wrapped is None or wrapped.verdict is not Verdict.BAD or case.runner.baseline.flaky:
-        return False
-    return bool(wrapped.outcome.facts.get("regions"))
+    return case.fails_uncompiled and wrapped is not None and bool(wrapped.outcome.facts.get("regions"))
 
 
 ALTERNATIVE = Alternative(

@@ -72,14 +72,21 @@ def _calls(tree: ast.AST) -> Iterable[Call]:
             yield Call(name=name, positional=len(node.args), keywords=frozenset(keywords), dotted=dotted)
 
 
+def _function(text: str, member: bool) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, bool]:
+    """The function that a piece is, if it is one, and whether :func:`parsed` put an ``if`` above it."""
+    tree = parsed(text)
+    node: ast.stmt | None = tree.body[0] if tree is not None and tree.body else None
+    added = member and isinstance(node, ast.If)
+    if added and isinstance(node, ast.If):
+        node = node.body[0]
+    return (node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None), added
+
+
 @lru_cache(maxsize=4096)
 def signature_of(text: str, member: bool) -> Signature | None:
     """What a function takes; None for a piece that is no function. ``member``: it stands in a class."""
-    tree = parsed(text)
-    node = tree.body[0] if tree is not None and tree.body else None
-    if member and isinstance(node, ast.If) and node.body:
-        node = node.body[0]
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    node, _ = _function(text, member)
+    if node is None:
         return None
     args = node.args
     positional = [one.arg for one in (*args.posonlyargs, *args.args)]
@@ -118,12 +125,8 @@ def fitted(base: str, other: str, member: bool) -> str:
 
 def _head(text: str, member: bool) -> int | None:
     """How many lines there are before a function's body; None where it begins on the last of them."""
-    tree = parsed(text)
-    node = tree.body[0] if tree is not None and tree.body else None
-    added = member and isinstance(node, ast.If)
-    if added and isinstance(node, ast.If):
-        node = node.body[0]
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    node, added = _function(text, member)
+    if node is None:
         return None
     last = max([node.lineno, *(one.end_lineno or 0 for one in (*node.args.args, *node.args.kwonlyargs))])
     first = node.body[0].lineno - 1  # comments above the body go with the body's own text

@@ -1,4 +1,4 @@
-"""A decoder appends to its own cache: every step is slow, and the numbers are right."""
+"""A decoder counts its own steps: every one is slow, and the numbers are right."""
 
 import torch
 from torch import nn
