@@ -145,13 +145,13 @@ def test_a_run_that_writes_many_files_is_ended(box: Box) -> None:
 
 def test_the_container_of_a_lab_that_is_killed_ends(box: Box, client: Any) -> None:
     code = (
-        "import sys, tempfile\nfrom pathlib import Path\nsys.path.insert(0, 'tests/environments')\n"
-        "from test_docker_daemon import Box\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from tests.environments.docker.test_docker_daemon import Box\n"
         "Box(Path(sys.argv[1]), sys.argv[2]).run('import time; time.sleep(50)')\n"
     )
     elsewhere = box.folder / "killed"
     elsewhere.mkdir()
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     lab = subprocess.Popen([sys.executable, "-c", code, str(elsewhere), box.runner._image], env=env, cwd=ROOT)
 
     def states() -> list[str]:
