@@ -1,6 +1,6 @@
 """Asks ``bisect --change`` for the change at a flip between two builds, and compares it with the public fix.
 
-``python benchmarks/changes.py --pythons OLD:NEW [--save [FILE]] [NAME…]``: the golden cases that fail on one
+``python benchmarks/changes.py --pythons OLD:NEW [--save] [NAME…]``: the golden cases that fail on one
 build and pass on the other, or those with one of the names. One row a case. With ``--save`` a row replaces
 the row of the same case and releases in the table as it is reached, and cases that it has already are left
 out unless ``--again`` is given: a stopped run loses nothing. ``--summary`` only counts what a table says.
@@ -172,7 +172,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pythons", help="two interpreters with torch, separated by ':'")
-    parser.add_argument("--save", type=Path, nargs="?", const=TABLE, help=f"a table, {TABLE.name} by default")
+    parser.add_argument("--save", action="store_true", help="put the rows into the table")
+    parser.add_argument("--table", type=Path, default=TABLE, help=f"the table ({TABLE.name} by default)")
     parser.add_argument("--again", action="store_true", help="ask cases that the table has already too")
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds for one case")
     parser.add_argument("--change-for", default="10m", help="time for the change of one case")
@@ -180,7 +181,7 @@ def main() -> None:
     parser.add_argument("--summary", action="store_true", help="count what the table says; run nothing")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
-    table = read(given.save or TABLE) if given.save or given.summary else {}
+    table = read(given.table) if given.save or given.summary else {}
     if given.summary:
         print(summary(list(table.values())))
         return
@@ -197,8 +198,8 @@ def main() -> None:
         print("\t".join(cells(row)), flush=True)
         if row.probes:  # without findings there was no answer, so the case is asked again next time
             table[row.key] = row
-        if given.save is not None:
-            write(given.save, table.values())
+        if given.save:
+            write(given.table, table.values())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The localization score: bisect every golden case and count how often the right stage is named.
 
-    python benchmarks/localize.py --python PATH [--python PATH ...] [--save] [--compare] [NAME ...]
+    python benchmarks/localize.py --python PATH [--python PATH ...] [--save] [--compare] [--table FILE] [NAME ...]
 
 Exit code 1 when a scored case is given a wrong stage, or with ``--compare`` another verdict than the
 committed table has, 0 otherwise.
@@ -76,8 +76,9 @@ class Options:
     torch_bisector: bool = False
     bisector_timeout_s: float = 420.0
     output: Path | None = None
-    save: Path | None = None
-    compare: Path | None = None
+    save: bool = False
+    compare: bool = False
+    table: Path = TABLE
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, Any]:
@@ -182,20 +183,19 @@ def keep(rows: Sequence[Row], options: Options) -> int:
     """Tell what changed against the committed table, and write it, as asked; 1 where a verdict changed."""
     lines = [line(row) for row in rows]
     code = 0
-    if options.compare is not None:
-        changes = golden_table.compared(golden_table.read(options.compare), lines)
+    if options.compare:
+        changes = golden_table.compared(golden_table.read(options.table), lines)
         print(changes.text)
         code = int(bool(changes.verdicts))
-    if options.save is not None:
+    if options.save:
         save(lines, options)
     return code
 
 
 def save(lines: Sequence[golden_table.Line], options: Options) -> None:
-    """Put the lines into the committed table in place of those of the same case and build."""
-    assert options.save is not None
+    """Put the lines into the table in place of those of the same case and build."""
     cases = {case.slug for case in load_cases(options.repros)}
-    golden_table.write(options.save, golden_table.merged(golden_table.read(options.save), lines, cases))
+    golden_table.write(options.table, golden_table.merged(golden_table.read(options.table), lines, cases))
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -261,12 +261,9 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("--plain", action="store_true", help="time a plain run of each case as well")
     parser.add_argument("--torch-bisector", action="store_true", help="run torch's own bisector as well")
     parser.add_argument("--bisector-timeout", type=float, default=420.0, help="seconds for torch's bisector")
-    parser.add_argument(
-        "--save", type=Path, nargs="?", const=TABLE, help=f"update the rows of {TABLE.name}; implies --plain"
-    )
-    parser.add_argument(
-        "--compare", type=Path, nargs="?", const=TABLE, help="say what changed against the committed table"
-    )
+    parser.add_argument("--save", action="store_true", help="update the table's rows; implies --plain")
+    parser.add_argument("--compare", action="store_true", help="say what changed against the table")
+    parser.add_argument("--table", type=Path, default=TABLE, help=f"the table ({TABLE.name} by default)")
     parser.add_argument("--json", type=Path, dest="output", help="write the rows and the summary here")
     given = parser.parse_args(argv)
     return Options(
@@ -275,12 +272,13 @@ def parse(argv: Sequence[str]) -> Options:
         repros=given.repros,
         jobs=max(1, given.jobs),
         timeout_s=given.timeout,
-        plain=given.plain or given.save is not None,
+        plain=given.plain or given.save,
         torch_bisector=given.torch_bisector,
         bisector_timeout_s=given.bisector_timeout,
         output=given.output,
         save=given.save,
         compare=given.compare,
+        table=given.table,
     )
 
 
@@ -292,7 +290,7 @@ def main(argv: Sequence[str]) -> int:
     def tell(row: Row) -> None:
         text = f"{row.slug} on {row.build}: {row.score.grade} ({row.score.answer})"
         print(text, file=sys.stderr, flush=True)
-        if options.save is not None and options.compare is None:  # a run that is stopped loses nothing
+        if options.save and not options.compare:  # a run that is stopped loses nothing
             with saving:
                 save([line(row)], options)
 

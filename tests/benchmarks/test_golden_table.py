@@ -90,23 +90,23 @@ def rows(**changes):
 def test_saving_and_comparing_from_the_command_line(tmp_path, monkeypatch, capsys):
     path = tmp_path / "table.tsv"
     monkeypatch.setattr(localize, "collect", lambda options, tell: rows())
-    assert localize.main(["--save", str(path)]) == 0
+    assert localize.main(["--save", "--table", str(path)]) == 0
     assert read(path)["inject-lowering", "2.13.0"].ratio == "2.5"
-    assert localize.main(["--compare", str(path)]) == 0
+    assert localize.main(["--compare", "--table", str(path)]) == 0
     assert "nothing has changed" in capsys.readouterr().out
     monkeypatch.setattr(localize, "collect", lambda options, tell: rows(confidence="likely"))
-    assert localize.main(["--compare", str(path)]) == 1
+    assert localize.main(["--compare", "--table", str(path)]) == 1
     assert "(proven) -> lowering aten.asinh (likely)" in capsys.readouterr().out
     assert read(path)["inject-lowering", "2.13.0"].confidence == "proven"
-    assert localize.main(["--compare", str(path), "--save", str(path)]) == 1
+    assert localize.main(["--compare", "--save", "--table", str(path)]) == 1
     assert read(path)["inject-lowering", "2.13.0"].confidence == "likely"
 
 
 def test_the_table_lies_beside_the_benchmarks_and_saving_times_plain_runs():
-    options = localize.parse(["--save"])
-    assert options.save == ROOT / "benchmarks" / "golden_table.tsv"
-    assert options.plain
-    assert localize.parse(["--compare"]).save is None
+    options = localize.parse(["--save", "hand-passes"])
+    assert options.table == ROOT / "benchmarks" / "golden_table.tsv"
+    assert options.plain and options.save and not options.compare
+    assert options.names == ("hand-passes",)
 
 
 def test_the_committed_table_names_cases_that_exist_and_builds_that_were_run():
