@@ -1,6 +1,6 @@
 """The localization score: bisect every golden case and count how often the right stage is named.
 
-    python benchmarks/localize.py --python PATH [--python PATH ...] [--save] [--compare] [--table FILE] [NAME ...]
+    python benchmarks/localize.py --python PATH [--python PATH ...] [--save] [--compare] [NAME ...]
 
 Exit code 1 when a scored case is given a wrong stage, or with ``--compare`` another verdict than the
 committed table has, 0 otherwise.
