@@ -46,7 +46,7 @@ class Sources:
         if path not in self._known:
             try:
                 one, two = ((root / path).read_text(encoding="utf-8") for root in (self._old, self._new))
-                self._known[path] = Versions.parse(path, one, two) if one != two else None
+                self._known[path] = Versions.of(path, one, two) if one != two else None
             except OSError:
                 self._known[path] = None
         return self._known[path]

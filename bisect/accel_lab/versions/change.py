@@ -119,10 +119,7 @@ def _record(found: Change | NoChange, newer: Mapping[str, str]) -> FlipChange:
 
 def lines_of(source: str, key: str) -> tuple[int, ...]:
     """The first and the last line of a piece, from 1; empty where the source does not have it."""
-    try:
-        piece = Versions.parse("", source, source).base.by_key.get(key)
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
+    piece = Versions.of("", source, source).base.by_key.get(key)
     text = piece.text.lstrip("\n") if piece is not None else ""
     at = source.find(text) if text else -1
     if at < 0:
@@ -187,10 +184,7 @@ class BuildMixer:
         base, other = self._both.text(False, path), self._both.text(True, path)
         if base is None or other is None or base == other:
             return None
-        try:
-            return Versions.parse(path, base, other)
-        except (SyntaxError, ValueError, RecursionError):
-            return None
+        return Versions.of(path, base, other)
 
     def passing(self, path: str) -> Versions | None:
         versions = self.failing(path)

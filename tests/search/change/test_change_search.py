@@ -36,10 +36,10 @@ class FakeMixer:
         self.all = {path: (source(1, n), source(2, n)) for n, path in enumerate(FILES)}
 
     def failing(self, path: str) -> Versions | None:
-        return Versions.parse(path, *self.all[path]) if path in self.all else None
+        return Versions.of(path, *self.all[path]) if path in self.all else None
 
     def passing(self, path: str) -> Versions | None:
-        return Versions.parse(path, *reversed(self.all[path])) if path in self.all else None
+        return Versions.of(path, *reversed(self.all[path])) if path in self.all else None
 
     def native_names(self, failing: bool) -> frozenset[str]:
         return frozenset({"known"})

@@ -75,7 +75,7 @@ class Lowering(Base):
 
 def last(): return 1
 '''
-VERSIONS = Versions.parse("torch/_decomp/d.py", BASE, OTHER)
+VERSIONS = Versions.of("torch/_decomp/d.py", BASE, OTHER)
 
 
 def test_the_pieces_that_differ_are_named() -> None:
@@ -111,7 +111,7 @@ def test_every_mix_parses_and_holds_what_was_chosen(chosen: set[str]) -> None:
 
 
 def test_comments_alone_are_no_change() -> None:
-    versions = Versions.parse("m.py", "def f():\n    return 1\n", "# why\ndef f():\n\n    return 1  # one\n")
+    versions = Versions.of("m.py", "def f():\n    return 1\n", "# why\ndef f():\n\n    return 1  # one\n")
     assert versions.changed == ()
 
 
@@ -126,7 +126,7 @@ def test_comments_alone_are_no_change() -> None:
 )
 def test_an_assertion_written_otherwise_is_no_change(one: str, two: str) -> None:
     old, new = f"def f(x: int, a, b):\n    {one}\n", f"def f(x: str, a, b) -> None:\n    {two}\n"
-    assert Versions.parse("m.py", old, new).changed == ()
+    assert Versions.of("m.py", old, new).changed == ()
 
 
 @pytest.mark.parametrize(
@@ -139,30 +139,30 @@ def test_an_assertion_written_otherwise_is_no_change(one: str, two: str) -> None
     ],
 )
 def test_another_condition_or_exception_is_a_change(one: str, two: str) -> None:
-    versions = Versions.parse("m.py", f"def f(x):\n    {one}\n", f"def f(x):\n    {two}\n")
+    versions = Versions.of("m.py", f"def f(x):\n    {one}\n", f"def f(x):\n    {two}\n")
     assert versions.changed == ("f",)
 
 
 def test_annotations_of_what_is_decorated_count() -> None:
     old = "@custom_op('lib::f')\ndef f(x: int): ...\n"
-    assert Versions.parse("m.py", old, old.replace("int", "str")).changed == ("f",)
+    assert Versions.of("m.py", old, old.replace("int", "str")).changed == ("f",)
 
 
 def test_a_member_and_a_statement_of_one_name_are_two_pieces() -> None:
     text = "class C:\n    x = 1\n\n\nC.x = 2\n"
-    versions = Versions.parse("m.py", text, text.replace("2", "3"))
+    versions = Versions.of("m.py", text, text.replace("2", "3"))
     assert versions.changed == ("C.x#2",)
     assert ast.dump(ast.parse(versions.mixed(("C.x#2",)))) == ast.dump(ast.parse(text.replace("2", "3")))
 
 
 def test_statements_on_one_line_stay_together() -> None:
-    versions = Versions.parse("m.py", "a = 1; b = 2\nc = 3\n", "a = 1; b = 5\nc = 3\n")
+    versions = Versions.of("m.py", "a = 1; b = 2\nc = 3\n", "a = 1; b = 5\nc = 3\n")
     assert versions.changed == ("a",)
     assert versions.mixed(("a",)) == "a = 1; b = 5\nc = 3\n"
 
 
 def test_what_a_piece_needs_travels_with_it() -> None:
-    helpers = Versions.parse(
+    helpers = Versions.of(
         "torch/_decomp/_helpers.py", "def other(): ...\n", "def other(): ...\n\n\ndef safe_div(x, y): ...\n"
     )
     modules = {versions.path: versions for versions in (VERSIONS, helpers)}
@@ -172,12 +172,12 @@ def test_what_a_piece_needs_travels_with_it() -> None:
 
 
 def test_an_attribute_of_an_imported_module_travels_too() -> None:
-    user = Versions.parse(
+    user = Versions.of(
         "torch/_inductor/lowering.py",
         "from . import config\n\n\ndef f():\n    return 1\n",
         "from . import config\n\n\ndef f():\n    return config.new_flag\n",
     )
-    config = Versions.parse("torch/_inductor/config.py", "old = 1\n", "old = 1\nnew_flag = True\n")
+    config = Versions.of("torch/_inductor/config.py", "old = 1\n", "old = 1\nnew_flag = True\n")
     modules = {versions.path: versions for versions in (user, config)}
     found = closure({user.path: frozenset({"f"})}, modules.get)
     assert found == {user.path: {"f"}, config.path: {"new_flag"}}
@@ -193,7 +193,7 @@ def test_paths_and_modules() -> None:
 def test_a_large_real_module_comes_back_as_it_was(name: str) -> None:
     source = inspect.getsource(importlib.import_module(name))
     other = source.replace("return", "return ", 5) + "\nadded = 1\n"
-    versions = Versions.parse("m.py", source, other)
+    versions = Versions.of("m.py", source, other)
     assert ast.dump(ast.parse(versions.mixed(()))) == ast.dump(ast.parse(source))
     mixed = versions.mixed(()).splitlines()
     assert [line for line in mixed if line.strip()] == [line for line in source.splitlines() if line.strip()]
@@ -263,7 +263,7 @@ def method(tx):
     ],
 )
 def test_members_new_arguments_and_callers_travel(piece: str, travels: set[str]) -> None:
-    versions = Versions.parse("torch/_dynamo/graph.py", GRAPH, NEXT)
+    versions = Versions.of("torch/_dynamo/graph.py", GRAPH, NEXT)
     found = closure({versions.path: frozenset({piece})}, {versions.path: versions}.get, Names([versions]))
     assert found[versions.path] - {piece} == travels
 
@@ -294,13 +294,13 @@ def test_a_function_that_takes_less_keeps_what_its_callers_hand_over(
 
 
 def test_callers_travel_where_more_is_demanded() -> None:
-    versions = Versions.parse("torch/_dynamo/graph.py", NEXT, GRAPH)
+    versions = Versions.of("torch/_dynamo/graph.py", NEXT, GRAPH)
     found = closure({versions.path: frozenset({"sync"})}, {versions.path: versions}.get, Names([versions]))
     assert found[versions.path] == {"sync", "method"}
 
 
 def test_a_line_of_a_piece_needs_only_what_it_uses() -> None:
-    versions = Versions.parse("torch/_dynamo/graph.py", GRAPH, NEXT)
+    versions = Versions.of("torch/_dynamo/graph.py", GRAPH, NEXT)
     text = "\n\ndef sync(tx, before, has_argument):\n    return True"
     found = closure(
         {versions.path: frozenset({"sync"})},
@@ -336,6 +336,6 @@ class Random:
 def test_a_table_in_a_class_goes_and_comes_with_its_methods(
     base: str, other: str, piece: str, travels: set[str]
 ) -> None:
-    versions = Versions.parse("torch/_dynamo/misc.py", base, other)
+    versions = Versions.of("torch/_dynamo/misc.py", base, other)
     found = closure({versions.path: frozenset({piece})}, {versions.path: versions}.get, Names([versions]))
     assert found[versions.path] - {piece} == travels

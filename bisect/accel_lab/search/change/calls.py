@@ -41,7 +41,7 @@ class Signature:
         return not (self.required & named) - given
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=32)  # what is read from a tree is kept, the tree is not: a release's would be gigabytes
 def parsed(text: str) -> ast.Module | None:
     """A piece's tree; a member of a class is indented, so it is put below an ``if``. None: no Python."""
     for source in (text, f"if True:\n{text}"):

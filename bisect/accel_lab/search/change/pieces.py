@@ -73,11 +73,13 @@ class Module:
 
 
 class _Pair:
-    """Two parsed texts. Their pieces are made when they are asked for: most files are only looked at."""
+    """Two texts. They are parsed when their pieces are asked for, and no tree is kept.
+
+    The trees of all files that differ between two releases are gigabytes, and most files are only looked at.
+    """
 
     def __init__(self, base: str, other: str) -> None:
         self.sources = base, other
-        self._trees = ast.parse(base), ast.parse(other)
 
     @cached_property
     def shown(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -89,12 +91,14 @@ class _Pair:
 
     @cached_property
     def modules(self) -> tuple[Module, Module]:
-        """Both as modules; a class is split where both have it."""
-        common = _classes(self._trees[0]) & _classes(self._trees[1])
-        one, two = (
-            Module.of(text, tree, common) for text, tree in zip(self.sources, self._trees, strict=True)
-        )
-        return one, two
+        """Both as modules; a class is split where both have it. Without pieces where one does not parse."""
+        base, other = self.sources
+        try:
+            trees = ast.parse(base), ast.parse(other)
+        except (SyntaxError, ValueError, RecursionError):
+            return Module(base, ()), Module(other, ())
+        common = _classes(trees[0]) & _classes(trees[1])
+        return Module.of(base, trees[0], common), Module.of(other, trees[1], common)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +110,8 @@ class Versions:
     turned: bool = False
 
     @classmethod
-    def parse(cls, path: str, base: str, other: str) -> Versions:
-        """Raises SyntaxError where one of the two does not parse."""
+    def of(cls, path: str, base: str, other: str) -> Versions:
+        """Nothing can be mixed where one of the two texts does not parse."""
         return cls(path=path, pair=_Pair(base, other))
 
     def reversed(self) -> Versions:
