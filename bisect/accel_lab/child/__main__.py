@@ -1,4 +1,4 @@
-"""Entry of a probe process: ``python <copy of this package> once JOB`` or ``... serve``."""
+"""Entry point of a child process: ``python <copy of this package> once JOB``, ``serve``, ``lend``, ..."""
 
 import sys
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Print one JSON object on standard output."""
+    """Prints one JSON object on standard output."""
     facts = {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "executable": sys.executable,

@@ -2,8 +2,9 @@
 
 ``python view.py PLAN COMMAND...`` enters the views and executes the command; without a command it tests
 whether views work. The plan has ``folders`` (shown as views), ``hidden`` (optional; shown as empty folders),
-``real`` (folders that stay writable), ``upper`` (an empty folder for what is written; a tmpfs of ``most_mb``
-if ``memory``), ``edited`` (optional; a file in the views, and the file with its new text) and ``cwd``.
+``real`` (folders that stay real, also inside a view), ``upper`` (an empty folder for what is written; a tmpfs
+of ``most_mb`` if ``memory``), ``edited`` (optional; a file in the views and the file with its new text) and
+``cwd``.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Depth:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The part ``layers`` of diff.json."""
+        """Returns the part ``layers`` of diff.json."""
         first, module = self.first, self.first_module
         return {
             "first_module": None if module is None else module.name,

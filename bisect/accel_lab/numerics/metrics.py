@@ -116,7 +116,7 @@ def _greatest(values: Array) -> float:
 
 @dataclass(kw_only=True)
 class _Sums:
-    """The running sums of ``measure``."""
+    """Accumulates the sums of :func:`measure` over parts."""
 
     dtype: str
     unit: float

@@ -47,7 +47,6 @@ def _threaded(recording: Recording) -> set[_Region]:
 
 
 def _labels(recording: Recording, regions: Iterable[_Region]) -> dict[tuple[_Region, int], _Label]:
-    """The label of each call of these regions."""
     inputs = {
         ((name, turn), call): entry.inputs
         for (name, turn, call, _, _), entry in recording.entries.items()

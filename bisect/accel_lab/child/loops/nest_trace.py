@@ -53,7 +53,7 @@ class Instruction:
 
 
 class Program:
-    """A loop nest: its loops (outermost first, reduction loops last) and the instructions of its body."""
+    """A loop nest: its loops (outermost first, reduction loops last) and the body's instructions."""
 
     def __init__(
         self,

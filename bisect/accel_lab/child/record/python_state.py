@@ -64,7 +64,7 @@ def state_of(fn: Any, args: Any, kwargs: Any, results: Sequence[Any] = ()) -> Di
 
 
 def _parameters(fn: Any) -> List[str]:
-    """The names of a function's positional parameters, without ``self``."""
+    """A function's positional parameter names, without ``self``."""
     fn = getattr(fn, "_orig_mod", fn)
     bound = not isinstance(fn, types.FunctionType)
     if isinstance(fn, types.MethodType):

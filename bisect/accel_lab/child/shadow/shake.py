@@ -40,7 +40,7 @@ class Shake:
         return all(tensor.numel() <= MOST_ELEMENTS for tensor in tensors)
 
     def result(self, values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Returns a result moved by at most one rounding of ``dtype``."""
+        """Returns a result with each element moved up or down by one rounding of ``dtype``."""
         return self._moved(values, unit(dtype))
 
     def inside(self, values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -16,7 +16,7 @@ def aot_autograd(gm: Any, example_inputs: Any, **keywords: Any) -> Any:
 
 
 def default_partition() -> Any:
-    """Returns the partitioner that saves all activations (``torch/_functorch/partitioners.py``)."""
+    """Returns the partitioner that saves what the backward needs (``torch/_functorch/partitioners.py``)."""
     from torch._functorch.partitioners import default_partition as partition
 
     return partition
