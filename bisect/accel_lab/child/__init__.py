@@ -1,5 +1,5 @@
-"""What runs inside a probe: the user's program under one rung, in a process of its own.
+"""Runs the user's program on one rung, in a probe's process.
 
-This package is copied beside the run and imported by the probed interpreter as
-``accel_lab_child``; it needs torch and the standard library only, and Python 3.8 or newer.
+This package is copied into the run's folder and imported there as ``accel_lab_child`` by the interpreter
+under test. It needs only torch, the standard library and Python 3.8 or newer.
 """

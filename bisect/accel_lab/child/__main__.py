@@ -1,10 +1,10 @@
-"""Entry of a probe process: ``python <copy of this package> once JOB`` or ``... serve``."""
+"""Entry point of a child process: ``python <copy of this package> once JOB``, ``serve``, ``lend``, ..."""
 
 import sys
 
 _AT_START = frozenset(sys.modules)
 
-import os  # noqa: E402 - after what Python has imported by itself was looked at
+import os  # noqa: E402 - after ``_AT_START``, which must hold only Python's own imports
 
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_here)

@@ -1,4 +1,4 @@
-"""Where the copy of the lab's adapters and of its mock lies, and how a script finds it; without torch."""
+"""Makes the copy of the lab's adapters and mock importable; does not import torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from typing import Any
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-#: As in ``accel_lab.mock.instruments``, which must not be imported before the script has imported its torch.
+#: Same value as in ``accel_lab.mock.instruments``, which must be imported only after the script's torch.
 BY_DEFINITION_VARIABLE = "ACCEL_LAB_MOCK_BY_DEFINITION"
 
 
 class library:
-    """The copy is found while it is imported; other scripts than those for an accelerator do not see it."""
+    """A context in which the copy is importable; only scripts for an accelerator see it permanently."""
 
     def __enter__(self) -> None:
         sys.path.insert(0, _LIBRARY)
@@ -22,16 +22,16 @@ class library:
 
 
 def show_library() -> None:
-    """A script that asks for its accelerator by itself finds the lab's, unless it has its own."""
+    """Makes the copy importable for the script, after all other entries of ``sys.path``."""
     if _LIBRARY not in sys.path:
         sys.path.append(_LIBRARY)
 
 
 def prepare(rung: Any, switches: Any) -> None:
-    """Called before the script starts, whose first lines may move tensors to the mock's device.
+    """Prepares the accelerator before the script starts, whose first lines may move tensors to its device.
 
-    What a run computes in which nothing is compiled is what others are held against: there, and where
-    transfers are replaced, its tensors go to the device and back without the device's transfers.
+    An uncompiled run on the mock is the reference for other runs, so its tensors bypass the mock's transfers;
+    the same holds if the mock's option ``transfer`` is ``definition``.
     """
     mock = switches.get("mock")
     if rung in ("mock", "accelerator") or mock or switches.get("adapter"):

@@ -1,4 +1,4 @@
-"""What a probe leaves for the reader: graphs as Python text, generated code, under ``artifacts/``."""
+"""Writes a probe's artifacts: graphs as Python text and generated code, under ``artifacts/``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MAX_BYTES = 4 * 1024 * 1024
 def write_json(
     path: str, data: Any, indent: Optional[int] = None, default: Optional[Callable[[Any], Any]] = None
 ) -> None:
-    """Write a file as a whole or not at all; ``default`` is ``json.dump``'s."""
+    """Writes a JSON file atomically; ``indent`` and ``default`` are those of ``json.dump``."""
     with open(path + ".part", "w", encoding="utf-8") as stream:
         json.dump(data, stream, indent=indent, default=default)
     os.replace(path + ".part", path)
 
 
 class Artifacts:
-    """Writes numbered text files; a failure to write one never disturbs the run."""
+    """Writes numbered text files; an error while writing does not affect the run."""
 
     def __init__(self, folder: str, most: int = MAX_BYTES) -> None:
-        """``most``: characters of all files together; what would come after them is left out."""
+        """``most`` limits the characters of all files together; no file is started beyond it."""
         self._folder = folder
         self._most = most
         self._counts: Dict[str, int] = {}
@@ -32,11 +32,11 @@ class Artifacts:
 
     @property
     def home(self) -> str:
-        """The probe's folder."""
+        """The probe's folder, parent of the artifacts' folder."""
         return os.path.dirname(self._folder)
 
     def graph(self, kind: str, gm: Any) -> str:
-        """The graph as readable code with shapes and dtypes; the file's name, empty if none was written."""
+        """Writes a graph as code with shapes and dtypes; returns the file's name, empty if not written."""
         try:
             text = gm.print_readable(print_output=False)
         except Exception:
@@ -47,7 +47,7 @@ class Artifacts:
         return self.text(kind, text, "py")
 
     def text(self, kind: str, text: str, suffix: str) -> str:
-        """One numbered text file; its name, empty if none was written."""
+        """Writes a numbered text file; returns its name, empty if not written."""
         with self._lock:
             if self._bytes > self._most:
                 return ""
@@ -64,9 +64,9 @@ class Artifacts:
         return os.path.basename(path)
 
     def generated_code(self, cache_folder: Any, cleaned: Callable[[str], str] = str) -> None:
-        """Copy the code that Inductor generated during this run out of its private cache folder.
+        """Copies at most 40 files of generated code from Inductor's cache folder of this run.
 
-        ``cleaned`` takes out of a text what the lab wrote into it.
+        ``cleaned`` removes the lab's marks from a text.
         """
         found = []
         for root, _, names in os.walk(cache_folder):
@@ -87,7 +87,7 @@ class Artifacts:
                 continue
             if (
                 path.endswith(".cpp") and "extern" in text and "_chk_kernel()" not in text
-            ):  # torch tries the compiler
+            ):  # ``_chk_kernel`` is torch's test of the compiler
                 self.text("kernel", text, "cpp")
             elif path.endswith(".py") and "async_compile" in text:
                 self.text("output_code", text, "py")

@@ -1,4 +1,4 @@
-"""Describes the environment as PyTorch's issue form asks for it, and the C++ compiler that Inductor takes."""
+"""Prints the environment as PyTorch's issue form requires it, and Inductor's C++ compiler."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Dict
 
 
 def main() -> None:
-    """Print one JSON object on standard output: ``text`` as ``collect_env`` of this torch has it, ``cxx``."""
+    """Prints one JSON object: ``text`` of torch's ``collect_env`` and ``cxx``, or ``*_error`` for either."""
     import torch
     from torch.utils import collect_env
 
     facts: Dict[str, Any] = {}
     try:
         facts["text"] = collect_env.get_pretty_env_info()
-    except Exception as error:  # it parses what other programs print
+    except Exception as error:  # it parses the output of other programs
         facts["text_error"] = "%s: %s" % (type(error).__name__, error)
     try:
         facts["cxx"] = _compiler(torch, collect_env)
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _compiler(torch: Any, collect_env: Any) -> str:
-    """The compiler by name, the first line that it says of its version, and the OpenMP that torch has."""
+    """The compiler's name, the first line of its ``--version``, and torch's OpenMP."""
     from .torch_internals.compilers import cpp_compiler
 
     name = cpp_compiler()

@@ -1,9 +1,9 @@
-"""The first program in a container, after init: it starts the command and says exactly how that ended.
+"""Starts a container's command and reports how it ended.
 
-It is handed over as text (``python -I -S -c``), so it is one file, of the stdlib, for every Python of the
-line. The container's own exit code cannot tell ``exit(139)`` from a segmentation fault, nor 127 from a
-missing program. Where the plan says that it is ``held``, it ends when its standard input is closed: the lab's
-end of it is gone then, and so is the lab.
+Passed to the container as text (``python -I -S -c``), so it is a single file that uses only the standard
+library. It exists because a container's exit code does not tell ``exit(139)`` from a segmentation fault, or
+``exit(127)`` from a missing program. With ``held`` in the plan it exits when its standard input closes, which
+means that the lab is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 def main() -> None:
     plan = json.loads(sys.argv[1])
-    # Its own output is the container's log, which the lab reads; the command never gets to see it.
+    # Its standard output is the container's log, which the lab reads; the command's output goes to files.
     report: dict[str, Any] = {}
     try:
         report = run(plan)
@@ -35,7 +35,7 @@ def run(plan: Any) -> dict[str, Any]:
     source = os.open(plan["stdin"] or os.devnull, os.O_RDONLY)
     out = os.open(plan["stdout"], os.O_WRONLY | os.O_APPEND)
     err = os.open(plan["stderr"], os.O_WRONLY | os.O_APPEND)
-    ready, failed = os.pipe()  # closed by exec; written to where it fails
+    ready, failed = os.pipe()  # exec closes it; the child writes to it if exec fails
     began = time.monotonic()
     child = os.fork()
     if child == 0:
@@ -47,7 +47,7 @@ def run(plan: Any) -> dict[str, Any]:
     def forward(number: int, frame: Any) -> None:
         if number != signal.SIGUSR1:
             send(child, number)
-        elif catches(child, number):  # asks for the Python stacks; without a handler it would just kill
+        elif catches(child, number):  # requests Python stacks; without a handler it would kill the child
             os.kill(child, number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
@@ -65,7 +65,7 @@ def run(plan: Any) -> dict[str, Any]:
 
 
 def hold() -> None:
-    """End, and with us the whole container, as soon as nobody holds the other end of standard input."""
+    """Exits, and thereby ends the container, as soon as standard input is closed."""
 
     def wait() -> None:
         try:
@@ -75,17 +75,17 @@ def hold() -> None:
             pass
         os._exit(128 + signal.SIGKILL)
 
-    # A signal that this thread takes would not wake the other one, which is to forward it.
+    # Block signals in this thread, because only the main thread forwards them.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     threading.Thread(target=wait, daemon=True).start()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start(command: Any, streams: Any, failed: int) -> None:
-    """In the child: a session of its own, its streams, the command; never returns."""
+    """Runs the command in the forked child, in a new session; never returns."""
     try:
         os.setsid()
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that would be inherited
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would inherit that
             signal.signal(number, signal.SIG_DFL)
         for target, stream in enumerate(streams):
             os.dup2(stream, target)
@@ -100,7 +100,7 @@ def send(child: int, number: int) -> None:
     try:
         os.killpg(child, number)
     except OSError:
-        pass  # it is gone
+        pass  # the child has ended
 
 
 def catches(pid: int, number: int) -> bool:

@@ -1,5 +1,4 @@
-"""Says what an interpreter has: Python, torch, its companions, the C++ compiler's name. No torch import
-unless asked by the caller's need to know that torch loads."""
+"""Describes an interpreter: Python, torch and related packages, variables. Does not import torch."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Print one JSON object on standard output."""
+    """Prints one JSON object on standard output."""
     facts = {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "executable": sys.executable,
@@ -31,7 +30,7 @@ def main() -> None:
 
 
 def _accelerators() -> Any:
-    """The names of the accelerators that can be asked for; nothing of them is imported."""
+    """The names of the available accelerators; their packages are not imported."""
     try:
         from accel_lab.accelerators.discovery import BUILT_IN, registered
 
@@ -41,7 +40,7 @@ def _accelerators() -> Any:
 
 
 def _distributions() -> Any:
-    """Versions from the installed metadata: quick, and right even where torch does not load."""
+    """Package versions from installed metadata, which is fast and works even if torch does not load."""
     try:
         from importlib import metadata
     except ImportError:
@@ -56,7 +55,7 @@ def _distributions() -> Any:
     if not facts["torch"]:
         import importlib.util
 
-        # A source build may carry no metadata.
+        # A source build may have no metadata.
         if importlib.util.find_spec("torch") is not None:
             facts["torch"] = "unknown"
         else:

@@ -1,4 +1,4 @@
-"""An exception as plain data: type, message, frames innermost last, and what it was raised from."""
+"""Describes an exception as JSON values, and detects errors caused by a missing part of torch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ MAX_FRAMES = 120
 
 
 class NotApplicable(RuntimeError):
-    """This rung or switch has nothing to say about this script on this build."""
+    """Raised if a rung or switch does not apply to this script or this build of torch."""
 
 
 def describe(error: Any) -> Any:
-    """``{type, message, frames, text, links, operator}`` of an exception; never raises."""
+    """Returns ``{type, message, frames, text, links, operator}`` of an exception; never raises.
+
+    ``frames`` has the innermost frame last and continues with the frames of causes. ``links`` are the types
+    and messages of the causes (``raise ... from``). ``operator`` is the operator whose C++ code raised.
+    """
     try:
         message = str(error)
     except Exception:
@@ -47,10 +51,10 @@ def describe(error: Any) -> Any:
 
 
 def lacking(error: Any) -> str:
-    """What our own code asked of torch that this release does not have; empty for any other exception.
+    """Returns why the lab's code does not work with this torch; empty for any other exception.
 
-    The other way round too: what this release asked of an object that stands in for one of torch's. Such an
-    end says nothing of the script: it must not be taken for a failure that a rung brought.
+    Covers names that this torch lacks, and attributes that this torch expects of the lab's replacement
+    objects. Such an error is not a failure of the script.
     """
     if isinstance(error, ImportError):
         owner = error.name or ""
@@ -67,7 +71,7 @@ def lacking(error: Any) -> str:
 
 
 def type_name(error: Any) -> Any:
-    """The qualified name of an exception's type, without ``builtins``."""
+    """Returns the qualified name of an exception's type, without ``builtins`` and ``__main__``."""
     kind = type(error)
     return (
         kind.__qualname__
@@ -77,12 +81,11 @@ def type_name(error: Any) -> Any:
 
 
 def _origin(error: Any) -> Any:
-    """What it was explicitly raised from (``raise ... from``)."""
     return error.__cause__
 
 
 def _operator(error: Any) -> str:
-    """The operator whose C++ code raised: that has no frame, so its call is innermost ."""
+    """The operator whose C++ code raised; C++ has no frame, so the innermost frame is the operator's call."""
     try:
         innermost = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
         if short(innermost.f_code.co_filename) != OPERATOR_FILE or innermost.f_code.co_name != "__call__":
@@ -105,7 +108,7 @@ def _frames(error: Any) -> Any:
 
 
 def short(path: str) -> Any:
-    """``torch/...`` for files of torch, ``accel_lab_child/...`` for ours, else the path itself."""
+    """Shortens a path to ``torch/...`` or ``accel_lab_child/...`` for files of torch or the child."""
     normal = path.replace(os.sep, "/")
     for root in ("/torch/", "/accel_lab_child/", "/torchgen/", "/functorch/"):
         cut = normal.rfind("/site-packages" + root)
@@ -116,5 +119,5 @@ def short(path: str) -> Any:
 
 
 def code_key(code: Any) -> str:
-    """A code object's name that stays the same from run to run."""
+    """Returns a name of a code object that is the same in every run: function, file and line."""
     return "%s %s:%d" % (code.co_name, short(code.co_filename), code.co_firstlineno)

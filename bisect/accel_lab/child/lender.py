@@ -1,13 +1,14 @@
-"""The clean server that several runs share: it imports torch once and forks a warm server for each of them.
+"""The clean server, shared by several runs: imports torch once and forks a warm server for each run.
 
-It runs nothing of a user's itself. A request is one byte with three descriptors on the socket that it is
-given: standard input, output and error of the run's server. The answers are messages of JSON on the same
-socket: ``{"event": "ready"}``, ``{"event": "forked", "pid"}``, ``{"event": "stale", "why"}`` where it must
-not be used any more, ``{"event": "ended", "pid"}``. It ends when the other end of the socket is closed.
+The clean server runs no user code. A request is one byte on its socket, with three file descriptors: standard
+input, output and error of the run's warm server. It answers with JSON messages on the same socket:
+``{"event": "ready"}``, ``{"event": "forked", "pid"}``, ``{"event": "ended", "pid"}``, and
+``{"event": "stale", "why"}`` if it must no longer be used. It exits when the socket's other end is closed.
 
-What the fork is to be comes first on its standard input: eight digits, the number of bytes of a JSON object
-with ``env`` (all of its environment), ``names`` (variables whose values ``/proc/PID/environ`` shows, by which
-the lab finds its processes), ``cwd`` and ``limits`` (``[soft, hard]`` by the names of ``resource``).
+The set-up of a fork comes first on the fork's standard input: eight digits, which are the length in bytes of
+the JSON object that follows. Its keys are ``env`` (the whole environment), ``names`` (variables that must
+appear in ``/proc/PID/environ``, by which the lab finds its processes), ``cwd`` and ``limits``
+(``[soft, hard]`` by names of ``resource``).
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ import sys
 import time
 from typing import Any, Dict, List, Set
 
-#: Descriptors of a request.
+#: File descriptors in a request.
 _GIVEN = 3
 _MOST_SETUP_BYTES = 1 << 23
 
 
 class Files:
-    """The files that this process has loaded, and the folders in which Python looks for modules.
+    """Detects changes of the files that this process loaded, and of the folders on ``sys.path``.
 
-    A process that starts now would read what they hold now. ``began`` is the time at which this process began
-    to import: what was changed since then may have been read before or after.
+    After a change, a new process would load other code than this one. ``began`` is the time (s) when this
+    process started to import; a file modified since then counts as changed.
     """
 
     def __init__(self, began: float, without: str) -> None:
-        """``without`` is a folder whose files do not count: this process has made them itself."""
+        """``without`` is a folder whose files are ignored, because this process creates them."""
         self._known: Dict[str, Any] = {}
         self.late = ""
         for path in self._loaded():
@@ -46,7 +47,7 @@ class Files:
                     self.late = path
 
     def changed(self) -> str:
-        """A file that is not what it was when it was loaded; empty if all are."""
+        """Returns the path of a file that changed since it was loaded; empty if none did."""
         if self.late:
             return self.late
         return next((path for path, known in self._known.items() if _state(path) != known), "")
@@ -73,7 +74,7 @@ def _state(path: str) -> Any:
 
 
 def lend(descriptor: int, prepare: Any = None, serve: Any = None) -> None:
-    """Lend until the socket closes. ``prepare`` and ``serve`` stand for those of the server in a test."""
+    """Serves requests until the socket closes; tests replace ``prepare`` and ``serve``."""
     from . import server
 
     prepare, serve = prepare or server.prepared, serve or server.serve_from
@@ -108,7 +109,7 @@ def lend(descriptor: int, prepare: Any = None, serve: Any = None) -> None:
 
 
 def _given(control: Any) -> Any:
-    """The descriptors of a request; None where the other end is closed."""
+    """Receives the file descriptors of a request; None if the other end is closed."""
     fds = array.array("i")
     data, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(_GIVEN * fds.itemsize))
     for level, kind, content in ancillary:
@@ -121,7 +122,7 @@ def _say(control: Any, **message: Any) -> None:
     try:
         control.send(json.dumps(message).encode())
     except OSError:
-        return  # nobody lends any more: the next look at the socket shows it
+        return  # the other end is closed; the next ``select`` notices
 
 
 def _reap(control: Any, running: Set[int]) -> None:
@@ -133,7 +134,7 @@ def _reap(control: Any, running: Set[int]) -> None:
 
 
 def _become(control: Any, given: List[int], made: Any, serve: Any) -> None:
-    """In the fork: be the warm server of one run, to its end. ``made`` are variables that the imports set."""
+    """Runs a fork as the warm server of one run; ``made`` are the variables that imports have set."""
     code = 70
     try:
         control.close()
@@ -157,7 +158,7 @@ def _become(control: Any, given: List[int], made: Any, serve: Any) -> None:
 
 
 def server_answers() -> Any:
-    """The stream of the run's answers."""
+    """Returns the stream for the answers of the run's warm server."""
     from .server import take_answers
 
     return take_answers()
@@ -171,7 +172,7 @@ def _read_setup() -> Any:
 
 
 def _read(size: int) -> bytes:
-    """So many bytes of standard input and not one more: the jobs come after them."""
+    """Reads exactly ``size`` bytes from standard input, as the jobs follow them."""
     data = b""
     while len(data) < size:
         chunk = os.read(0, size - len(data))
@@ -196,9 +197,9 @@ def _set_up(setup: Any, made: Any) -> None:
 
 
 def _show(name: str, value: str) -> None:
-    """Write a variable's value over the one with which this process was started, of the same length.
+    """Overwrites a variable's initial value in memory; raises ``ValueError`` if the lengths differ.
 
-    ``/proc/PID/environ`` shows the memory that the kernel filled at the start, whatever is set later.
+    ``/proc/PID/environ`` shows the memory that the kernel filled at the start, not later changes.
     """
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p

@@ -1,8 +1,8 @@
-"""Serves other sources for modules of torch: texts that the lab mixed from two releases.
+"""Replaces the sources of torch modules on import, by texts that the lab mixed from two releases.
 
-An import hook, put in place before the program imports torch. The text of a served module is compiled
-under the path of the file that it stands for, so that what looks at paths sees no difference. The hook can
-also note which functions run, by the names under which a module's body or a class defines them.
+The import hook is installed before the program imports torch. A replaced module is compiled under the path of
+the original file, so that code which inspects paths sees no difference. The hook can also note which
+module-level functions and methods run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOTE = "_accel_lab_executed"
 
 
 class MixedSources(importlib.abc.MetaPathFinder):
-    """``served``: from module names to files with their text. ``watched``: from module names to functions."""
+    """The import hook. ``served`` maps module names to files with the new text, ``watched`` to functions."""
 
     def __init__(self, served: Dict[str, str], watched: Dict[str, List[str]]) -> None:
         self._served = served
@@ -29,16 +29,16 @@ class MixedSources(importlib.abc.MetaPathFinder):
         self._executed: Set[str] = set()
 
     def install(self) -> None:
-        """Serve from now on."""
+        """Installs the hook."""
         setattr(builtins, _NOTE, self._executed.add)
         sys.meta_path.insert(0, self)
 
     def facts(self) -> Dict[str, Any]:
-        """``loaded``: modules that were served or watched. ``executed``: ``module::function`` that ran."""
+        """Returns ``loaded`` (served or watched modules) and ``executed`` (``module::function`` that ran)."""
         return {"loaded": sorted(self._loaded), "executed": sorted(self._executed)}
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """The module's own spec, with a loader that compiles the other text."""
+        """Returns the module's spec with a loader for the new text; None for a module not concerned."""
         if fullname not in self._served and fullname not in self._watched:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -64,13 +64,13 @@ class _Loader(importlib.machinery.SourceFileLoader):
         if self._watched:
             _note_calls(tree, fullname, self._watched)
         if self._text_from:
-            # ``inspect.getsource`` reads what linecache holds; an entry without a time is never checked.
+            # ``inspect.getsource`` uses linecache, which never re-checks an entry whose time is None.
             lines = source.splitlines(True)
             linecache.cache[self.path] = (len(source), None, lines, self.path)
         return compile(tree, self.path, "exec", dont_inherit=True)
 
     def get_source(self, fullname: str) -> Optional[str]:
-        """The text that was compiled."""
+        """Returns the text that was compiled."""
         if self._text_from is None:
             return super().get_source(fullname)
         with open(self._text_from, "rb") as stream:
@@ -78,7 +78,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _note_calls(tree: ast.Module, module: str, watched: Any) -> None:
-    """Put a note of its name at the beginning of each watched function."""
+    """Inserts a call that notes the function's name at the start of each watched function."""
     for owner, body in [
         ("", tree.body),
         *((n.name + ".", n.body) for n in tree.body if type(n) is ast.ClassDef),

@@ -1,10 +1,9 @@
-"""Notes which files a program opens, imports, lists and hands to other programs, by Python's audit events.
+"""Notes the files that a program opens, imports, lists or passes to other programs, by Python's audit events.
 
-One JSON line is appended to ``opened.txt`` the first time that a file is met: ``["read", path]``, or
-``written``, ``listed`` (a folder), ``handed`` (a word of another program's command line); ``spawned`` says
-that ``multiprocessing`` started another Python, in which nothing is heard. It is written at once, so a
-program that crashes has noted all that it opened until then. Code that opens files without Python is not
-heard; what it has mapped into memory is read off the process at the end.
+The first event of each file appends a JSON line to ``opened.txt``: ``["read", path]``, or ``written``,
+``listed`` (a folder) or ``handed`` (a word of another program's command line). ``spawned`` means that
+``multiprocessing`` started another Python, which is not watched. Lines are written at once, so they survive a
+crash. Native code that opens files causes no audit event; files that are still mapped are noted at the end.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .protocol import files
 
-#: More files than this are not noted; a log that says so is cut.
+#: Limit on the number of noted files.
 MOST = 20_000
-#: Nothing that a project keeps lies here, unless the script does.
+#: System folders, which are left out unless the script or the current folder is inside one.
 _SYSTEM = (
     *("/bin/", "/dev/", "/etc/", "/lib/", "/lib32/", "/lib64/"),
     *("/proc/", "/run/", "/sbin/", "/sys/", "/usr/"),
 )
 _MAPS = "/proc/self/maps"
-#: Whoever imports one of these is about to start a Python in which nothing is heard.
+#: Modules whose import means that an unwatched Python process is about to start.
 _SPAWNS = ("multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver")
 _IMPORT_SYSTEM = "<frozen importlib"
 
 
 class Opened:
-    """The audit hook of one run of ``script`` (None: a module). ``folder`` is the probe's: the lab's own."""
+    """The audit hook of one run of ``script`` (None: a module); ``folder`` is the probe's folder."""
 
     def __init__(self, folder: str, script: Optional[str]) -> None:
         self._log = os.path.join(folder, files.OPENED)
         self._seen: Dict[str, str] = {}
         self._busy = threading.local()
         self._folder = folder.rstrip("/") + "/"
-        # Where the user's folders are not shown at their own paths, they are shown here.
+        # Folders that show the user's files if these are not visible at their own paths.
         self._shown = (self._folder + "view/", self._folder + "cwd/")
         here = (os.getcwd() + "/", os.path.dirname(os.path.abspath(script or ".")) + "/")
         self._left_out = tuple(
@@ -63,21 +62,21 @@ class Opened:
         }
 
     def start(self) -> None:
-        """Hear from now on; an audit hook cannot be taken out again."""
+        """Installs the audit hook, which cannot be removed again."""
         self._note("cwd", os.getcwd())
-        for path in sys.path[1:]:  # PYTHONPATH, and what a package that is being worked on has added
+        for path in sys.path[1:]:  # PYTHONPATH and editable installs
             if os.path.isdir(path) and not self._is_ours(os.path.abspath(path) + "/"):
                 self._note("pythonpath", path)
         sys.addaudithook(self.hear)
 
     def codes(self) -> List[Any]:
-        """The code that runs inside of whatever the program does: Dynamo must leave it alone."""
+        """Returns the hook's code objects, which Dynamo must skip as they run inside the program."""
         return [value.__code__ for value in vars(Opened).values() if hasattr(value, "__code__")] + [
             _words.__code__
         ]
 
     def hear(self, event: str, args: Tuple[Any, ...]) -> None:
-        """One audit event; nothing that goes wrong here may reach the program."""
+        """Handles one audit event; its own exceptions are suppressed."""
         handler = self._events.get(event)
         if handler is None or getattr(self._busy, "on", False):
             return
@@ -90,7 +89,7 @@ class Opened:
             self._busy.on = False
 
     def finish(self) -> None:
-        """Note the files that are mapped into memory: a library or a table that no Python code opened."""
+        """Notes files that are mapped into memory, such as libraries that native code opened."""
         self._busy.on = True
         try:
             with open(_MAPS) as stream:
@@ -147,7 +146,7 @@ class Opened:
 
     def _note(self, kind: str, path: Any) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):
-            return  # a descriptor
+            return  # a file descriptor
         path = os.path.abspath(os.fsdecode(path))
         if os.path.basename(os.path.dirname(path)) == "__pycache__" and path.endswith(".pyc"):
             path = util.source_from_cache(path)
@@ -175,7 +174,7 @@ def _words(command: Any) -> List[str]:
 
 
 def _library_folders() -> Tuple[str, ...]:
-    """Where the interpreter and what is installed in it live, and the lab's copy of this package."""
+    """Folders of the interpreter, of installed packages, and of the lab's copy of this package."""
     names = [sysconfig.get_paths().get(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     names += [*getattr(site, "getsitepackages", list)(), getattr(site, "USER_SITE", None)]
     names += [sys.prefix, sys.exec_prefix, sys.base_prefix]

@@ -1,4 +1,4 @@
-"""Runs the user's program as Python itself would, and says how it ended."""
+"""Runs the user's program as Python itself would, and returns how it ended."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .exceptions import describe
 
 
 def join_threads() -> None:
-    """Wait for the program's threads as the interpreter does at its end.
+    """Waits for the program's threads as the interpreter does at exit.
 
-    Pools of ``concurrent.futures`` are stopped by hooks that only ``threading._shutdown`` runs;
-    joining their threads one by one would wait for ever.
+    Only ``threading._shutdown`` runs the hooks that stop pools of ``concurrent.futures``; joining their
+    threads one by one would never return.
     """
     shutdown = getattr(threading, "_shutdown", None)
     if shutdown is not None:
@@ -25,7 +25,10 @@ def join_threads() -> None:
 
 
 def run_program(program: Any) -> Any:
-    """``(exit code, described exception or None, that exception)``; prints the traceback as Python does."""
+    """Runs the program; returns ``(exit code, described exception or None, exception or None)``.
+
+    Prints the traceback as Python does.
+    """
     sys.argv = [program["path"] or program["module"], *program["args"]]
     try:
         if program["path"] is not None:
@@ -66,7 +69,7 @@ def exit_code(error: Any) -> Any:
 
 
 def _report(error: Any) -> None:
-    """Print the traceback through the user's ``sys.excepthook``, without our own frames."""
+    """Prints the traceback through the user's ``sys.excepthook``, without the lab's frames."""
     traceback = error.__traceback__
     while traceback is not None and "accel_lab_child" in traceback.tb_frame.f_code.co_filename:
         traceback = traceback.tb_next
@@ -78,9 +81,9 @@ def _report(error: Any) -> None:
 
 
 def free_program() -> None:
-    """Free what the program holds: the allocator looks behind a block when it is freed, and not before.
+    """Frees the program's objects, because ``MALLOC_CHECK_`` detects an overrun only when a block is freed.
 
-    A forked child ends without doing so. What it did is written down by now, so an abort loses nothing.
+    A forked child exits without freeing them. The result is already written, so an abort loses nothing.
     """
     main = sys.modules.get("__main__")
     if main is not None:

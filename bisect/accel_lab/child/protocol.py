@@ -1,8 +1,7 @@
-"""What the lab and its child agree on, for the child as it lies in the lab's own tree.
+"""Re-exports the lab's package ``protocol`` for the child in the lab's source tree.
 
-In a run's folder the package ``protocol`` itself lies here, in this module's place: the child's copy goes by
-another name than the lab and cannot import from it. So the child imports it with ``from .protocol import
-rungs``.
+In a run's folder a copy of the package ``protocol`` replaces this module, because the child's copy cannot
+import the lab. Both are imported as ``from .protocol import rungs``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times one call of each compiled region against the same call uncompiled, once the script has ended.
+"""Times the last call of each compiled region, compiled and uncompiled, after the script has ended.
 
-A copy of the user's script runs this file, and no other part of the lab. ``start(torch)`` replaces
-``torch.compile`` by one that keeps the arguments of each region's last call. When Python ends, both are
-called in turn, and the last line of standard error has the medians in seconds.
+A copy of the user's script imports this file and no other part of the lab. ``start(torch)`` replaces
+``torch.compile`` by a version that keeps the arguments of each region's last call. At exit both sides are
+called alternately, and the last line of standard error has the medians in seconds.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import sys
 import time
 from typing import Any, Callable, Dict, List
 
-#: Both sides together of one region: at most so many pairs, and no new one after so long.
+#: Limits per region: number of pairs of calls, and seconds after which no new pair starts.
 MOST_PAIRS, MOST_S = 60, 2.0
-#: What the line with the result begins with.
+#: Prefix of the result line.
 MARK = "accel-lab-region-seconds "
 
 
 def start(torch: Any) -> None:
-    """Replace ``torch.compile``; the result is printed at exit, unless no region was called."""
+    """Replaces ``torch.compile``; the result is printed at exit unless no region was called."""
     regions: List[Dict[str, Any]] = []
     real = torch.compile
 
@@ -33,7 +33,7 @@ def start(torch: Any) -> None:
         compiled = real(model, **words)
         region: Dict[str, Any] = {"plain": model}
         regions.append(region)
-        if hasattr(compiled, "_orig_mod"):  # a module: it must stay one
+        if hasattr(compiled, "_orig_mod"):  # a module must stay a module
             region["compiled"] = compiled.forward
             compiled.__dict__["forward"] = _kept(region)
             return compiled
@@ -60,7 +60,7 @@ def _report(regions: List[Dict[str, Any]]) -> None:
             ours, theirs = _timed(region)
             compiled, plain = compiled + statistics.median(ours), plain + statistics.median(theirs)
             pairs = max(pairs, len(ours))
-    except Exception:  # what a call needs may be gone once the script has ended
+    except Exception:  # a call may need something that is gone after the script has ended
         return
     if pairs:
         said = {"compiled": compiled, "plain": plain, "runs": pairs}

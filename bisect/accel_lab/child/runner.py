@@ -1,8 +1,8 @@
-"""Runs the user's program as Python would, under one rung, and writes down how it ended.
+"""Runs the user's program on one rung and writes ``result.json``.
 
-The job is a JSON file; what was found goes to ``result.json`` in the job's folder, regions as they
-appear to ``regions.json``. The parent takes the process's own exit status as the truth; a missing
-``result.json`` means that the process did not come to its end by itself.
+The job is a JSON file. Facts go to ``result.json`` in the job's folder, regions to ``regions.json`` as they
+appear. The parent relies on the process's exit status; a missing ``result.json`` means that the process did
+not end by itself.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from .shadowed_modules import Own
 from .torch_internals.dynamo import MODULE as DYNAMO
 from .torch_internals.entries import ENTRIES
 
-#: The seed that torch's sources call the default one (c10/core/GeneratorImpl.h).
+#: torch's default seed (c10/core/GeneratorImpl.h).
 _TORCH_SEED = 67280421310721
-_KEEP_OPEN: List[Any] = []  # files that must live as long as the process
+_KEEP_OPEN: List[Any] = []  # files that stay open until the process ends
 
 
 def run_once(job_path: str) -> None:
-    """A cold run: this process has not imported torch yet."""
+    """Runs a job in this process, which has not imported torch yet (a cold run), and exits."""
     with open(job_path, encoding="utf-8") as stream:
         job = json.load(stream)
     sys.exit(execute(job))
 
 
 def execute(job: protocol_job.Job) -> Any:
-    """Run the job's program; returns the exit code that Python would have given."""
+    """Runs the job's program; returns the exit code that plain Python would have."""
     folder = job["folder"]
     if job["switches"].get("sanitize"):
-        os.environ.pop("LD_PRELOAD", None)  # it is in place, and the compiler runs faster without it
+        os.environ.pop("LD_PRELOAD", None)  # already loaded here; the compiler is faster without it
     _catch_faults(folder)
     _seed(job["seed"])
     session = Session(job)
     try:
         session.prepare()
-    except SystemExit as stop:  # the rung cannot be prepared: said in the result, the program does not run
+    except SystemExit as stop:  # the rung could not be prepared, so the program does not run
         code = exit_code(stop)
         session.finish(code, describe(stop))
         return code
@@ -68,13 +68,13 @@ def execute(job: protocol_job.Job) -> Any:
 
 
 def leave_modules_alone(nn: Any) -> None:
-    """Let ``Module.compile()`` do nothing: it would put what torch.compile returns into the module."""
+    """Makes ``Module.compile()`` do nothing; it would store torch.compile's result in the module."""
     if hasattr(nn.Module, "compile"):  # 2.0 has no such method
         nn.Module.compile = lambda self, *args, **kwargs: None
 
 
 class Session:
-    """The instruments around one run: rung, recorder, artifacts."""
+    """The instruments of one run (ladder, recorder, logs) and its results."""
 
     def __init__(self, job: protocol_job.Job) -> None:
         self.job = job
@@ -93,24 +93,24 @@ class Session:
         self.on_region: Callable[[], None] = self._write_regions
 
     def hear(self) -> None:
-        """From now on, note which files are opened."""
+        """Starts to note opened files, if the job asks for it."""
         if self.opened is not None:
             self.opened.start()
 
     def prepare(self) -> None:
-        """Install the rung now if torch is there, else at the moment the script imports it.
+        """Installs the rung now if torch is imported, else when the script imports it.
 
-        A job that this child does not understand ends here: to run it without the part that it does not know
-        would answer another question.
+        Raises ``SystemExit`` if this child does not support the job, because a run without the unknown part
+        would give a wrong result.
         """
         self.not_applicable = protocol_job.objection(self.job)
         if self.not_applicable:
             raise SystemExit("accel-lab: %s" % self.not_applicable)
         switches = self.job.get("switches") or {}
         accelerator_library.prepare(self.job.get("rung"), switches)
-        if switches.get("trace"):  # torch reads it when it is imported
+        if switches.get("trace"):  # torch reads the variable at import
             os.environ["TORCH_TRACE"] = os.path.join(self.folder, "trace")
-        if switches.get("disable_everywhere"):  # what the script starts inherits it
+        if switches.get("disable_everywhere"):  # child processes inherit it
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         if switches.get("other_processes"):
             from .processes import started
@@ -139,21 +139,21 @@ class Session:
         if name == DYNAMO:
             self._install()
         if name == "torch.nn":
-            # Before the script can call ``Module.compile``, which is what imports Dynamo.
+            # Must happen before the script calls ``Module.compile``, which imports Dynamo.
             if self.job["switches"].get("identity"):
                 leave_modules_alone(sys.modules[name])
             return
         self.entries.watch(name)
 
     def _in_regions(self) -> Any:
-        """How deep in a region of torch.compile, how many exceptions came out of them, how often entered."""
+        """Nesting depth in regions, number of exceptions from regions, number of region calls."""
         if self.ladder is None:
             return 0, 0, 0
         calls = sum(region["calls"] for region in self.ladder.regions)
         return getattr(self.ladder._depth, "value", 0), len(self.ladder.caught), calls
 
     def _seed_library(self, name: str) -> None:
-        """Let a script that sets no seed draw the same numbers in each run: torch's first seed is chance."""
+        """Seeds torch or numpy, so that a script without a seed draws the same numbers in each run."""
         seed = self.job["seed"]
         if name == "torch":
             sys.modules[name].manual_seed(_TORCH_SEED + seed)
@@ -174,7 +174,7 @@ class Session:
             self.not_applicable = str(error)
             raise SystemExit("accel-lab: %s" % error) from error
         except Exception as error:
-            # Without its instruments the run would answer another question than the one asked.
+            # Without its instruments the run would not be the requested probe.
             self.lab_error = describe(error)
             raise SystemExit("accel-lab could not prepare this run: %s" % error) from error
 
@@ -196,7 +196,7 @@ class Session:
             from .hooks.compile_log import CompileLog
 
             self.compile_log = CompileLog()
-        # To record a call takes time and memory of its own, and keeps tensors alive.
+        # Recording takes time and memory and keeps tensors alive, so these switches exclude it.
         if self.job["record_bytes"] and not any(
             switches.get(name) for name in ("measure", "compile_log", "layers", "trace")
         ):
@@ -213,7 +213,7 @@ class Session:
         self.ladder.install()
 
     def _stop(self) -> None:
-        """End the run: the native compiler would start now, and the question was what happens before."""
+        """Ends the run before the native compiler starts (switch ``before_compiler``)."""
         code = 70
         try:
             self.not_applicable = "stopped where the native compiler would start"
@@ -227,7 +227,7 @@ class Session:
         write_json(os.path.join(self.folder, "regions.json"), self.ladder.regions, default=str)
 
     def finish(self, code: Any, raised: Any, ended_by: Any = None) -> None:
-        """End records and write ``result.json``; ``ended_by`` is the exception that ``raised`` describes."""
+        """Ends the recording and writes ``result.json``; ``raised`` describes the exception ``ended_by``."""
         facts: protocol_facts.ChildFacts = {}
         if self.opened is not None:
             self.opened.finish()
@@ -252,7 +252,7 @@ class Session:
         self._write(facts, code, raised, ended_by)
 
     def write_facts(self) -> None:
-        """Write what is known so far of a process that may be ended at any moment."""
+        """Writes the facts so far, for a process that may be killed at any time."""
         facts: protocol_facts.ChildFacts = {}
         self._add_facts(facts)
         self._write(facts, 0, None, None)
@@ -261,7 +261,6 @@ class Session:
         return self.ladder is not None and any(region["calls"] for region in self.ladder.regions)
 
     def _add_facts(self, facts: protocol_facts.ChildFacts) -> None:
-        """What the instruments noticed."""
         facts["lab_error"] = self.lab_error
         facts["not_applicable"] = self.not_applicable
         if self.ladder is not None:
@@ -313,7 +312,6 @@ class Session:
                     facts["divergence"] = self.ladder.divergence.to_json()
 
     def _write(self, facts: protocol_facts.ChildFacts, code: Any, raised: Any, ended_by: Any) -> None:
-        """Write ``result.json``."""
         facts["other_entries"] = self.entries.facts(ended_by)
         torch = sys.modules.get("torch")
         facts["determinism"] = _determinism(torch)
@@ -354,7 +352,7 @@ def _seed(seed: int) -> None:
 
 
 def _seeded(default_rng: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """numpy's ``default_rng`` with a seed of ours where the caller gives none: numpy's own is chance."""
+    """Wraps numpy's ``default_rng`` to use a fixed seed if the caller gives none."""
     number = itertools.count()
 
     @functools.wraps(default_rng)
@@ -365,7 +363,7 @@ def _seeded(default_rng: Callable[..., Any], seed: int) -> Callable[..., Any]:
 
 
 class AfterImport:
-    """A meta path finder that calls back right after a module's body has run."""
+    """A meta path finder that calls ``callbacks[name]()`` right after a module's body has run."""
 
     def __init__(self, callbacks: Any) -> None:
         self._callbacks = dict(callbacks)

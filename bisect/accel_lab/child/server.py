@@ -1,8 +1,8 @@
 """The warm server: imports torch, Dynamo and Inductor once and forks a child for each probe.
 
-Requests come as JSON lines on standard input, answers leave as JSON lines on the descriptor that
-was standard output at the start: ``{"event": "ready"}``, ``{"event": "started", "id", "pid"}``,
-``{"event": "ended", "id", "status"}`` with the raw wait status.
+Reads jobs as JSON lines from standard input, and writes answers as JSON lines to its original standard
+output: ``{"event": "ready"}``, ``{"event": "started", "id", "pid"}``, and ``{"event": "ended", "id",
+"status"}`` with the raw wait status.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _PRELOADED = (".loops.interpreter", ".record.recorder", ".rungs.ladder", ".runne
 
 
 def serve() -> None:
-    """Import, then serve until standard input closes."""
+    """Imports torch, then serves jobs until standard input closes."""
     answers = take_answers()
     serve_from(answers, prepared())
 
 
 def take_answers() -> Any:
-    """A stream on what was standard output; what is printed from now on goes to standard error."""
+    """Returns a stream to the original standard output and redirects standard output to standard error."""
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -37,7 +37,7 @@ def take_answers() -> Any:
 
 
 def prepared() -> Any:
-    """Import all that a probe is likely to need; what the server says of itself when it is ready."""
+    """Imports what most probes need; returns the facts of the server's ready message."""
     # Without this, importing Inductor touches the CUDA driver and no forked child could use it.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     started = time.time()
@@ -47,7 +47,7 @@ def prepared() -> Any:
     initialised = lazy_init()
     import torch
 
-    # So that no child pays for them.
+    # Imported here, so that no forked child has to.
     for module in _PRELOADED:
         importlib.import_module(module, __package__)
 
@@ -61,7 +61,7 @@ def prepared() -> Any:
 
 
 def serve_from(answers: Any, facts: Any) -> None:
-    """Serve until standard input closes; this process forks the probes and has their orphans."""
+    """Serves jobs until standard input closes; this process forks the probes and adopts their orphans."""
     _become_subreaper()
     _say(answers, event="ready", **facts)
     _loop(answers)
@@ -148,7 +148,7 @@ def _fork(job: Any) -> Any:
 
 
 def _own_failure(job: Any, error: BaseException) -> None:
-    """Say that it was the lab that failed here: the exit code alone would be taken for the program's."""
+    """Writes ``crash.txt``, which marks this as the lab's failure and not the program's."""
     import traceback
 
     traceback.print_exc()
@@ -174,7 +174,7 @@ def _in_child(job: Any) -> Any:
         os.dup2(opened, descriptor)
         os.close(opened)
     os.closerange(3, 256)
-    # New objects over the inherited descriptors: a user may close or replace them.
+    # New stream objects, because a program may close or replace them.
     for name, descriptor, mode, errors in (
         ("stdin", 0, "r", "surrogateescape"),
         ("stdout", 1, "w", "backslashreplace"),
@@ -191,7 +191,7 @@ def _in_child(job: Any) -> Any:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], hard))
     os.environ.update(job["env"])
-    tempfile.tempdir = None  # it may have looked at TMPDIR already
+    tempfile.tempdir = None  # drops a cached TMPDIR
     if job.get("view"):
         from .view import enter
 
@@ -212,7 +212,7 @@ def _in_child(job: Any) -> Any:
 
 
 def _become_subreaper() -> None:
-    """Orphans of a probe come back to this process, so that they can be found and reaped."""
+    """Makes this process the parent of a probe's orphans, so that it can find and reap them."""
     try:
         import ctypes
 

@@ -1,8 +1,7 @@
-"""Modules beside the script that plain Python would import in the place of those that the lab brought in.
+"""Handles modules in the script's folder that shadow modules which the lab has already imported.
 
-Python looks in the script's folder and in PYTHONPATH before its own library, so ``json.py`` beside a script
-is what ``import json`` means there, to torch too. What the lab has imported by then must not stand in its
-way.
+Python searches the script's folder and PYTHONPATH before the standard library: with ``json.py`` in the
+script's folder, ``import json`` gets that file, also in torch. The lab's own imports must not change this.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any, Dict, FrozenSet, Iterator, List
 
 _SUFFIXES = (".py", ".pyc", *EXTENSION_SUFFIXES)
-#: The lab's own, and the interpreter's.
+#: Modules of the lab and the interpreter, which are never shadowed.
 _NEVER = frozenset({"__main__", "__mp_main__", "accel_lab_child"})
-#: Kept unless they are shadowed themselves: the interpreter ends threads by the one, the other is seeded.
+#: Kept unless shadowed: the interpreter joins threads by ``threading``, and ``random`` is already seeded.
 _KEPT = frozenset({"threading", "random"})
-#: Entries of this package that are programs of their own.
+#: Modules of this package that run as programs.
 _PROGRAMS = frozenset(
     {
         *("__init__", "__main__", "server", "lender", "view", "doctor", "torch_files", "container_init"),
@@ -28,12 +27,12 @@ _PROGRAMS = frozenset(
     }
 )
 
-#: What Python itself had imported before anything of the lab; empty where that is not known.
+#: Modules that Python had imported before the lab; empty if not known.
 at_start: FrozenSet[str] = frozenset()
 
 
 def shadowed(folders: Any, names: Any) -> List[str]:
-    """Those of the top-level names that a module or a package in one of the folders has too."""
+    """Returns the top-level ``names`` that exist as a module or package in one of the folders."""
     found = set()
     for folder in folders:
         try:
@@ -51,14 +50,14 @@ def shadowed(folders: Any, names: Any) -> List[str]:
 
 
 def folders_of(program: Any) -> List[str]:
-    """Where Python looks before its own library: the script's folder, or the current one, and PYTHONPATH."""
+    """Returns the folders searched before the standard library: the script's (or current), PYTHONPATH."""
     first = os.path.dirname(os.path.realpath(program["path"])) if program["path"] else os.getcwd()
     more = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [first, *(os.path.abspath(name) for name in more if name)]
 
 
 def in_the_way(program: Any) -> List[str]:
-    """The modules that are imported here and would be the program's own under plain Python."""
+    """Returns modules that the lab has imported but that the program's own files would shadow."""
     if not at_start:
         return []
     ours = {name.partition(".")[0] for name in sys.modules if name not in at_start} - _NEVER
@@ -66,7 +65,7 @@ def in_the_way(program: Any) -> List[str]:
 
 
 class Own:
-    """The lab's own imports, taken out of the program's sight while it has modules of the same names."""
+    """Hides the lab's imports from a program that has modules of the same names."""
 
     def __init__(self, program: Any) -> None:
         self.names = in_the_way(program)
@@ -76,7 +75,7 @@ class Own:
             self._take_out()
 
     def _take_out(self) -> None:
-        """All of them, not those alone: what imported the library's ``types`` would not be imported again."""
+        """Hides all of the lab's imports, as a module that uses a shadowed one must be imported again too."""
         kept = _NEVER | (_KEPT - frozenset(self.names))
         for name in list(sys.modules):
             if name not in at_start and name.partition(".")[0] not in kept:
@@ -84,7 +83,7 @@ class Own:
 
     @contextmanager
     def back(self) -> Iterator[None]:
-        """Import with the library's own modules, as the lab's code needs them."""
+        """Restores the standard library's modules inside the context, as the lab's code needs them."""
         if not self.names:
             yield
             return
@@ -108,7 +107,7 @@ class Own:
 
     @staticmethod
     def _import_all() -> None:
-        """All of this package now: later its imports would find the program's modules."""
+        """Imports this whole package now; later imports would find the program's modules."""
         prefix = __name__.rpartition(".")[0] + "."
         folder = os.path.dirname(os.path.abspath(__file__))
         for module in pkgutil.walk_packages([folder], prefix):
@@ -117,4 +116,4 @@ class Own:
             try:
                 importlib.import_module(module.name)
             except Exception:
-                continue  # one that this torch lacks the parts for is asked for by its rung, or never
+                continue  # this torch lacks a part; a rung that needs the module reports it

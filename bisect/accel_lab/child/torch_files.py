@@ -1,4 +1,4 @@
-"""The files that an installed torch consists of: digests, and copies of some; torch is not imported."""
+"""Lists an installed torch's source files with digests, and copies them; does not import torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_FILE_BYTES = 4 << 20
 
 
 def main(target: str, prefixes: Sequence[str]) -> None:
-    """Print one JSON object: the digest of every source file below ``torch/`` that begins with a prefix.
+    """Prints one JSON object with ``files`` and ``native``, and copies the files to ``target``.
 
-    Those files are copied to ``target`` too, which need not be on the machine that torch is installed on.
-    ``native`` are the compiled libraries with their digests as the installer wrote them down, or their size.
+    ``files`` maps each source file whose name (``torch/...``) starts with one of ``prefixes`` to its SHA-256.
+    ``native`` maps each compiled library to the digest in the package's metadata, or to its size in bytes.
     """
     spec = importlib.util.find_spec("torch")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -54,7 +54,7 @@ def _sources(root: str) -> List[str]:
 
 
 def _native(root: str) -> Dict[str, Any]:
-    """The libraries next to torch's Python files; hashing gigabytes would cost more than it shows."""
+    """Digests or sizes of the libraries in ``torch/lib``; they are too large to hash."""
     folder = os.path.join(root, "lib")
     try:
         names = sorted(name for name in os.listdir(folder) if ".so" in name)

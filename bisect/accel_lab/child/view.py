@@ -1,10 +1,10 @@
-"""Shows a process the user's folders as copy-on-write views at their own paths, in its own mount namespace.
+"""Gives a process copy-on-write views of the user's folders, at their own paths, in a mount namespace.
 
-``python view.py PLAN COMMAND...`` enters the views and becomes the command; without a command it only tries.
-The plan: ``folders`` are shown as views, ``hidden`` ones (if any) as empty folders, ``real`` stays as it is
-wherever it lies, ``upper`` is where what is written goes (an empty folder; in memory if ``memory``, of
-``most_mb`` then), ``edited`` (if any) is a file in the views and the one whose text it has there, ``cwd`` is
-entered at the end.
+``python view.py PLAN COMMAND...`` enters the views and executes the command; without a command it tests
+whether views work. The plan has ``folders`` (shown as views), ``hidden`` (optional; shown as empty folders),
+``real`` (folders that stay real, also inside a view), ``upper`` (an empty folder for what is written; a tmpfs
+of ``most_mb`` if ``memory``), ``edited`` (optional; a file in the views and the file with its new text) and
+``cwd``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, List
 _NEWNS, _NEWUSER = 0x00020000, 0x10000000
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
 _CAPABILITY_VERSION = 0x20080522
-#: In the place of the command's exit status: the views could not be entered.
+#: Exit status if the views could not be entered.
 FAILED = 70
 
 
 def enter(plan: Any) -> None:
-    """Make the views and step into ``cwd``; raises OSError where the kernel does not allow them."""
+    """Mounts the views and changes to ``cwd``; raises OSError if the kernel does not allow it."""
     libc = ctypes.CDLL(None, use_errno=True)
     confined = _own_namespace(libc)
     _mount(libc, "none", "/", "", _REC | _PRIVATE)
@@ -44,7 +44,7 @@ def enter(plan: Any) -> None:
 
 
 def _own_namespace(libc: Any) -> Any:
-    """A mount namespace; whether it took a user namespace, in which we are who we were."""
+    """Enters a new mount namespace; returns whether that needed a user namespace (with the same user)."""
     if libc.unshare(_NEWNS) == 0:
         return False
     user, group = os.geteuid(), os.getegid()
@@ -67,9 +67,9 @@ def _view(libc: Any, folder: Any, place: Any, real: Any, confined: Any) -> None:
     os.makedirs(work)
     _look_like(folder, upper)
     layers = [os.open(path, os.O_PATH) for path in (folder, upper, work)]
-    # By number: a path may hold commas and colons, which mean something there.
+    # By descriptor, because commas and colons in a path are separators in mount options.
     options = "lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % tuple(layers)
-    # With redirect_dir a folder can be renamed; only a process with the right to do so may ask for it.
+    # redirect_dir allows folders to be renamed, but needs a privileged process.
     wanted = [",userxattr"] if confined else [",redirect_dir=on,index=off", ""]
     for last, more in enumerate(wanted, 1 - len(wanted)):
         try:
@@ -85,7 +85,7 @@ def _view(libc: Any, folder: Any, place: Any, real: Any, confined: Any) -> None:
 
 
 def _hide(libc: Any, folder: Any, real: Any) -> None:
-    """An empty folder in the place of one, but for what stays real in it."""
+    """Mounts an empty folder over ``folder``, except for the ``real`` paths inside it."""
     below = _topmost(path for path in real if path.startswith(folder + "/"))
     held = [(path, os.open(path, os.O_PATH)) for path in below]
     _mount(libc, "tmpfs", folder, "tmpfs", 0, "mode=0755")
@@ -96,7 +96,7 @@ def _hide(libc: Any, folder: Any, real: Any) -> None:
 
 
 def _edit(path: Any, text: Any) -> None:
-    """Give a file another text, in the view only: raises OSError where the file lies in none."""
+    """Replaces a file's text in its view; raises OSError if the file is in no view."""
     with open("/proc/self/mountinfo", "rb") as stream:
         mounts = [line.split(b" - ", 1) for line in stream]
     places = [(os.fsdecode(head.split(b" ")[4]), rest.split(b" ")[0]) for head, rest in mounts]
@@ -112,7 +112,7 @@ def _edit(path: Any, text: Any) -> None:
 
 
 def _topmost(paths: Any) -> List[str]:
-    """The paths that lie in none of the others."""
+    """The paths that are not inside another one."""
     kept: List[str] = []
     for path in sorted(set(paths)):
         if not any(path == other or path.startswith(other + "/") for other in kept):
@@ -121,7 +121,7 @@ def _topmost(paths: Any) -> List[str]:
 
 
 def _mount_points() -> List[str]:
-    """Everything that is mounted: a view of a folder shows nothing of the file systems below it."""
+    """All mount points; those inside a view must be mounted again, as an overlay does not show them."""
     with open("/proc/self/mountinfo", "rb") as stream:
         fields = [line.split(b" ")[4] for line in stream]
     found = []
@@ -133,7 +133,7 @@ def _mount_points() -> List[str]:
 
 
 def _look_like(folder: Any, upper: Any) -> None:
-    """Mode, owner and times of the view itself are those of its upper layer."""
+    """Copies mode, owner and times to the upper layer, which determines those of the view."""
     known = os.stat(folder)
     try:
         os.chown(upper, known.st_uid, known.st_gid)
@@ -144,7 +144,7 @@ def _look_like(folder: Any, upper: Any) -> None:
 
 
 def _drop_capabilities(libc: Any) -> None:
-    """In a user namespace of our own we may do what the user may not, such as write to a read-only file."""
+    """Drops the capabilities of the user namespace, such as writing to read-only files."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     none = (ctypes.c_uint32 * 6)()
     _check(libc.capset(header, none), "capset")
@@ -164,7 +164,7 @@ def _check(result: Any, what: Any) -> None:
 
 
 def _try(plan: Any) -> None:
-    """Write in each view, and beside a file of it; the caller looks whether the folder itself has it."""
+    """Writes a file in each view and reads it back; the caller checks that the real folder lacks it."""
     enter(plan)
     for folder in plan["folders"]:
         if not os.access(folder, os.W_OK):
@@ -177,7 +177,7 @@ def _try(plan: Any) -> None:
 
 
 def main() -> None:
-    """Enter and become the command; what goes wrong is written to the plan's ``crash`` file."""
+    """Enters the views and executes the command; an error is written to the plan's ``crash`` file."""
     with open(sys.argv[1], encoding="utf-8") as stream:
         plan = json.load(stream)
     command = sys.argv[2:]

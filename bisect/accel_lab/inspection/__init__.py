@@ -1,1 +1,1 @@
-"""What the compiler did with a script that need not fail: graphs, graph breaks, guards, recompilations."""
+"""Reports what the compiler did with a script: graphs, graph breaks, guards, recompilations."""

@@ -1,7 +1,7 @@
-"""What to write instead: for the reasons of graph breaks and for guards that fail again and again.
+"""Suggests code changes that avoid graph breaks and recompilations.
 
-The reasons are torch's words, old and new (``torch/_dynamo/graph_break_registry.json`` lists the new ones).
-The remedies are those of the torch.compile troubleshooting guide.
+Patterns match torch's reasons, of old and new releases (``torch/_dynamo/graph_break_registry.json`` lists the
+new ones). The suggestions are those of the torch.compile troubleshooting guide.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _BREAKS: tuple[tuple[str, str], ...] = (
         "call backward outside of the compiled function, or enable compiled autograd",
     ),
 )
-#: For a line whose reason says nothing that is known.
+#: Patterns for the source line, used if the reason matches none.
 _SOURCES: tuple[tuple[str, str], ...] = (_BREAKS[0], _BREAKS[2], (r"\bnp\.|\.numpy\(", _BREAKS[7][1]))
 _GUARDS: tuple[tuple[str, str], ...] = (
     (
@@ -88,12 +88,12 @@ _GUARDS: tuple[tuple[str, str], ...] = (
 
 
 def for_break(reason: str, source: str) -> str:
-    """What to write instead of the line that broke the graph; empty where nothing is known."""
+    """Returns advice to avoid a graph break; empty if there is none."""
     return _first(_BREAKS, reason) or _first(_SOURCES, source)
 
 
 def for_recompile(guard: str) -> str:
-    """How to avoid that the guard fails again; empty where nothing is known."""
+    """Returns advice to avoid recompilations by a guard; empty if there is none."""
     known = _first(_GUARDS, guard)
     if known:
         return known

@@ -1,4 +1,4 @@
-"""Captured: all that one run of the compiler left of its layers, and the same as JSON."""
+"""Represents one capture of the compiler's layers, kernels and files, and converts it to JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "accel-lab/layers/1"
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLine:
-    """One line of a generated kernel, and the user's lines or the operators that it was written for."""
+    """One line of a generated kernel, with the user's lines or the operators that it was generated from."""
 
     text: str
     sources: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class KernelLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One generated kernel. ``origins`` maps a lowering to its lines, ``sources`` to the user's line."""
+    """One generated kernel; ``origins`` maps a lowering to its lines, ``sources`` to the user's line."""
 
     file: str
     language: str
@@ -31,7 +31,7 @@ class Kernel:
 
     @staticmethod
     def from_facts(row: Mapping[str, Any]) -> Kernel:
-        """Read one entry of the fact ``kernels``, whose shape was checked when it was loaded."""
+        """Reads an entry of the fact ``kernels``, whose shape was checked on loading."""
         return Kernel(
             file=row["file"],
             language=row["language"],
@@ -41,7 +41,7 @@ class Kernel:
         )
 
     def lines(self) -> Iterator[KernelLine]:
-        """Every line with what it was written for; the operator stands where no line of the user is known."""
+        """Yields every line with its origins: the user's line or, if that is not known, the operator."""
         found: dict[int, list[str]] = {}
         for key, numbers in self.origins.items():
             for number in numbers:
@@ -52,7 +52,7 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A text of the capture: its path in the run's folder, in words what it is, and itself."""
+    """A text file of the capture: its path in the run's folder, a title, and its text."""
 
     path: str
     title: str
@@ -61,10 +61,11 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Captured:
-    """One capture. ``failed`` is how the script failed, empty if it did not.
+    """One capture of a script.
 
-    ``texts`` are the layers' texts by the order of the layer, ``code`` the generated programs, ``mock`` the
-    mock accelerator's files, ``tlparse`` the page of tlparse (a path in the folder; empty without one).
+    ``failed`` is how the script failed, empty if it did not. ``texts`` maps a layer's order to its text.
+    ``code`` are the generated programs, ``mock`` the mock accelerator's files. ``tlparse`` is the path of
+    tlparse's page in the folder, empty without one.
     """
 
     program: str
@@ -81,7 +82,7 @@ class Captured:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``capture.json`` (``reporting/capture.schema.json``)."""
+        """Returns the content of ``capture.json`` (``reporting/capture.schema.json``)."""
         return {
             "schema": SCHEMA,
             "program": self.program,
@@ -142,5 +143,5 @@ class Captured:
 
 
 def operator_of(key: str) -> str:
-    """The operator of a lowering's key, such as ``aten.mul.Tensor`` of ``mul target=aten.mul.Tensor#0``."""
+    """Returns the operator in a lowering's key: ``aten.mul.Tensor`` of ``mul target=aten.mul.Tensor#0``."""
     return key.rsplit("#", 1)[0].rsplit("target=", 1)[-1]

@@ -1,4 +1,4 @@
-"""CompileReport: what Dynamo compiled in a run, read from the facts that the child wrote."""
+"""Reports Dynamo's compilations, graph breaks and recompilations in a run, from the child's facts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from .advice import for_break, for_recompile
 
 SCHEMA = "accel-lab/guards/1"
-#: Frames in the list of the costliest.
+#: Number of compilations in the list of the costliest.
 COSTLIEST = 10
 
 
@@ -28,9 +28,9 @@ class Compilation:
     """One compilation of one function.
 
     ``number`` is torch's ``frame/compilation``. ``guards`` are Python expressions, without those that every
-    graph has; None where torch has dropped the compiled code. ``seconds`` is the whole compilation's time,
-    ``backend_seconds`` the part behind Dynamo, ``code_gen_seconds`` the part of code generation.
-    ``restarts`` are the reasons for which the trace began anew, ``failed`` is why it was given up.
+    graph has; None if torch has dropped the compiled code. ``seconds`` is the time of the whole compilation,
+    ``backend_seconds`` that of the backend, ``code_gen_seconds`` that of code generation. ``restarts`` are
+    the reasons for restarted traces; ``failed`` is the reason why compilation failed, else empty.
     """
 
     number: str
@@ -47,7 +47,7 @@ class Compilation:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphBreak:
-    """A place where a graph ended early, torch's reason and hints, and what to write instead."""
+    """A graph break with torch's reason and hints; ``rewrite`` is advice to avoid it, else empty."""
 
     place: Place
     source: str
@@ -60,7 +60,7 @@ class GraphBreak:
 
 @dataclass(frozen=True, kw_only=True)
 class FailedGuard:
-    """A guard of an earlier compilation that failed, and the value that was there (None: not readable)."""
+    """A guard of an earlier compilation that failed, with the actual value (None: not readable)."""
 
     compilation: str
     guard: str
@@ -69,7 +69,7 @@ class FailedGuard:
 
 @dataclass(frozen=True, kw_only=True)
 class Recompilation:
-    """A function that was compiled again: the guards that failed, and how to avoid it."""
+    """A recompilation with the guards that failed; ``rewrite`` is advice to avoid it, else empty."""
 
     place: Place
     failed: tuple[FailedGuard, ...]
@@ -78,10 +78,10 @@ class Recompilation:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileReport:
-    """All of a run.
+    """All compilations of a run.
 
-    ``limit`` is how often one function may be compiled; ``at_limit`` are those that reached it.
-    The counts ``*_left_out`` tell how many rows were not kept.
+    ``limit`` is Dynamo's recompile limit; ``at_limit`` are the functions that reached it. ``*_left_out``
+    count the rows that were not kept.
     """
 
     compilations: tuple[Compilation, ...]
@@ -94,7 +94,7 @@ class CompileReport:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> CompileReport:
-        """Read the facts of ``child/hooks/compile_log.py``; their shape was checked when they were loaded."""
+        """Reads the facts of ``child/hooks/compile_log.py``, whose shape was checked on loading."""
         return cls(
             compilations=tuple(_compilation(row) for row in facts["frames"]),
             breaks=tuple(_break(row) for row in facts["breaks"]),
@@ -107,21 +107,21 @@ class CompileReport:
 
     @property
     def seconds(self) -> float:
-        """Seconds that Dynamo and what is behind it took, over all compilations."""
+        """The total compile time in seconds, backend included."""
         return sum(one.seconds for one in self.compilations)
 
     @property
     def costliest(self) -> tuple[Compilation, ...]:
-        """The compilations that took longest, the longest first."""
+        """The compilations that took longest, longest first; at most ``COSTLIEST``."""
         return tuple(sorted(self.compilations, key=lambda one: -one.seconds)[:COSTLIEST])
 
     @property
     def compiled_again(self) -> tuple[tuple[Place, int], ...]:
-        """Each function that was compiled again, and how often, the most frequent first."""
+        """Each recompiled function with the number of recompilations, most frequent first."""
         return tuple(Counter(one.place for one in self.recompilations).most_common())
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``reporting/guards.schema.json``."""
+        """Returns the object described by ``reporting/guards.schema.json``."""
         return {
             "schema": SCHEMA,
             **asdict(self),

@@ -1,4 +1,4 @@
-"""GuardInspector: the report on one function or module, in this process, without a script."""
+"""Reports on the compilations of one function or module in the current process, without a script."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .compile_report import CompileReport
 
 
 class GuardInspector:
-    """Compile ``target``, call it as often as wanted, and read what Dynamo made of it.
+    """Compiles ``target``, calls it, and reports graphs, guards and recompilations.
 
-    ``target`` is a function or a ``torch.nn.Module``; ``options`` go to ``torch.compile``. Dynamo's state of
-    this process is reset when the inspector is made, and its hook is taken out by :meth:`close` or at the end
-    of a ``with`` block.
+    ``target`` is a function or a ``torch.nn.Module``; ``options`` are passed to ``torch.compile``. Creating
+    an inspector resets Dynamo in this process and installs a hook; :meth:`close` or the end of a ``with``
+    block removes the hook.
 
     >>> with GuardInspector(f, backend="eager") as inspector:
     ...     inspector(torch.ones(3))
@@ -32,15 +32,15 @@ class GuardInspector:
         self._compiled: Callable[..., Any] = torch.compile(target, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the compiled target; raises what it raises."""
+        """Calls the compiled target and propagates its exceptions."""
         return self._compiled(*args, **kwargs)
 
     def report(self) -> CompileReport:
-        """What has been compiled so far."""
+        """Returns the report on all compilations so far."""
         return CompileReport.from_facts(self._log.facts())
 
     def close(self) -> None:
-        """Take the hook out of Dynamo."""
+        """Removes the hook from Dynamo."""
         self._log.close()
 
     def __enter__(self) -> GuardInspector:

@@ -1,4 +1,4 @@
-"""Layer: a graph, or the loop IR, at one point of the compiler, read from what the child wrote down."""
+"""Reads the compiler's layers (a graph or loop IR after one stage) that the child has written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accel_lab.core.untrusted.shapes import Range
 from accel_lab.protocol.files import LAYERS
 
 MOST_LAYERS = 200
-#: The kinds in the order in which the compiler makes them, and their titles.
+#: Kinds of layers, in the order of the compiler, with their titles.
 TITLES = {
     "dynamo": "Dynamo graph",
     "joint": "AOTAutograd joint graph",
@@ -42,7 +42,7 @@ _LAYER = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """A tensor of a traced graph. ``bytes`` is -1 and an extent is -1 where only the data knows it.
+    """A tensor of a traced graph; ``bytes`` and sizes that depend on data are -1.
 
     Tensors with the same ``storage`` share memory.
     """
@@ -54,13 +54,13 @@ class Tensor:
 
     @property
     def text(self) -> str:
-        """``float32[2, 3]``."""
+        """The tensor as text, such as ``float32[2, 3]``."""
         return f"{self.dtype}[{', '.join('?' if n < 0 else str(n) for n in self.shape)}]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node of a graph: its operator, the nodes that it takes, what it makes, and the user's line."""
+    """A node of a graph: its operator, input nodes, output tensors, and the user's line."""
 
     name: str
     op: str
@@ -72,17 +72,17 @@ class Node:
 
     @property
     def is_call(self) -> bool:
-        """Whether the node computes something."""
+        """Whether the node calls a function, method or module."""
         return self.op.startswith("call_")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """An estimate from tensor sizes: bytes that are held while each node runs, by node.
+    """Estimated memory of a graph from tensor sizes: bytes held while each node runs.
 
-    Inputs and attributes are held throughout, a result from its node to its last use, what is returned to
-    the end; views take nothing. ``unknown`` tensors, whose sizes only the data knows, count as nothing.
-    Fusion, buffer reuse, workspaces and alignment are not in it.
+    Inputs and attributes count throughout, a result from its node to its last use, and returned values to the
+    end; views are free. ``unknown`` is the number of tensors whose size depends on data; they count as 0. The
+    estimate ignores fusion, buffer reuse, workspaces and alignment.
     """
 
     held: tuple[int, ...]
@@ -91,21 +91,21 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """The most that is held at once, in bytes."""
+        """The peak in bytes."""
         return max(self.held, default=0)
 
     @property
     def peak_at(self) -> int:
-        """The place of the node at which most is held."""
+        """The index of the first node at the peak; 0 for an empty graph."""
         return self.held.index(self.peak) if self.held else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One graph (``nodes``) or one text of loop IR (``parts`` loop nests); ``file`` is its text.
+    """One graph (``nodes``) or one text of loop IR (with ``parts`` loop nests); ``file`` names its text.
 
-    ``direction`` is forward or backward where the kind does not say. ``left_out`` counts the nodes that were
-    too many.
+    ``direction`` is forward or backward, empty if the kind implies it. ``left_out`` counts the nodes beyond
+    the child's limit.
     """
 
     kind: str
@@ -118,23 +118,23 @@ class Layer:
 
     @property
     def is_graph(self) -> bool:
-        """Whether this is a graph of nodes, and not loop IR."""
+        """Whether this is a graph, not loop IR."""
         return self.parts is None
 
     @property
     def title(self) -> str:
-        """``post-grad graph, backward``."""
+        """The title, such as ``post-grad graph, backward``."""
         title = TITLES.get(self.kind, self.kind)
         return f"{title}, {self.direction}" if self.direction else title
 
     @property
     def operators(self) -> Counter[str]:
-        """How often each operator is called."""
+        """The number of calls of each operator."""
         return Counter(node.target for node in self.nodes if node.is_call)
 
     @property
     def dtypes(self) -> Counter[str]:
-        """How many tensors of each dtype the graph takes and makes."""
+        """The number of input and result tensors of each dtype."""
         return Counter(tensor.dtype for node in self.nodes if node.op != "output" for tensor in node.tensors)
 
     @property
@@ -144,15 +144,14 @@ class Layer:
 
     @property
     def memory(self) -> Memory:
-        """What the graph holds over time, estimated."""
+        """The estimated memory of the graph over time."""
         return _memory(self.nodes)
 
 
 def read(files: ChildFiles) -> list[Layer]:
-    """The layers that a run wrote, in the order of their making; none where there is no file.
+    """Reads at most ``MOST_LAYERS`` layers of a run in the order of their creation; empty without a file.
 
-    A last line that a killed process left unfinished is dropped. Raises ``Refused`` for any other line that
-    is not what the child writes.
+    Drops an incomplete last line of a killed process. Raises ``Refused`` for any other malformed line.
     """
     text = files.text(LAYERS)
     if text is None:
@@ -221,7 +220,7 @@ def _memory(nodes: Sequence[Node]) -> Memory:
 
 
 def amount(size: float) -> str:
-    """Bytes in a unit that fits, such as ``1.5 MiB``."""
+    """Formats a number of bytes with a suitable unit, such as ``1.5 MiB``."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     step = min(int(math.log(size, 1024)), len(units) - 1) if size >= 1 else 0
     return f"{size / 1024**step:.{0 if step == 0 else 1}f} {units[step]}"

@@ -1,1 +1,1 @@
-"""Numbers compared: recordings of runs, the float64 rule, tolerances. numpy only, no torch."""
+"""Compares recorded values of runs by the float64 rule or by tolerances; uses numpy, not torch."""

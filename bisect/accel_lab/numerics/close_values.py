@@ -1,7 +1,7 @@
-"""Elements that agree by their own magnitude alone, found in the type that they have, without widening them.
+"""A fast test for elements that agree relative to their own magnitude, without conversion to float64.
 
-Most elements of a pair that agrees are of this kind, and a pass over them in float32 costs a tenth of the
-general rule in float64. What is left over, such as values near zero, is for that rule.
+Most elements of agreeing tensors pass it, at a tenth of the cost of the general rule in float64. The general
+rule then checks the remaining elements, such as values near zero.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 from .closeness import relative_to_size
 from .dtypes import Array
 
-#: Types that are calculated with as they are stored, and the integers of their size.
+#: Supported dtypes, and the integer type of the same size.
 _CODES: dict[str, Any] = {"float32": np.int32, "float64": np.int64}
 _NONE: Array = np.empty(0, dtype=np.intp)
-#: Two numbers no further apart than this part of one of them have a difference that is exact (Sterbenz).
+#: The difference of two numbers is exact if it is at most this fraction of one of them (Sterbenz lemma).
 _EXACT = 0.25
-#: The bound itself is rounded; an element so near to it is for the general rule.
+#: Safety margin for rounding of the bound itself; elements this close to it go to the general rule.
 _MARGIN = 1.0 - 2.0**-20
 
 
 class CloseValues:
-    """Collects the greatest errors of the elements that differ by no more than ``relative`` of themselves.
+    """Collects the largest errors of elements that differ by at most ``relative`` times their magnitude.
 
-    ``usual`` is the magnitude of the whole tensor. ``max_abs`` and ``max_ulp`` are exact; ``relative`` is
-    that of the element where it is the greatest to within a rounding.
+    ``usual`` is the typical magnitude of the whole tensor. ``max_abs`` and ``max_ulp`` are exact, and
+    ``relative`` up to rounding.
     """
 
     def __init__(self, dtype: str, relative: float, usual: float) -> None:
@@ -36,22 +36,22 @@ class CloseValues:
 
     @staticmethod
     def fit(dtype: str, got: Array, want: Array) -> bool:
-        """Whether two arrays are of a type that can be looked at in this way."""
+        """Whether both arrays have a supported dtype."""
         return dtype in _CODES and got.dtype == want.dtype == np.dtype(dtype)
 
     def rest(self, got: Array, want: Array) -> Array:
-        """The places of two flat arrays that the general rule is to look at, in their order.
+        """Returns the sorted indices of two flat arrays that the general rule must check.
 
-        NaN and infinities are among them, and zeros of two signs.
+        They include NaN, infinities, and zeros of different sign.
         """
         apart = got - want
         np.abs(apart, out=apart)
         size = np.abs(want)
-        np.minimum(size, np.finfo(size.dtype).max, out=size)  # no part of infinity is allowed
+        np.minimum(size, np.finfo(size.dtype).max, out=size)  # makes the bound of infinite elements finite
         steps = got.view(_CODES[self._dtype]) - want.view(_CODES[self._dtype])
         np.abs(steps, out=steps)
         near = apart <= size * self._bound
-        near &= steps >= 0  # the least integer has no magnitude: zeros of two signs
+        near &= steps >= 0  # abs of the smallest integer is negative; that is zeros of different sign
         places: Array = _NONE if near.all() else np.flatnonzero(~near)
         if places.size:
             apart[places], steps[places], size[places] = 0, 0, 1
@@ -59,7 +59,7 @@ class CloseValues:
         if most > 0:
             self.max_abs = max(self.max_abs, most)
             self.max_ulp = max(self.max_ulp, int(steps.max()))
-            # The sum of two magnitudes may be beyond the type's range, that of their halves is not.
+            # The sum of two magnitudes can overflow; the sum of their halves cannot.
             size *= 0.5
             size += size.dtype.type(self._usual / 2)
             if self._usual == 0:

@@ -1,7 +1,7 @@
-"""The float64 rule on arrays: which elements are further from the reference than eager's error allows.
+"""The float64 rule on arrays: finds elements whose error exceeds what eager's error allows.
 
-An element's error is held against eager's, taken as the greatest among elements of like magnitude: at any
-one element eager may be exact by luck, and over a whole tensor one large or masked value would hide all
+An element's error is compared with eager's largest error among elements of similar magnitude. A single
+element of eager may be exact by chance, and over a whole tensor one large or masked value would hide all
 others.
 """
 
@@ -14,23 +14,26 @@ import numpy as np
 from .dtypes import Array, least
 from .tolerances import ComparisonConfig
 
-#: Elements of like magnitude are taken in groups of this many, with both neighbouring groups.
+#: Size of a group of elements of similar magnitude; both neighbouring groups are considered too.
 _GROUP = 64
-#: Fewer elements than this have no mean square that says more than the greatest of them.
+#: With fewer elements than this, the mean square is not used.
 _MANY = 64
-#: A result is in proportion to eager's if so many elements are, but for this part of what the factor changes;
-#: a factor nearer to 1 may be one number upstream that was rounded otherwise.
+#: For a result that is a multiple of eager's: least number of nonzero elements, largest remainder as a
+#: fraction of the change, least ``abs(factor - 1)``. A factor closer to 1 may come from a single rounding.
 _PROPORTIONAL, _REST, _SCALED = 16, 0.02, 2.0**-6
-#: The error of eager, as a part of the whole, up to which its values mean something.
+#: Largest relative error of eager for which its values are meaningful.
 _MEANT = 0.25
-#: Fewer values than this may end in zero bits by chance.
+#: Fewer values than this may all end in zero bits by chance.
 _FEW = 4
-#: Evenly spaced elements that stand for a large tensor where its own magnitude is computed.
+#: Approximate number of evenly spaced elements from which a large tensor's magnitude is computed.
 _SAMPLE = 1 << 18
 
 
 def equal(g: Array, w: Array, signed_zero: bool) -> Array:
-    """Equal numbers, infinities of the same sign, and NaN against NaN; for complex numbers in both parts."""
+    """Returns where two arrays are equal (complex numbers: in both parts).
+
+    NaN equals NaN. -0.0 equals 0.0 unless ``signed_zero``.
+    """
     if g.dtype.kind == "c":
         return equal(g.real, w.real, signed_zero) & equal(g.imag, w.imag, signed_zero)
     same: Array = (g == w) | (np.isnan(g) & np.isnan(w))
@@ -40,7 +43,7 @@ def equal(g: Array, w: Array, signed_zero: bool) -> Array:
 
 
 def error(values: Array, reference: Array) -> Array:
-    """Distance from the reference; infinite where only one of the two is a number."""
+    """Returns the absolute error against the reference; infinite where only one of the two is NaN."""
     distance: Array = np.abs(values - reference)
     distance = np.where(equal(values, reference, False), 0.0, distance)
     return np.where(np.isnan(distance), np.inf, distance)
@@ -49,10 +52,10 @@ def error(values: Array, reference: Array) -> Array:
 def allowed(
     want: Array, dtype: str, config: ComparisonConfig, noise: float = 0.0, usual: float | None = None
 ) -> Array:
-    """The tolerance of each element without a reference; nothing is allowed where eager is not finite.
+    """Returns the tolerance of each element without a reference; 0 where eager is not finite.
 
-    It is relative to the tensor's own values, but no less than ``noise``. ``usual`` is the magnitude of the
-    whole tensor where ``want`` is a part of it.
+    It is relative to the tensor's values, with an absolute part of at least ``noise``. ``usual`` is the
+    typical magnitude of the whole tensor, if ``want`` is only a part of it.
     """
     size = np.abs(want)
     relative = config.relative(dtype)
@@ -64,7 +67,7 @@ def allowed(
 
 
 def relative_to_size(apart: Array, want: Array, dtype: str, usual: float | None = None) -> float:
-    """The greatest difference relative to the element and the tensor's own magnitude; inf if not finite."""
+    """Returns the largest difference relative to element plus typical magnitude; inf if not finite."""
     size = np.abs(want)
     usual = typical(size) if usual is None else usual
     scale = size + usual
@@ -87,14 +90,14 @@ def further(
     noise: float = 0.0,
     reach: float = math.inf,
 ) -> Array:
-    """Which elements are further from the reference than eager's error, or the spread, allows.
+    """Returns which elements are further from the reference than eager's error, or the spread, allows.
 
-    Single elements are held to the greatest errors around, and the mean square of many to that of eager's:
-    an error of all elements hides below the greatest error of few. Where eager overflowed and the reference
-    did not, a result near the reference is a better one, and no difference; near means by the tolerances that
-    hold without a reference. ``noise`` is the absolute error allowed where eager has no correct digit and no
-    spread says what that is worth; ``reach`` is how far another order of summing moves a result at most, so
-    that errors which half types made upstream are not multiplied as that is.
+    A single element is compared with eager's largest error among similar elements. The mean square of many is
+    compared with eager's too, because a small error of all elements is below the largest error of a few.
+    Where eager is not finite and the reference is, a result near the reference counts as correct (by the
+    tolerances without a reference). ``noise`` is the absolute error allowed where eager has no correct digit
+    and there is no spread. ``reach`` limits the error allowed there for another order of summation, so that
+    large errors of half types upstream are not multiplied.
     """
     size = np.abs(reference)
     finite = np.isfinite(size) & np.isfinite(eagers)
@@ -123,10 +126,10 @@ def further(
 
 
 def narrowed(got: Array, want: Array, reference: Array, dtype: str, config: ComparisonConfig) -> bool:
-    """Whether a float32 result was rounded to a half type on the way out, and eager's was not.
+    """Whether a float32 result was rounded to a half type and eager's was not.
 
-    Its error may be no greater than that which half types made before; that all its values end in zero bits
-    gives it away (#179804: a backward pass in bfloat16 where eager's is in float32).
+    The error of that rounding may be within earlier errors of half types, but then all values end in zero
+    bits (#179804: a backward pass in bfloat16 where eager's is in float32).
     """
     if dtype != "float32":
         return False
@@ -142,10 +145,10 @@ def narrowed(got: Array, want: Array, reference: Array, dtype: str, config: Comp
 
 
 def scaled(got: Array, want: Array, reference: Array) -> float | None:
-    """By what factor a result is eager's, if it is just that and no rounding explains the factor.
+    """Returns the factor if a result is a multiple of eager's that rounding cannot explain, else None.
 
-    Where half types round, eager's error may be greater than the fault. But roundings that differ do not
-    leave a result in proportion to eager's; one that is in proportion repeats all of eager's roundings.
+    With half types, eager's rounding error may exceed the error of the fault. But different roundings do not
+    give a multiple of eager's result: a multiple repeats all of eager's roundings.
     """
     usable = np.isfinite(got) & np.isfinite(want) & np.isfinite(reference)
     if int((usable & (want != 0)).sum()) < _PROPORTIONAL or not usable.all():
@@ -155,7 +158,7 @@ def scaled(got: Array, want: Array, reference: Array) -> float | None:
     g, w, r = g / unit, w / unit, r / unit
     length, eagers = float(np.linalg.norm(w)), float(np.linalg.norm(w - r))
     if eagers > _MEANT * length or float(np.linalg.norm(g - r)) <= eagers:
-        return None  # eager's is noise, or the worse one
+        return None  # eager's values are noise, or the result is at least as accurate as eager's
     factor = float(np.real(np.vdot(w, g))) / length**2
     off = abs(factor - 1.0)
     rest = float(np.linalg.norm(g - factor * w)) / length
@@ -163,18 +166,18 @@ def scaled(got: Array, want: Array, reference: Array) -> float | None:
 
 
 def _short(values: Array) -> Array:
-    """Which float32 values end in ten or more zero bits; one in a thousand does by chance."""
+    """Which float32 values end in ten or more zero bits, as one in a thousand does by chance."""
     codes = np.ascontiguousarray(values, dtype="<f4").view("<u4")
     short: Array = (codes & np.uint32(0x3FF)) == 0
     return short
 
 
 def typical(size: Array) -> float:
-    """The tensor's own magnitude: the lower quartile of what is not zero.
+    """Returns a tensor's typical magnitude: the lower quartile of its nonzero finite values; 0.0 if none.
 
-    Low, so that a mask of huge values does not make everything else look small.
+    A lower quartile, so that a mask of huge values does not dominate.
     """
-    if size.size > _SAMPLE:  # a quartile of very many is known well enough from some
+    if size.size > _SAMPLE:  # a sample gives the quartile accurately enough
         size = size.reshape(-1)[:: size.size // _SAMPLE]
     some = size[np.isfinite(size) & (size > 0)]
     if some.size == 0:
@@ -183,7 +186,7 @@ def typical(size: Array) -> float:
 
 
 class _Around:
-    """Elements of like magnitude: sorted by it and taken in groups, each with both neighbours."""
+    """Aggregates errors over elements of similar magnitude: groups in sorted order, with both neighbours."""
 
     def __init__(self, size: Array) -> None:
         self._order = np.argsort(size.reshape(-1), kind="stable")
@@ -192,7 +195,7 @@ class _Around:
         self._groups = -(-self._count // _GROUP)
 
     def greatest(self, errors: Array) -> Array:
-        """For each element the greatest error around it."""
+        """Returns, for each element, the largest error among elements of similar magnitude."""
         worst = self._grouped(errors).max(axis=1)
         near = worst.copy()
         near[1:] = np.maximum(near[1:], worst[:-1])
@@ -200,11 +203,11 @@ class _Around:
         return self._spread_out(near)
 
     def root_mean_square(self, errors: Array) -> Array:
-        """For each element the root mean square of the errors around it."""
+        """Returns, for each element, the RMS error of elements of similar magnitude."""
         unit = float(errors.max())
         if not np.isfinite(unit) or unit == 0.0:
             return np.full(self._shape, unit)
-        total = np.square(self._grouped(errors / unit)).sum(axis=1)  # squares of tiny errors would vanish
+        total = np.square(self._grouped(errors / unit)).sum(axis=1)  # squares of tiny errors would underflow
         count = np.full(self._groups, float(_GROUP))
         count[-1] = self._count - _GROUP * (self._groups - 1)
         sums, counts = total.copy(), count.copy()
@@ -226,7 +229,7 @@ class _Around:
 
 
 def greatest(errors: Array) -> float:
-    """The greatest error, infinite where one is unknown."""
+    """Returns the largest error; infinite if one is NaN, 0.0 for an empty array."""
     if errors.size == 0:
         return 0.0
     return float("inf") if np.isnan(errors).any() else float(errors.max())

@@ -1,13 +1,13 @@
-"""Whether a compiled result differs from eager's: the float64 rule, exact rules, and what to say of it.
+"""Decides whether a compiled result differs from eager's, by the float64 rule or by exact rules.
 
-The rule with a reference: a result differs when it is further from the float64 run than eager is, by a
-stated factor and beyond a floor that depends on the type (``ComparisonConfig``, ``closeness``). Without one
-the rule is relative to the tensor's own values, however small; its strict form, the sieve, only says whether
-a float64 run is worth asking.
+With a float64 reference, a result differs if its error exceeds eager's by a factor plus a floor that depends
+on the dtype (``ComparisonConfig``, ``closeness``). Without a reference, the tolerance is relative to the
+tensor's own values. The *sieve* is a stricter rule without a reference; it only decides whether a float64 run
+is needed.
 
-Type and shape always count. Strides are reported but count only when requested: torch promises the values of
-a compiled function's outputs, while their memory order changes with layout optimisation and with the kernel
-that a build picks; a wrong stride that matters shows in values or in an exception.
+Dtype and shape always count. Strides are reported but count only on request: torch guarantees the values of a
+compiled function's outputs, but their memory order depends on layout optimization and on the chosen kernels.
+A wrong stride that matters shows in values or in an exception.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def compare(
     *,
     measure: Measure | None = None,
 ) -> Comparison:
-    """Compare a compiled result with eager's, given the float64 values that belong to it, if any."""
+    """Compares a compiled result with eager's, by the float64 ``reference`` if there is one.
+
+    ``measure`` replaces ``reference`` and has further measures of the run.
+    """
     config = config or ComparisonConfig()
     measure = measure or Measure(reference=reference)
     if got.kind != want.kind or got.type != want.type:
@@ -59,16 +62,17 @@ def compare(
 def compare_tensors(
     got: Any, want: Any, config: ComparisonConfig | None = None, *, reference: Any = None
 ) -> Comparison:
-    """Compare two tensors, arrays, nested lists or numbers.
+    """Compares two tensors, arrays, nested lists or numbers.
 
-    ``want`` is the trusted result, ``reference`` the float64 run of the same computation.
+    ``want`` is the trusted result, ``reference`` the result of a float64 run of the same computation. Raises
+    :class:`TypeError` for nested and meta tensors.
     """
     high = None if reference is None else _array(reference)
     return compare(_tensor(got), _tensor(want), high, config)
 
 
 def _tensor(value: Any) -> Record:
-    """A number stands for an array of no dimensions."""
+    """The record of a value; a number becomes a 0-d array."""
     return record_of(np.asarray(value) if isinstance(value, (bool, int, float, complex)) else value)
 
 
@@ -77,10 +81,10 @@ def _array(value: Any) -> Array | None:
 
 
 def record_of(value: Any) -> Record:
-    """A tensor, an array, a number or any other value as a record; torch is not imported.
+    """Converts a tensor, array, number or other value to a record, without importing torch.
 
-    Nested lists of numbers are taken as an array, a sparse tensor by its values, a quantized one by what they
-    stand for. Raises :class:`TypeError` for a tensor without values of its own (nested, meta).
+    Nested lists become arrays, sparse tensors become dense, and quantized tensors are dequantized. Raises
+    :class:`TypeError` for nested and meta tensors.
     """
     if isinstance(value, Record):
         return value
@@ -127,16 +131,16 @@ def _drift(reason: str, got: object, want: object) -> Comparison:
 
 
 def _strides(record: Record) -> tuple[int, ...]:
-    """Strides that say something: those of dimensions longer than 1, of tensors that are not empty."""
+    """The strides of dimensions larger than 1; none for an empty tensor."""
     if 0 in record.shape:
         return ()
     return tuple(s for n, s in zip(record.shape, record.stride, strict=False) if n > 1)
 
 
 def _compare_values(got: Record, want: Record, measure: Measure, config: ComparisonConfig) -> Comparison:
-    """Python values: exact, but floats as float32, since they mostly come out of a float32 tensor.
+    """Compares Python values exactly, but floats like float32, as most come from a float32 tensor.
 
-    One of which no float64 value is known is compared relative to itself, however small it is.
+    A float without a float64 reference is compared relative to itself, however small it is.
     """
     one, two = got.value, want.value
     if want.type in ("float", "complex"):
@@ -156,7 +160,7 @@ def _compare_values(got: Record, want: Record, measure: Measure, config: Compari
 
 
 def number_of(value: Any) -> Any:
-    """A float or complex number as the recorder writes it."""
+    """Converts a number from the recorder's JSON form (text or a pair of texts) to float or complex."""
     if isinstance(value, (list, tuple)):
         return complex(float(value[0]), float(value[1]))
     return float(value) if isinstance(value, str) else value
@@ -194,7 +198,7 @@ def _compare_tensors(got: Record, want: Record, measure: Measure, config: Compar
 
 
 def _like(values: Array | None, data: Array, step: int | None) -> Array | None:
-    """Values that belong to a tensor in the shape in which it is compared; None where they do not fit."""
+    """Reference or spread values in the shape of the compared data; None if they do not fit."""
     if values is None:
         return None
     if step is not None:
@@ -203,14 +207,14 @@ def _like(values: Array | None, data: Array, step: int | None) -> Array | None:
 
 
 def _sampled(record: Record, step: int | None) -> Array | None:
-    """The values, flat and thinned out where either side kept only a sample."""
+    """The values, flat and with every ``step``-th element only if the other side has a sample."""
     if record.data is None or step is None or record.sample_step:
         return record.data
     return record.data.reshape(-1)[::step]
 
 
 def _identical(want: Record, reference: Array) -> Comparison:
-    """Equal bit for bit: nothing to judge, but the errors are worth showing."""
+    """The comparison of bitwise equal values, with their errors against the reference."""
     if want.data is None or want.data.size != reference.size:
         return SAME
     with np.errstate(all="ignore"):
@@ -226,7 +230,7 @@ def _identical(want: Record, reference: Array) -> Comparison:
 
 
 def _compare_statistics(got: Record, want: Record, measure: Measure, config: ComparisonConfig) -> Comparison:
-    """Where no values were kept: by hash, then by least, greatest and mean value."""
+    """Compares records without values: by min, max and mean; non-floats and records without them differ."""
     if not is_floating(want.dtype) or not got.stats or not want.stats:
         return Comparison(same=False, reason="values", detail="the hashes of the values differ")
     for name in ("nan", "inf"):
@@ -253,5 +257,5 @@ def _compare_statistics(got: Record, want: Record, measure: Measure, config: Com
 
 
 def _noise_of(spread: Array | None, config: ComparisonConfig) -> float:
-    """What the known spread of a sample allows the statistics of the whole."""
+    """The absolute error that the spread of a sample allows for statistics of the whole tensor."""
     return 0.0 if spread is None or spread.size == 0 else config.noise_factor * float(spread.max())

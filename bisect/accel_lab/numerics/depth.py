@@ -1,7 +1,7 @@
-"""Depth: errors operator by operator, and the first module and operator that diverge from float64.
+"""Lists errors per operator and finds the first module and operator that diverge from float64.
 
-A value diverges where its error is more than eager's own error and the floor of its dtype allow; the child,
-which has the values, decides it for each operator.
+A value diverges if its error exceeds what eager's error and the dtype's floor allow. The child, which has the
+values, decides this for each operator.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One operator's value in the tested run. Errors are the greatest absolute ones against float64.
+    """One operator's value in the tested run; errors are the largest absolute ones against float64.
 
-    ``error`` is taken over the elements that differ from eager's: 0 says that there are none.
-
-    ``wrong`` elements diverge; an error is None for integers and booleans.
+    ``error`` only covers elements that differ from eager's (0: none do). ``wrong`` is the number of elements
+    that diverge. Errors are None for integers and booleans.
     """
 
     node: str
@@ -34,7 +33,7 @@ class Operator:
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> Operator:
-        """Read one row of the fact ``divergence``, whose shape was checked when it was loaded."""
+        """Reads a row of the fact ``divergence``, whose shape was checked on loading."""
         return Operator(
             node=row["node"],
             op=row["op"],
@@ -51,7 +50,7 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A module's operators taken together; ``first`` is its first operator that differs, empty for none."""
+    """A summary of a module's operators; ``first`` is its first operator that diverges, empty if none."""
 
     name: str
     operators: int
@@ -62,7 +61,7 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Depth:
-    """The operators of one graph in order. ``call`` counts from 0; ``note`` is what to know of the run."""
+    """The operators of one graph in order, for one call (counted from 0); ``note`` is a remark on the run."""
 
     operators: tuple[Operator, ...]
     call: int
@@ -75,12 +74,12 @@ class Depth:
 
     @property
     def first_module(self) -> Module | None:
-        """The first module with such an operator; None too where the operators belong to no module."""
+        """The first module with an operator that diverges; None if there is none, or it is in no module."""
         return next((one for one in self.modules if one.first and one.name), None)
 
     @property
     def modules(self) -> tuple[Module, ...]:
-        """The modules in the order in which their first operators run."""
+        """The modules, in the order of their first operators."""
         names = dict.fromkeys(one.module for one in self.operators)
         return tuple(self._module(name) for name in names)
 
@@ -95,7 +94,7 @@ class Depth:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The part ``layers`` of diff.json."""
+        """Returns the part ``layers`` of diff.json."""
         first, module = self.first, self.first_module
         return {
             "first_module": None if module is None else module.name,
@@ -112,6 +111,6 @@ def _number(value: Any) -> float | None:
 
 
 def _greatest(values: Sequence[float | None]) -> float | None:
-    """The greatest of what is known; NaN is greater than any number."""
+    """The largest known value; NaN counts as the largest."""
     known = [value for value in values if value is not None]
     return max(known, key=lambda value: math.inf if math.isnan(value) else value, default=None)

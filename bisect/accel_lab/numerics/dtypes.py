@@ -1,4 +1,4 @@
-"""torch's dtypes for numpy: raw bytes to arrays, machine epsilon, and distance in units in the last place."""
+"""torch's dtypes for numpy: decodes raw bytes, and gives machine epsilon and distances in ulps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class FloatFormat:
-    """A small floating-point format: how many exponent and mantissa bits, and what its odd codes mean.
+    """A small floating-point format: exponent and mantissa bits, and the meaning of its special codes.
 
     ``specials`` is ``ieee`` (infinities and NaNs), ``fn`` (no infinity, NaN is all ones) or ``fnuz`` (no
     infinity, no negative zero, whose code is NaN).
@@ -58,7 +58,7 @@ _ITEM_BYTES: dict[str, int] = {
     "complex32": 4,
 }
 
-#: The distance from 1 to the next number.
+#: Machine epsilon: the distance from 1 to the next number.
 _EPSILON: dict[str, float] = {
     "float16": 2.0**-10,
     "bfloat16": 2.0**-7,
@@ -72,8 +72,8 @@ _EPSILON: dict[str, float] = {
 }
 
 
-#: Errors below this are the type's own: the smallest normal number, since compiled code may flush what is
-#: smaller to zero; for float16, which is calculated in float32, two of its smallest steps.
+#: Absolute errors up to this do not count: the smallest normal number, because compiled code may flush
+#: subnormal numbers to zero. For float16, which is computed in float32: two of its smallest steps.
 _LEAST: dict[str, float] = {
     "float16": 2.0**-23,
     "bfloat16": 2.0**-126,
@@ -86,12 +86,12 @@ _LEAST: dict[str, float] = {
 
 
 def least(dtype: str) -> float:
-    """The absolute error that the type's range makes, whatever is calculated; 0.0 where it is not known."""
+    """Returns the absolute error that the dtype's range causes in any computation; 0.0 if not known."""
     return _LEAST.get(dtype, 0.0)
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether values of this type are rounded: real or complex floating point."""
+    """Whether a dtype is real or complex floating point."""
     return dtype in _EPSILON
 
 
@@ -100,19 +100,20 @@ def is_complex(dtype: str) -> bool:
 
 
 def epsilon(dtype: str) -> float:
-    """The distance from 1 to the next number of a floating-point type."""
+    """Returns the machine epsilon of a floating-point dtype; raises KeyError for another dtype."""
     return _EPSILON[dtype]
 
 
 def item_bytes(dtype: str) -> int | None:
-    """Bytes of one element, or None for a type that is not known here."""
+    """Returns the bytes per element, or None for an unknown dtype."""
     return _ITEM_BYTES.get(dtype)
 
 
 def decode(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
-    """The values of a contiguous tensor; types that numpy lacks become the next wider float.
+    """Decodes the bytes of a contiguous tensor; dtypes that numpy lacks become float32 or complex64.
 
-    A type that is not known becomes its bytes, which compare exactly.
+    An unknown dtype becomes a flat array of bytes, to be compared exactly. Raises ValueError if the number of
+    bytes does not fit the shape.
     """
     if dtype in _NATIVE:
         return np.frombuffer(data, dtype=_NATIVE[dtype]).reshape(shape)
@@ -129,7 +130,6 @@ def decode(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
 
 @functools.cache
 def _table(dtype: str) -> Array:
-    """The value of each of the 256 codes."""
     value: Callable[[int], float] = _scale_of_code if dtype == "float8_e8m0fnu" else _small(_FLOAT8[dtype])
     return np.array([value(code) for code in range(256)], dtype=np.float32)
 
@@ -158,7 +158,10 @@ def _small(form: FloatFormat) -> Callable[[int], float]:
 
 
 def ulps_apart(one: Array, two: Array, dtype: str) -> int | None:
-    """The greatest distance between two arrays in units in the last place of a real float type."""
+    """Returns the largest distance of two arrays in ulps over finite elements; None for other dtypes.
+
+    Supports float16, bfloat16, float32 and float64.
+    """
     codes = {"float16": ("<f2", "<i2"), "float32": ("<f4", "<i4"), "float64": ("<f8", "<i8")}
     if dtype == "bfloat16":
         ordered = [
@@ -177,7 +180,7 @@ def ulps_apart(one: Array, two: Array, dtype: str) -> int | None:
 
 
 def _ordered(codes: Array) -> Array:
-    """Sign-and-magnitude codes as integers that grow with the number."""
+    """Converts sign-and-magnitude codes to integers in the order of the numbers."""
     wide = codes.astype(np.int64)
     floor = np.iinfo(codes.dtype).min
     return np.where(wide < 0, floor - wide, wide)

@@ -1,4 +1,4 @@
-"""Element by element: exact types, floats held against a float64 run, and floats on their own in parts."""
+"""Compares arrays element by element: exact dtypes, floats with a float64 reference, floats without one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .metrics import PART, parts
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure
 
-#: Elements that are looked at by :class:`CloseValues` at a time: their errors stay in a core's cache.
+#: Elements per call of :class:`CloseValues`, so that the errors fit a core's cache.
 _NEAR = 1 << 16
 
 
 def compare_exactly(got: Array, want: Array) -> Comparison:
-    """Integers, bools and bytes of types that are not known."""
+    """Compares integers, booleans, and raw bytes of unknown dtypes."""
     differs = got != want
     if not differs.any():
         return Comparison(same=True, max_abs_error=0.0)
@@ -26,7 +26,7 @@ def compare_exactly(got: Array, want: Array) -> Comparison:
     high, low = np.maximum(got, want)[differs], np.minimum(got, want)[differs]
     if got.dtype == bool:
         apart = 1.0
-    else:  # in uint64 the difference of any two integers is exact
+    else:  # the difference of any two integers fits uint64
         apart = float((high.astype(np.int64).view(np.uint64) - low.astype(np.int64).view(np.uint64)).max())
     if got.dtype == np.uint64:
         apart = float((high - low).max())
@@ -76,14 +76,14 @@ def compare_floats(
 def _compare_in_parts(
     got: Array, want: Array, measure: Measure, dtype: str, config: ComparisonConfig
 ) -> Comparison:
-    """Without a float64 run each element stands for itself: a part at a time is widened."""
+    """Compares floats without a reference; converts one part at a time to float64."""
     wide, count, at, nan = _wide(got, dtype), 0, -1, False
     flat = want.reshape(-1)
     usual = typical(np.abs(flat[:: max(1, flat.size // PART)].astype(wide)))
     errors: dict[str, Any] = {"max_abs_error": 0.0, "relative": 0.0, "max_ulp": None}
     close = None
     if CloseValues.fit(dtype, got, want) and not config.signed_zero:
-        # Both rules below allow an element this part of itself, whatever else they add.
+        # Both rules below allow each element at least this relative error.
         close = CloseValues(dtype, config.sieve(dtype) if measure.sieve else config.relative(dtype), usual)
     with np.errstate(all="ignore"):
         for start, one, two in parts(got, want, _NEAR if close is not None else PART):
@@ -125,12 +125,12 @@ def _compare_in_parts(
 
 
 def _wide(got: Array, dtype: str) -> np.dtype[Any]:
-    """The type in which errors are taken."""
+    """The dtype in which errors are computed."""
     return np.dtype(np.complex128 if is_complex(dtype) or got.dtype.kind == "c" else np.float64)
 
 
 def _apart(got: Array, want: Array, alike: Array) -> Array:
-    """The distance of each element; infinite where it is unknown."""
+    """The absolute difference of each element; infinite if it is NaN."""
     apart: Array = np.where(alike, 0.0, np.abs(got - want))
     return np.where(np.isnan(apart), np.inf, apart)
 
@@ -145,7 +145,7 @@ def _different(nan: bool, first: tuple[int, ...], detail: str, errors: dict[str,
 
 
 def _unlike_rounding(got: Array, want: Array, reference: Array, dtype: str, config: ComparisonConfig) -> str:
-    """What shows that a difference within eager's own error is not made by rounding; empty if nothing."""
+    """Why a difference within eager's error cannot be rounding; empty if it can."""
     if narrowed(got, want, reference, dtype, config):
         return "every value was rounded to a narrower type than eager's"
     factor = scaled(got, want, reference)
@@ -153,7 +153,7 @@ def _unlike_rounding(got: Array, want: Array, reference: Array, dtype: str, conf
 
 
 def _sieve(want: Array, dtype: str, config: ComparisonConfig, usual: float) -> Array:
-    """The difference of each element that the float64 run need not be asked about."""
+    """The difference of each element up to which no float64 run is needed."""
     size = np.abs(want)
     scale = config.sieve(dtype) * (size + usual) + (least(dtype) if usual > 0 else 0.0)
     return np.where(np.isfinite(size), scale, 0.0)

@@ -1,8 +1,7 @@
-"""How far apart two tensors are, in numbers: errors, units in the last place, direction, and where.
+"""Measures the difference of two tensors: errors, ulps, cosine similarity, and the worst elements.
 
-Values are read in parts, so that a large pair costs little more memory than itself. Errors are taken over the
-elements that are finite on both sides; NaN, infinities and the sign of zero are counted apart, so that one of
-them does not hide the size of the others.
+Values are processed in parts to save memory. Errors cover elements that are finite on both sides; NaN,
+infinities and negative zeros are counted separately, so that they do not hide the size of other errors.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from accel_lab.core.record import Record, written
 
 from .dtypes import Array, is_complex, is_floating, ulps_apart
 
-#: Elements that are widened to float64 at a time.
+#: Elements that are converted to float64 at a time.
 PART = 1 << 18
-#: Places that are listed, the worst first.
+#: Number of worst elements that are listed.
 WORST = 5
-#: Powers of two of the histogram of relative errors; what is smaller counts as equal.
+#: Range of powers of two in the histogram of relative errors; smaller errors are left out.
 LEAST_POWER, MOST_POWER = -60, 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Greatest, mean and root mean square of an error; None where no element has one."""
+    """Maximum, mean and root mean square of an error; None if no element has one."""
 
     max: float | None = None
     mean: float | None = None
@@ -36,7 +35,7 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """One element: its index, and both values as text that loses nothing."""
+    """One element: its index and both values as exact text."""
 
     index: tuple[int, ...]
     got: str
@@ -45,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Special:
-    """How often a special value occurs: on both sides at the same place, and on one side only."""
+    """Counts of a special value: at the same index on both sides, only in ``got``, only in ``want``."""
 
     both: int = 0
     got: int = 0
@@ -54,12 +53,12 @@ class Special:
 
 @dataclass(frozen=True, kw_only=True)
 class Metrics(Record):
-    """What two tensors of one shape have to do with each other.
+    """The differences of two tensors of the same shape.
 
-    ``different`` counts elements that are not equal (NaN equals NaN). ``relative`` errors are relative to
-    the wanted element; ``zeros`` are the elements where that is zero and the other is not. ``ulp`` is the
-    greatest distance in units in the last place, None for types that have none. ``histogram`` counts the
-    elements that differ by the power of two of their relative error, as ``(power, count)``.
+    ``different`` counts unequal elements (NaN equals NaN). ``relative`` errors are relative to the element of
+    ``want``; ``zeros`` counts elements that are zero there and nonzero in ``got``. ``ulp`` is the largest
+    distance in ulps, None for dtypes without ulps. ``cosine`` is None if a tensor is all zeros. ``histogram``
+    has ``(power, count)`` of unequal elements by the power of two of their relative error.
     """
 
     elements: int
@@ -79,21 +78,21 @@ class Metrics(Record):
     @property
     @written(after="histogram")
     def share(self) -> float:
-        """The part of the elements that differ."""
+        """The fraction of elements that differ."""
         return self.different / self.elements if self.elements else 0.0
 
 
 def parts(one: Array, two: Array, size: int = PART) -> Iterator[tuple[int, Array, Array]]:
-    """Two arrays of one shape, flat and in step: ``(start, part, part)``."""
+    """Yields flat parts ``(start, part of one, part of two)`` of two arrays of the same shape."""
     a, b = one.reshape(-1), two.reshape(-1)
     for start in range(0, a.size, size):
         yield start, a[start : start + size], b[start : start + size]
 
 
 def measure(got: Array, want: Array, dtype: str) -> Metrics:
-    """The metrics of two arrays of one shape; ``dtype`` is torch's name of the type that both stand for.
+    """Returns the metrics of two arrays of the same shape; ``dtype`` is the name of their torch dtype.
 
-    Raises ValueError where the shapes differ.
+    Raises ValueError if the shapes differ.
     """
     if got.shape != want.shape:
         raise ValueError(f"shapes {got.shape} and {want.shape}")
@@ -104,7 +103,7 @@ def measure(got: Array, want: Array, dtype: str) -> Metrics:
 
 
 def _greatest(values: Array) -> float:
-    """The greatest finite magnitude, by which squares are scaled so that they neither overflow nor vanish."""
+    """The largest finite magnitude, or 1.0; a scale with which squares neither overflow nor underflow."""
     most = 0.0
     with np.errstate(all="ignore"):
         for _, part, _ in parts(values, values):
@@ -117,7 +116,7 @@ def _greatest(values: Array) -> float:
 
 @dataclass(kw_only=True)
 class _Sums:
-    """The running sums of ``measure``."""
+    """Accumulates the sums of :func:`measure` over parts."""
 
     dtype: str
     unit: float
@@ -139,7 +138,7 @@ class _Sums:
     powers: Array = field(default_factory=lambda: np.zeros(MOST_POWER - LEAST_POWER + 2, dtype=np.int64))
 
     def add(self, start: int, one: Array, two: Array) -> None:
-        """Count one part."""
+        """Adds one part that starts at the flat index ``start``."""
         self.elements += one.size
         floats = one.dtype.kind in "fc"
         with np.errstate(all="ignore"):
@@ -177,7 +176,7 @@ class _Sums:
                 self.special[name][turn] += int(np.count_nonzero(found))
 
     def _errors(self, a: Array, b: Array, differ: bool, usable: Array | None) -> None:
-        """Sums over elements that are finite on both sides; the others are zero in both."""
+        """Adds errors of elements that are finite on both sides; the others are zero in both."""
         unit = self.unit
         self.finite += a.size if usable is None else int(np.count_nonzero(usable))
         a, b = a / unit, b / unit
@@ -199,7 +198,7 @@ class _Sums:
             self.greatest[turn] = max(self.greatest[turn], float(errors.max()) * scale)
             self.totals[turn] += float(errors.sum()) * scale
             self.squares[turn] += float(np.dot(errors, errors))
-        # The exponent of a float64 is its power of two, without a logarithm.
+        # The exponent bits of a float64 give its power of two without a logarithm.
         powers = (ratio.view(np.int64) >> 52) - 1023
         powers = np.clip(powers, LEAST_POWER - 1, MOST_POWER)
         self.powers += np.bincount(powers - (LEAST_POWER - 1), minlength=self.powers.size)
@@ -217,7 +216,7 @@ class _Sums:
         self.worst = sorted(self.worst, key=lambda row: (-row[0], row[1]))[:WORST]
 
     def metrics(self, got: Array, want: Array) -> Metrics:
-        """The sums as metrics."""
+        """Returns the metrics of all parts added so far."""
         one, two = got.reshape(-1), want.reshape(-1)
 
         def place(at: int) -> Place:

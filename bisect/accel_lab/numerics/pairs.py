@@ -1,4 +1,4 @@
-"""Two recordings side by side, value by value: the verdict on each and its metrics, without a search."""
+"""Pairs the values of two recordings, with a comparison and metrics for each pair."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .values import Comparison, Measure
 class Pair:
     """One recorded value in both runs.
 
-    ``metrics`` is None where the two have no elements that belong together; ``errors`` are the
-    greatest absolute errors of all runs, the first one first. ``reason`` is empty for values that agree.
-    ``aliasing`` is what an output shares memory with in either run (empty: nothing), where that differs.
+    ``metrics`` is None if the elements cannot be compared one to one. ``errors`` are the largest absolute
+    errors of all runs, the first run first. ``reason`` is empty for values that agree. ``aliasing`` is set if
+    an output shares memory with different values in the two runs (empty text: with none).
     """
 
     key: Key
@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def place(self) -> str:
-        """``region call 0 output out[0]``; the region without its module."""
+        """The position as text, such as ``region call 0 output out[0]``."""
         name, turn, call, phase, path = self.key
         again = f"#{turn}" if turn else ""
         name = name.rpartition(".")[2]
@@ -80,10 +80,10 @@ def pairs(
     against_float64: bool = False,
     more: Sequence[Recording] = (),
 ) -> list[Pair]:
-    """Every value that either run recorded, in the order of ``want``.
+    """Returns a pair for every value that either run recorded, in the order of ``want``.
 
-    ``against_float64`` takes the metrics against the float64 values that ``want`` carries, and leaves out
-    values that have none. ``more`` are further runs of ``got``'s kind, for mean and variance.
+    ``against_float64`` computes the metrics against the float64 values in ``want``; a pair without them has
+    no metrics. ``more`` are repetitions of the run ``got``, for mean and variance.
     """
     config = config or ComparisonConfig()
     more = [aligned(run, want)[0] for run in more]
@@ -102,7 +102,7 @@ def pairs(
 
 
 def arrays(got: Recording, want: Recording, key: Key, *, against_float64: bool) -> tuple[Array, Array] | None:
-    """The two arrays that a pair's metrics are taken of; None where there are none."""
+    """Returns the two arrays that a pair's metrics compare; None if there are none."""
     got, want = aligned(got, want)
     one, two = got.entries.get(key), want.entries.get(key)
     return None if one is None or two is None else _arrays(one, two, against_float64)
@@ -138,7 +138,7 @@ def _pair(
 
 
 def _aliasing(key: Key, one: Entry, two: Entry) -> tuple[str, str] | None:
-    """What an output shares memory with in both runs, where they do not say the same."""
+    """What an output shares memory with in each run, if that differs, else None."""
     tensors = one.record.kind == two.record.kind == "tensor" and key[3] == "output"
     shares = (one.record.shares, two.record.shares)
     return shares if tensors and shares[0] != shares[1] else None
@@ -147,7 +147,7 @@ def _aliasing(key: Key, one: Entry, two: Entry) -> tuple[str, str] | None:
 def _alone(key: Key, entry: Entry | None, *, missing: bool) -> Pair:
     assert entry is not None
     reason = "missing" if missing else "extra"
-    # A write that changed nothing, and what is left at the end, depend on what a run keeps alive.
+    # A write of equal values, and state at the end of a run, depend on which objects a run keeps alive.
     same = entry.changed is False or key[2] < 0 or key[3] == "state"
     detail = f"{reason} in the tested run"
     record = entry.record
@@ -177,11 +177,11 @@ def _greatest(metrics: Metrics | None) -> tuple[float, ...]:
 
 
 def differing(pairs: Sequence[Pair]) -> Iterator[Pair]:
-    """The pairs that count as different."""
+    """Yields the pairs that count as different."""
     return (pair for pair in pairs if not pair.comparison.same)
 
 
 def by_error(pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs of floating-point values, the greatest relative error first."""
+    """Returns the pairs of floating-point values, largest RMS relative error first."""
     rated = [pair for pair in pairs if pair.metrics is not None and is_floating(pair.dtype)]
     return sorted(rated, key=lambda pair: -(pair.metrics.relative.rms or 0.0) if pair.metrics else 0.0)

@@ -1,7 +1,7 @@
-"""Reads what one run recorded: every value with its place, its float64 reference and its spread.
+"""Reads the recording of a run: every value with its key, its float64 reference and its spread.
 
-Events are filed by the region's name and its turn among regions of that name, the call, the phase and the
-path, so that neither numbering nor order of writing matters.
+An event's key has the region's name, its number among regions of that name, the call, the phase and the path,
+so that region numbers and the order of events do not matter.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .comparison import number_of
 from .dtypes import Array, decode, item_bytes
 from .values import Record
 
-#: Where an event belongs: region name, its turn, call (-1 for the end of the run), phase, path.
+#: Key of an event: region name, number among that name, call (-1: end of the run), phase, path.
 Key = tuple[str, int, int, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One recorded value with its place.
+    """One recorded value.
 
-    ``changed`` says of an input that was written whether its values are known to differ; ``spread`` is how
-    far random roundings moved the float64 values. ``thread`` numbers the threads that called, ``inputs`` is
-    a digest of the call's arguments (``numerics.thread_calls``).
+    ``changed`` says whether a written input's values changed (None: not known). ``spread`` is how far random
+    rounding moved the float64 values. ``thread`` is the number of the calling thread, ``inputs`` a digest of
+    the call's arguments (``numerics.thread_calls``).
     """
 
     key: Key
@@ -46,7 +46,7 @@ class Entry:
 class Recording:
     """All values of one run, in the order in which they were written.
 
-    ``half`` says that the float64 run saw results in half types.
+    ``half`` is true if an operator of the uncompiled run created a tensor of a half type.
     """
 
     entries: dict[Key, Entry] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Recording:
 
     @property
     def calls(self) -> dict[tuple[str, int], list[int]]:
-        """The calls of each region."""
+        """The call numbers of each region ``(name, number)``."""
         calls_of: dict[tuple[str, int], list[int]] = {}
         for name, turn, call, _, _ in self.entries:
             if call >= 0:
@@ -67,7 +67,7 @@ class Recording:
 
     @property
     def magnitude(self) -> float:
-        """The greatest finite number that the run recorded: its roundings are relative to it."""
+        """The largest finite magnitude that the run recorded, as a scale for rounding errors."""
         greatest = 0.0
         for entry in self.entries.values():
             for name in ("min", "max"):
@@ -78,9 +78,9 @@ class Recording:
 
 
 def load(folder: str | Path) -> Recording:
-    """Read ``records.jsonl`` and ``tensors.bin``; a line that a crash cut short ends the reading.
+    """Reads ``records.jsonl`` and ``tensors.bin``; stops at a line that a crash cut short.
 
-    Raises :class:`accel_lab.core.untrusted.child_files.Refused` for what cannot be read safely.
+    Raises :class:`accel_lab.core.untrusted.child_files.Refused` for a file that cannot be read safely.
     """
     files = ChildFiles(folder)
     data: bytes | None = None
@@ -105,7 +105,7 @@ def load(folder: str | Path) -> Recording:
 
 
 class _Turns:
-    """Numbers the regions of one name in the order of their first events."""
+    """Numbers the regions that share a name, in the order of their first events."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Any]] = {}
@@ -171,7 +171,7 @@ def _record(event: dict[str, Any], data: bytes) -> Record:
 def _exact(event: dict[str, Any], data: bytes, record: Record) -> tuple[Array | None, Array | None]:
     """The float64 values of a record and their spread.
 
-    float64 computed from float64 has a spread and no values of its own: eager's are the reference.
+    float64 values computed from float64 have a spread but no reference; eager's own values are the reference.
     """
     number = event.get("exact")
     if isinstance(number, dict):
@@ -195,7 +195,7 @@ def _stored(where: Any, data: bytes, values: Array) -> Array | None:
 
 
 def _decoded(raw: bytes, dtype: str, shape: tuple[int, ...]) -> Array | None:
-    """The values, None where there are not as many as the shape says."""
+    """The decoded values; None if their number does not fit the shape."""
     try:
         return decode(raw, dtype, shape)
     except ValueError:

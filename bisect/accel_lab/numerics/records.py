@@ -1,4 +1,4 @@
-"""Compares the recordings of two runs: where they differ, how near they are, and by which values."""
+"""Compares the recordings of two runs: lists their differences, and measures how close the rest is."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .thread_calls import aligned
 from .tolerances import ComparisonConfig
 from .values import Comparison, Measure, Record
 
-#: The types of Python numbers that are compared as tensors are.
+#: Python number types that are compared like tensors, with the dtype.
 _NUMBERS = {"float": "float32", "complex": "complex64"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One place where two runs differ. A ``note`` is reported and is no failure."""
+    """One value in which two runs differ; a ``note`` is reported but is not a failure."""
 
     region: str
     name: str
@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def line(self) -> str:
-        """One line for tables."""
+        """The difference as one line of text."""
         call = f" call {self.call}" if self.call >= 0 else ""
         return (
             f"{self.name}{call} {self.phase} {self.path}: {self.comparison.detail or self.comparison.reason}"
@@ -50,12 +50,12 @@ class Difference:
 def diff(
     got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
 ) -> list[Difference]:
-    """Where a run differs from the uncompiled one, which carries the references.
+    """Lists the differences of a run from the uncompiled run ``want``, which has the references.
 
-    With ``sieve``: where it may differ, so that references are worth asking for.
+    With ``sieve``, lists values that may differ, so that a float64 run is needed to decide.
 
-    In the order in which the uncompiled run wrote its values, so that the first difference is the earliest;
-    notes come last. Calls that one run lacks are one difference for each region, a call that raised in one
+    The order is that in which the uncompiled run wrote its values, so the first difference is the earliest;
+    notes come last. Calls that only one run has are one difference per region, and a call that raised in one
     run only is one difference.
     """
     config = config or ComparisonConfig()
@@ -88,7 +88,7 @@ def diff(
 
 
 def compare_entries(got: Entry, want: Entry, measure: Measure, config: ComparisonConfig) -> Comparison:
-    """Compare two values of the same place by what the uncompiled run knows of them."""
+    """Compares two values with the same key, by the reference and spread of the uncompiled run."""
     measure = replace(measure, reference=want.reference, spread=want.spread)
     return compare(got.record, want.record, config=config, measure=measure)
 
@@ -96,7 +96,7 @@ def compare_entries(got: Entry, want: Entry, measure: Measure, config: Compariso
 def agreement(
     got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
 ) -> Agreement:
-    """How near the values of two runs are that ``diff`` found to agree."""
+    """Measures how close the values of two runs are for which ``diff`` found no difference."""
     config = config or ComparisonConfig()
     got, want = aligned(got, want)
     measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
@@ -126,15 +126,16 @@ def agreement(
 
 
 def failures(differences: list[Difference]) -> list[Difference]:
-    """The differences that count."""
+    """Returns the differences that are not notes."""
     return [d for d in differences if not d.note]
 
 
 def same_difference(one: list[Difference], two: list[Difference]) -> bool:
-    """Whether two runs differ from eager in the same places and in the same way.
+    """Whether two runs have the same difference from eager.
 
-    The first place must be the same, with the same reason and an error of the same order (a factor of 100
-    either way); of all places at least half must be shared: what follows from one wrong value varies.
+    The first differing value must be the same, with the same reason and an error within a factor of 100. At
+    least half of all differing values must be shared with the same reason, as the consequences of one wrong
+    value vary.
     """
     a, b = failures(one), failures(two)
     if not a or not b:
@@ -174,18 +175,18 @@ def _place(key: Key, comparison: Comparison, note: bool = False) -> Difference:
 def _difference(
     key: Key, got: Entry | None, want: Entry | None, measure: Measure, config: ComparisonConfig
 ) -> Difference | None:
-    """The difference at one place, if any."""
+    """The difference at one key, if any."""
     if got is not None and want is not None:
         if key[3] == "raised":
-            return None  # the same failure; messages may be worded otherwise
+            return None  # the same failure; messages may differ
         result = compare_entries(got, want, measure, config)
         return _place(key, result, note=result.same) if result.stride_differs or not result.same else None
     present = got or want
     if present is None or (key[3] == "mutated_input" and present.changed is False):
-        return None  # written with the values that it had before
+        return None  # overwritten with equal values
     reason = "missing" if got is None else "extra"
-    # At the end of a run it says only that one run kept an object alive longer than the other. What is left
-    # in a dictionary can lie under a key that differs in each run.
+    # At the end of a run it only means that one run kept an object alive longer. State in a dictionary may be
+    # under a key that differs in each run.
     end = key[2] < 0 or key[3] == "state"
     detail = f"{reason} in the compiled run"
     return _place(key, Comparison(same=end, reason=reason, detail=detail), note=end)
@@ -201,7 +202,7 @@ def _missing_calls(key: Key, calls: list[int], got_lacks: bool) -> Difference:
 
 
 def _raised(got: Recording, want: Recording, place: tuple[str, int, int]) -> Difference | None:
-    """A call that raised in one run only, or another type of exception in each."""
+    """The difference of a call that raised in one run only, or raised different types of exceptions."""
     key = (*place, "raised", "raised")
     one, two = got.entries.get(key), want.entries.get(key)
     if one is None and two is None:
@@ -213,10 +214,10 @@ def _raised(got: Recording, want: Recording, place: tuple[str, int, int]) -> Dif
 
 
 def _same_exception(got: Record, want: Record) -> bool:
-    """Whether a handler of eager's exception would have caught the compiled one as the same failure.
+    """Whether a handler for eager's exception would catch the compiled run's exception as the same failure.
 
-    Dynamo raises what an operator raised as its own TorchRuntimeError; other exceptions of the compiler may
-    derive from the same type and are failures of their own.
+    Dynamo wraps an operator's exception in its TorchRuntimeError. Other exceptions of the compiler may derive
+    from the same type but are different failures.
     """
     if got.type == want.type:
         return True
@@ -230,7 +231,7 @@ def _ending(entry: Entry | None) -> str:
 
 
 def _random_state(got: Recording, want: Recording) -> list[Difference]:
-    """A note when the generators ended elsewhere."""
+    """A note if the final random states differ."""
     one, two = got.random_state, want.random_state
     changed = [name for name in sorted({*one, *two}) if one.get(name) != two.get(name)]
     if not (changed and one and two):

@@ -1,7 +1,7 @@
-"""Two recordings whose regions are called by several threads: calls belong together by their inputs.
+"""Matches the calls of two recordings by their inputs if several threads call a region.
 
-The calls of a region are numbered as they begin. Between threads that order is chance, so two runs of one
-script number the same call differently.
+The calls of a region are numbered in the order in which they begin. With several threads that order varies,
+so two runs of a script may number the same call differently.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import replace
 from .recording import Entry, Key, Recording
 
 _Region = tuple[str, int]
-#: A call of one region as both runs know it: the digest of its inputs, and its turn among equal ones.
+#: Identifies a call in both runs: the digest of its inputs, and its number among calls with equal inputs.
 _Label = tuple[str, int]
-#: How the path of a gradient begins that belongs to an input of a call.
+#: Matches the start of the path of an input's gradient.
 _OF_CALL = re.compile(r"call (\d+) ")
 
 
 def aligned(got: Recording, want: Recording) -> tuple[Recording, Recording]:
-    """Both recordings with the calls of ``got`` numbered as in ``want``.
+    """Returns both recordings with the calls of ``got`` renumbered as in ``want``.
 
-    They are the same objects where no region was called by more than one thread. Calls that only one of
-    the runs made with these inputs are left out of both: what belongs to them in the other is unknown.
+    Returns the same objects if no region was called by more than one thread. A call whose inputs occur in
+    only one run is left out.
     """
     regions = _threaded(got) | _threaded(want)
     if not regions:
@@ -38,7 +38,7 @@ def aligned(got: Recording, want: Recording) -> tuple[Recording, Recording]:
 
 
 def _threaded(recording: Recording) -> set[_Region]:
-    """The regions that more than one thread called."""
+    """The regions that were called by more than one thread."""
     threads: dict[_Region, set[int]] = {}
     for (name, turn, call, _, _), entry in recording.entries.items():
         if call >= 0:
@@ -47,7 +47,6 @@ def _threaded(recording: Recording) -> set[_Region]:
 
 
 def _labels(recording: Recording, regions: Iterable[_Region]) -> dict[tuple[_Region, int], _Label]:
-    """The label of each call of these regions."""
     inputs = {
         ((name, turn), call): entry.inputs
         for (name, turn, call, _, _), entry in recording.entries.items()
@@ -65,7 +64,7 @@ def _labels(recording: Recording, regions: Iterable[_Region]) -> dict[tuple[_Reg
 def _numbered(
     recording: Recording, regions: set[_Region], numbers: dict[tuple[_Region, int], int]
 ) -> Recording:
-    """The recording with other numbers for the calls of ``regions``, and without those that have none."""
+    """The recording with the calls of ``regions`` renumbered; a call without a new number is left out."""
     entries: dict[Key, Entry] = {}
     for key, entry in recording.entries.items():
         name, turn, call, phase, path = key

@@ -1,4 +1,4 @@
-"""What is compared and what comes of it: recorded values, measures, and the result."""
+"""Defines recorded values, the measures of a comparison, and its result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from .tolerances import ComparisonConfig
 class Record:
     """One recorded value: a tensor with its values, a Python value, or an object.
 
-    ``sample_step`` says that ``data`` is a flat sample, one element in so many; ``bases`` are the types that
-    an exception's type derives from; ``shares`` is what an output has its memory in common with, an input or
-    an earlier output of the same call.
+    If ``sample_step`` is set, ``data`` is a flat sample with every so many-th element. ``bases`` are the base
+    types of an exception. ``shares`` is the input or earlier output that an output shares memory with.
     """
 
     kind: str
@@ -36,11 +35,11 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What came of comparing two values.
+    """The result of comparing two values.
 
     ``reason`` is empty or one of shape, dtype, stride, values, nan, value, type, missing, extra, raised.
-    The errors are the greatest over the tensor; those against the reference are None without one.
-    ``relative`` is the greatest difference from eager, relative to the element and the tensor's own size.
+    Errors are the largest over the tensor; those against the reference are None without one. ``relative`` is
+    the largest difference from eager, relative to the element plus the tensor's typical magnitude.
     """
 
     same: bool
@@ -68,13 +67,12 @@ SAME = Comparison(same=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What a comparison is measured against.
+    """The reference values and run-wide facts for a comparison.
 
-    ``reference`` is the float64 run of the same computation and ``spread`` how far random roundings moved it.
-    ``magnitude`` is the greatest value of the whole run, for elements of which neither is known; None takes
-    the configuration's own absolute noise where there is a reference, and none where there is not.
-    ``half`` says that half types rounded on the way. ``sieve`` asks whether the float64 run has anything to
-    decide.
+    ``reference`` is the result of a float64 run of the same computation, ``spread`` how far random rounding
+    moved it. ``magnitude`` is the largest value of the whole run, a scale for noise where neither is known;
+    if it is None, the configuration's absolute noise applies with a reference, and no noise without one.
+    ``half``: the run computed in half types. ``sieve``: only decide whether a float64 run is needed.
     """
 
     reference: Array | None = None
@@ -84,13 +82,13 @@ class Measure:
     sieve: bool = False
 
     def noise(self, dtype: str, config: ComparisonConfig) -> float:
-        """The absolute error that is never counted where nothing says what rounding is worth."""
+        """Returns the absolute error that never counts where no spread is known."""
         if self.magnitude is None and self.reference is None:
             return 0.0
         return config.noise(dtype, self.magnitude)
 
     def reach(self, dtype: str, config: ComparisonConfig) -> float:
-        """How far another order of summing moves a result at most."""
+        """Returns the largest effect of another summation order; infinite unless half types were used."""
         if self.magnitude is None or not self.half:
             return math.inf
         return config.reach(dtype, self.magnitude)

@@ -1,5 +1,5 @@
-"""What the lab and its child agree on: rungs, switches, fact keys and the job.
+"""Defines the interface between the lab and its child process: rungs, switches, fact keys and the job.
 
-Python 3.8, standard library only, nothing of the lab: it is copied along with the child, whose interpreter
-may be as old as torch 2.0's.
+Uses only Python 3.8 and the standard library, and imports nothing else of the lab: the package is copied to
+the child, which may run on the interpreter of a build as old as torch 2.0.
 """

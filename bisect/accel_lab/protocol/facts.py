@@ -1,43 +1,43 @@
-"""The facts: what a child notes of a run in ``result.json``, and what the lab adds when it reads that.
+"""Lists the facts of a run: those that a child writes to ``result.json``, and those that the lab adds.
 
-One key a line; ``core/untrusted/fact_shapes.py`` has the shape of each one that comes from a child.
+``core/untrusted/fact_shapes.py`` defines the shape of each fact that a child writes.
 """
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, TypedDict
 
-#: Of a meta kernel that did not come back: what differs, what the real kernel gives, what this one gave.
+#: ``(what, real, fake)`` of a mismatch where the run ended inside the meta kernel.
 NO_META_RESULT = ("outcome", "a result", "the run ended inside it")
 
 
 class ChildFacts(TypedDict, total=False):
-    """What the child notes."""
+    """The facts that a child writes to ``result.json``."""
 
-    #: The regions of torch.compile, the graphs that were captured, the rungs that were really reached.
+    #: torch.compile regions, captured graphs, and the rungs that the run reached.
     regions: List[Dict[str, Any]]
     graphs: int
     graph_texts: List[str]
     reached: List[str]
-    #: Exceptions that came out of regions, and calls of compilers that no rung reaches.
+    #: Exceptions raised by regions, and calls to compilers that no rung covers (torch.export, TorchScript).
     caught: List[Dict[str, Any]]
     other_entries: List[Dict[str, Any]]
-    #: Why the run says nothing: the rung does not apply here, or the lab itself failed.
+    #: Why the run is inconclusive: the rung does not apply to this script or torch, or the lab itself failed.
     not_applicable: str
     lab_error: Any
-    #: What the captured graphs compute with.
+    #: Whether a captured graph draws random numbers, and its floating-point dtypes.
     random: bool
     dtypes: List[str]
-    #: What torch counted, compiled again, and was set to.
+    #: torch's counters, recompilations and settings.
     counters: Dict[str, Any]
     compiles: Dict[str, Any]
     config: Dict[str, Any]
     determinism: Dict[str, Any]
-    #: Passes, decompositions, lowerings, fusions that were applied; one of them with its graphs.
+    #: Applied passes, decompositions, lowerings and fusions; ``shown``: one of them with its graphs.
     applied: Dict[str, List[str]]
     applications: List[Dict[str, Any]]
     shown: Any
-    #: What the looks inside found, each under the switch or rung that asks for it.
+    #: Results of instrumentation; each needs its switch or rung.
     front: Dict[str, Any]
     meta_mismatches: List[Dict[str, Any]]
     graph_inputs: List[Dict[str, str]]
@@ -46,7 +46,7 @@ class ChildFacts(TypedDict, total=False):
     kernels: List[Dict[str, Any]]
     divergence: Dict[str, Any]
     measures: Dict[str, Any]
-    #: What Dynamo compiled, and which exchanged sources of torch were loaded.
+    #: Dynamo's compilations, and the replaced source files of torch that were loaded.
     compile_log: Dict[str, Any]
     mixed_sources: Dict[str, Any]
     shadow_fallbacks: List[str]
@@ -56,7 +56,7 @@ class ChildFacts(TypedDict, total=False):
 
 
 class Facts(ChildFacts, total=False):
-    """What the lab adds: files that were opened, reports of memory faults, a crash of the child itself."""
+    """All facts; the lab adds opened files, reports of memory errors and a crash of the child itself."""
 
     opened: Dict[str, Any]
     sanitizer: Dict[str, Any]

@@ -1,4 +1,4 @@
-"""The job: what a child runs, as the JSON file or line that the lab hands it."""
+"""Defines the job: the JSON file or line that tells a child what to run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Dict, List, Mapping, Optional, TypedDict
 from .rungs import Rung
 from .switches import refusal
 
-#: Changed with every change of what lab and child say to each other. A run that is resumed with another
-#: number asks its questions anew: an older child's answers may not be answers to the questions of today.
+#: Version of the interface between lab and child; increase it with every change of that interface. A run
+#: resumed under another version repeats its probes, because an older child's answers may not be comparable.
 PROTOCOL = 2
 
 
 class ProgramJob(TypedDict):
-    """The program: a script by path or a module by name."""
+    """The program to run: a script (``path``) or a module (``module``), with its arguments."""
 
     path: Optional[str]
     module: Optional[str]
@@ -21,7 +21,7 @@ class ProgramJob(TypedDict):
 
 
 class Job(TypedDict):
-    """One question to a child; the paths are as the child sees them."""
+    """One probe as a child receives it; paths are valid in the child's file system."""
 
     protocol: int
     id: str
@@ -41,7 +41,7 @@ class Job(TypedDict):
 
 
 def objection(job: Mapping[str, Any]) -> str:
-    """Why a child does not run a job; empty if it does."""
+    """Returns why a child refuses the job (protocol version, rung or switches); empty if it accepts."""
     if job.get("protocol") != PROTOCOL:
         return "the lab speaks protocol %s, its child %d" % (job.get("protocol"), PROTOCOL)
     if job["rung"] not in [rung.value for rung in Rung]:

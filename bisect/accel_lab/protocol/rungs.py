@@ -1,7 +1,7 @@
-"""The rungs of the ladder: one record a rung, from which every other table of rungs is made.
+"""Defines the rungs of the ladder, one record each; every other table of rungs is derived from these.
 
-A new rung is a member here, a builder in ``child/rungs/`` and its test. The members' order is the order of
-the table that a reader sees, lowest rung first.
+A new rung needs a member here, a builder in ``child/rungs/`` and a test. Members are listed lowest rung
+first; reports show them in this order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 
 class Place(str, Enum):
-    """Where a rung stands: on the ladder, within its last step, off it, or on another accelerator."""
+    """Position of a rung: a step of the ladder, a part of the step ``kernel``, a check, or an accelerator."""
 
     STEP = "step"
     WITHIN_KERNEL = "within_kernel"
@@ -22,14 +22,14 @@ class Place(str, Enum):
 
 @dataclass(frozen=True)
 class RungRecord:
-    """All that is known of one rung.
+    """Properties of one rung.
 
-    ``stage`` is what a failure that starts here blames (a value of ``core.stages.Stage``). ``runs`` and
-    ``adds`` say in half a sentence what runs and what it adds to the rung below. ``torch_backend`` is the
-    backend of torch that stops at the same place; where there is none, ``issue`` stands in its place in an
-    issue's table. ``passes_with`` is how a repro's header calls the rung that passes. ``builder`` is the
-    module of ``child/rungs`` that builds it; empty where nothing is compiled. ``own_backends``: it takes the
-    place of any backend that a script brings, also of one that the lab knows nothing of.
+    ``stage``: the stage at fault if this is the first rung that fails (a value of ``core.stages.Stage``).
+    ``runs``, ``adds``: phrases for what runs on the rung and what it adds to the rung below.
+    ``torch_backend``: the backend of torch that runs the same part of the compiler; if there is none, issues
+    print ``issue`` instead. ``passes_with``: the phrase in a repro's header for the rung that passes.
+    ``builder``: its module in ``child/rungs``; empty if nothing is compiled.
+    ``own_backends``: the rung replaces every backend of a script, also one that the lab does not know.
     """
 
     name: str
@@ -45,12 +45,12 @@ class RungRecord:
 
 
 class Rung(str, Enum):
-    """One way of running a script under ``torch.compile``; each adds one part of the compiler."""
+    """One way to run a script's ``torch.compile`` regions; each step adds one part of the compiler."""
 
     record: RungRecord
 
     if TYPE_CHECKING:
-        # A type checker cannot see what ``__new__`` makes of a member's value.
+        # Type checkers do not see that ``__new__`` sets ``_value_`` to a string.
         @property
         def value(self) -> str: ...
 
@@ -166,7 +166,7 @@ class Rung(str, Enum):
     )
     MOCK = RungRecord(
         name="mock",
-        # The four combinations beside it say which of the accelerator's two ends it is.
+        # Default blame. The search replaces the mock's front end or back end to tell them apart.
         stage="mock.back_end",
         place=Place.ACCELERATOR,
         runs="every region on the mock accelerator",
@@ -189,5 +189,5 @@ class Rung(str, Enum):
     )
 
 
-#: How far down the ladder the backends of torch go by themselves.
+#: Maps each of torch's backends to the rung that runs the same part of the compiler.
 BY_BACKEND: Dict[str, Rung] = {rung.record.torch_backend: rung for rung in Rung if rung.record.torch_backend}

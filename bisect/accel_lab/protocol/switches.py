@@ -1,7 +1,7 @@
-"""The switches: single changes on top of a rung, with their values' shapes and the rungs that know them.
+"""Defines the switches: changes on top of a rung, with the shape of each value and the rungs that support it.
 
-A child refuses what is not here, what has another shape, and what its rung would not look at: a switch that
-is ignored would make the answer to one question look like the answer to another.
+A child refuses an unknown switch, a value of another shape, and a switch that its rung does not support:
+if it ignored one, the result of one probe would pass for that of another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .rungs import Rung
 
 
 class Shape(Enum):
-    """What a switch's value may be, as JSON has it."""
+    """JSON type of a switch's value; the enum's value is the phrase for error messages."""
 
     FLAG = "true or false"
     NUMBER = "a whole number"
@@ -25,7 +25,7 @@ class Shape(Enum):
 
 @dataclass(frozen=True)
 class SwitchRecord:
-    """One switch: ``rungs`` are those that know it (empty: all), ``keys`` those of an object (empty: any)."""
+    """One switch: the ``rungs`` that support it (empty: all) and the ``keys`` of an object (empty: any)."""
 
     name: str
     shapes: Tuple[Shape, ...]
@@ -40,7 +40,7 @@ _FLAG, _NUMBER, _TEXT, _NAMES, _TABLE = (
 _GRAPHS = (Rung.AOT, Rung.PARTITION, Rung.DECOMP, Rung.FX)
 _KERNELS = (Rung.SCHEDULED, Rung.KERNEL)
 _LAYERED = (Rung.KERNEL, Rung.MOCK)
-#: Where nothing is compiled that a cache of torch's could hold, and where the caches are asked about.
+#: ``kernel`` fills torch's caches; ``uncompiled`` and ``dynamo`` compile nothing that they could hold.
 _CACHED = (Rung.UNCOMPILED, Rung.DYNAMO, Rung.KERNEL)
 
 _RECORDS = (
@@ -61,13 +61,13 @@ _RECORDS = (
     SwitchRecord("native_kernels", _NAMES, "without the Python kernels of"),
     SwitchRecord("meta_fix", _NAMES, "corrected meta kernels of"),
     SwitchRecord("correct_inputs", _FLAG, "graphs get inputs of the types that they were captured with"),
-    # How kernels are made and run.
+    # How kernels are generated and run.
     SwitchRecord("strict_math", _FLAG, "C++ without relaxed floating-point rules"),
     SwitchRecord("sanitize", _FLAG, "C++ with the address sanitizer"),
     SwitchRecord("contiguous", _FLAG, "contiguous copies for every operator", rungs=_GRAPHS),
     SwitchRecord("together", _FLAG, "fused loops interpreted as one", rungs=(Rung.SCHEDULED,)),
     SwitchRecord("before_compiler", _FLAG, "stopped where the native compiler would start", rungs=_KERNELS),
-    # What is looked at.
+    # Instrumentation.
     SwitchRecord("shadow", _FLAG, "a float64 run alongside"),
     SwitchRecord("measure", _FLAG, "time and memory measured, nothing recorded"),
     SwitchRecord("compile_log", _FLAG, "compilations, guards and graph breaks noted, nothing recorded"),
@@ -88,7 +88,7 @@ _RECORDS = (
         keys=("realize",),
     ),
     SwitchRecord("capture", (Shape.FLAG, Shape.TABLE), "graphs and their calls captured"),
-    # What regions return instead.
+    # Changed behaviour of regions, of child processes and of random numbers.
     SwitchRecord("identity", _FLAG, "torch.compile returns its argument", rungs=(Rung.UNCOMPILED,)),
     SwitchRecord(
         "disable_everywhere", _FLAG, "no torch.compile in processes that it starts", rungs=(Rung.UNCOMPILED,)
@@ -111,7 +111,7 @@ SWITCHES: Dict[str, SwitchRecord] = {record.name: record for record in _RECORDS}
 
 
 def refusal(rung: str, switches: Mapping[str, Any]) -> str:
-    """Why a child does not run a question with these switches on this rung; empty if it does."""
+    """Returns why these switches are refused on this rung; empty if they are accepted."""
     for name, value in switches.items():
         record = SWITCHES.get(name)
         if record is None:

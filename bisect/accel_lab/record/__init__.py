@@ -1,11 +1,11 @@
-"""Records a job that is too long to be run many times: ``accel_lab.record`` inside it.
+"""Records a job from inside, for jobs that are too long to run many times.
 
-``start()`` before the first call of a compiled function is enough, or the backend ``accel_lab_record``:
-``torch.compile(model, backend="accel_lab_record")``. The job runs on Inductor as it would; a sample of each
-compiled graph's calls is held against the same graph run eagerly, in doubt in float64. The first that is
-wrong, raises or hangs is kept as a capsule, a folder that ``accel-lab bisect`` takes like a script.
+Call ``start()`` before the first call of a compiled function, or use the backend ``accel_lab_record``:
+``torch.compile(model, backend="accel_lab_record")``. The job runs on Inductor as usual. A sample of each
+graph's calls is compared with the graph run eagerly and, if they differ, in float64. The first call that is
+wrong, raises or hangs is saved as a capsule, a folder that ``accel-lab bisect`` accepts like a script.
 
-Only torch and the standard library are imported in the job.
+The job imports only torch and the standard library for this.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def start(
     hang_s: float = 600.0,
     verify: bool = True,
 ) -> None:
-    """Record what this process compiles with Inductor from now on.
+    """Starts to record what this process compiles with Inductor.
 
-    Of each compiled graph the ``first`` calls and each ``every``-th one are checked (0: none). ``memory_mb``
-    bounds the copies of one call's inputs, ``disk_mb`` one capsule, ``capsules`` how many are kept. A call of
-    more than ``hang_s`` seconds is kept too (0: none). Under torchrun each rank has a folder of its own in
-    ``folder``. ``verify``: a process of its own runs each capsule by itself, while the job goes on.
+    Of each graph, the ``first`` calls and every ``every``-th call (0: none) are checked. ``memory_mb`` limits
+    the copies of one call's inputs, ``disk_mb`` one capsule, ``capsules`` their number. A call that takes
+    longer than ``hang_s`` seconds is saved too (0: hangs are not watched). Under torchrun each rank has a
+    subfolder of ``folder``. ``verify``: a separate process reruns each capsule while the job continues.
 
-    Raises :class:`ValueError` for a number below zero.
+    Raises :class:`ValueError` for a negative number.
     """
     from accel_lab.child.capsule.main import install
 
@@ -45,9 +45,9 @@ def start(
 
 
 def summary() -> dict[str, Any]:
-    """What was done so far: ``graphs``, ``checked``, ``unchecked`` by reason, ``capsules`` and so on.
+    """Returns the counts so far: ``graphs``, ``checked``, ``unchecked`` by reason, ``capsules``, ...
 
-    The gradients that have arrived are checked first. Empty where nothing was compiled.
+    Checks outstanding gradients first. Empty if nothing was compiled.
     """
     from accel_lab.child.capsule.main import finish
 
@@ -55,7 +55,10 @@ def summary() -> dict[str, Any]:
 
 
 def accel_lab_record(gm: Any, example_inputs: Any, *, options: Any = None, **_: Any) -> Any:
-    """The backend of that name: Inductor, recorded. ``options`` are the arguments of :func:`start`."""
+    """Compiles a graph with Inductor and records it; ``options`` are the arguments of :func:`start`.
+
+    Raises :class:`ValueError` for a negative number.
+    """
     from accel_lab.child.capsule.main import recording
     from accel_lab.child.torch_internals.backends import lookup_backend
 
@@ -88,7 +91,7 @@ def _sampling(
 
 
 def _verify_apart(path: str) -> None:
-    """Let a process of its own write the capsule's script and run it, while the job goes on."""
+    """Starts a process that writes the capsule's script and runs it while the job continues."""
     from accel_lab.child.capsule.main import say
     from accel_lab.execution.processes.process import start_apart
 
@@ -96,7 +99,7 @@ def _verify_apart(path: str) -> None:
         f"accel-lab record: kept {path}; it is run by itself in a process of its own (see capsule.json there)"
     )
     root = str(Path(__file__).resolve().parents[2])
-    # Not the job's ranks: the capsule's script is a program by itself.
+    # Without the job's ranks, as the capsule's script is not distributed.
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, env.get("PYTHONPATH", "")]))
     start_apart([sys.executable, "-m", "accel_lab.record", "--finish", path], cwd=Path(path), env=env)

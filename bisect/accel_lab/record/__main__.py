@@ -1,4 +1,4 @@
-"""``python -m accel_lab.record [OPTIONS] SCRIPT [ARGS]``: for torchrun, which starts each rank itself."""
+"""Records a script under torchrun: ``python -m accel_lab.record [OPTIONS] SCRIPT [ARGS]`` in each rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accel_lab.record import FOLDER, _sampling, _verify_apart
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options; ``accel-lab record`` has the same."""
+    """Returns the parser; the options equal those of ``accel-lab record``."""
     made = argparse.ArgumentParser(prog="python -m accel_lab.record", description=__doc__)
     made.add_argument("--folder", default=FOLDER, help="where capsules go, one folder a rank")
     made.add_argument("--every", type=int, default=100, help="check each N-th call of a graph (0: none)")
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """The exit code of the script; 2 where there is none to run."""
+    """Runs the script with a recording; returns its exit code, or exits with 2 for wrong arguments."""
     made = parser()
     given = made.parse_args()
     if given.finish:

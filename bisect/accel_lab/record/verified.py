@@ -1,7 +1,7 @@
-"""Writes the script of a capsule and runs it once by itself: does it fail there as it did in the job?
+"""Verifies a capsule: writes its script and runs it in a fresh process to reproduce the job's failure.
 
-What a capsule holds was written by a job, so it is read like any stranger's file. It holds no pickle; the
-script that is written of it is made of names that plain torch resolves, and of tensors in safetensors files.
+A capsule was written by a job, so it is read as an untrusted file. It has no pickle; the script consists of
+names that plain torch resolves and of tensors in safetensors files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from accel_lab.minimize.graphs import checks_for
 from accel_lab.reduction.graph.emit import DIFFERS, Check, emit
 from accel_lab.reduction.graph.load import load_capture, program_of
 
-#: Seconds for the run that verifies a capsule.
+#: Time limit of a verifying run, in seconds.
 TIMEOUT_S = 300.0
 _NUMBER = (None, float, str)
 _SHAPE = {
@@ -53,7 +53,7 @@ _SHAPE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Capsule:
-    """What ``capsule.json`` says. ``verified`` is None until its script was run by itself."""
+    """The content of ``capsule.json``; ``verified`` is None until the script has run in a fresh process."""
 
     folder: Path
     data: dict[str, Any]
@@ -68,7 +68,7 @@ class Capsule:
 
     @property
     def words(self) -> str:
-        """What failed, in one line."""
+        """Describes the failure in one line."""
         data = self.data
         where = f"call {data['call']} of a graph" if data["call"] else "a graph as it was compiled"
         rank = f", rank {data['rank']}" if data["rank"] else ""
@@ -84,12 +84,12 @@ class Capsule:
 
 
 def is_capsule(folder: Path) -> bool:
-    """Whether a folder is a capsule."""
+    """Whether a folder has a ``capsule.json``."""
     return (folder / NAME).is_file()
 
 
 def read_capsule(folder: Path) -> Capsule:
-    """Raises :class:`UsageError` for a folder that is none."""
+    """Reads a capsule; raises :class:`UsageError` if the folder is not a valid one."""
     try:
         data = ChildFiles(folder).json(NAME, _SHAPE)
     except Refused as error:
@@ -100,7 +100,10 @@ def read_capsule(folder: Path) -> Capsule:
 
 
 def finish_capsule(folder: Path, python: str, *, timeout_s: float = TIMEOUT_S) -> Capsule:
-    """Write the capsule's ``repro.py``, run it in a fresh process of ``python``, and note what came of it."""
+    """Writes the capsule's ``repro.py``, runs it in a fresh process of ``python``, and saves the result.
+
+    Raises :class:`UsageError` if the folder is not a capsule.
+    """
     capsule = read_capsule(folder)
     verified, said = _verify(capsule, python, timeout_s)
     data = {**capsule.data, "verified": verified, "said": said}
@@ -144,7 +147,7 @@ def _checks(capsule: Capsule) -> tuple[Check, ...]:
 
 
 def _shown(capsule: Capsule, ended: Ended, stderr: str) -> bool:
-    """Whether the run shows the failure of the job."""
+    """Whether the run reproduces the job's failure."""
     kind = capsule.data["kind"]
     if kind == "hangs":
         return ended.limit == "timeout"
@@ -155,7 +158,7 @@ def _shown(capsule: Capsule, ended: Ended, stderr: str) -> bool:
 
 
 def _run(folder: Path, python: str, timeout_s: float) -> tuple[Ended, str]:
-    """The script in a fresh process, with caches of its own."""
+    """Runs the script in a fresh process with its own compiler caches; returns how it ended and stderr."""
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as temporary:
         place = Path(temporary)
         env = {
@@ -184,7 +187,7 @@ def _how(ended: Ended) -> str:
 
 
 def _with_settings(source: str, capsule: Capsule) -> str:
-    """The script with a head that says where it comes from, and with the job's settings of the compiler."""
+    """Adds a header about the script's origin, and the job's compiler settings."""
     data = capsule.data
     head = [
         f"# Kept by accel-lab record from a job on torch {data['torch']}, Python {data['python']}: "
@@ -197,16 +200,16 @@ def _with_settings(source: str, capsule: Capsule) -> str:
     lines += [f"{name} = {value}" for name, value in settings]
     first, rest = source.split("\n\n\n", 1)
     middle = "\n".join(lines)
-    head = [" ".join(line.split()) for line in head]  # the words are the job's: no line of them is code
+    head = [" ".join(line.split()) for line in head]  # untrusted text must stay within one comment line
     return "\n".join(head) + "\n" + first + ("\n\n" + middle if middle else "") + "\n\n\n" + rest
 
 
-#: Settings that say where and how fast, or that the recorder's own presence may change.
+#: Words in names of settings that do not affect results, or that the recorder itself may change.
 _LEFT_OUT = ("cache", "compile_threads", "debug", "verbose", "log", "trace")
 
 
 def _is_setting(name: str, value: str) -> bool:
-    """Whether an entry is an assignment to a setting of the compiler with a plain value, and nothing else."""
+    """Whether an entry is only an assignment of a literal to a compiler setting."""
     parts = name.split(".")
     if not (parts[0] == "torch" and "config" in parts[1:-1] and all(part.isidentifier() for part in parts)):
         return False

@@ -1,1 +1,1 @@
-"""A job's run on Inductor with a sample of its calls checked in place; what fails is kept as a capsule."""
+"""Runs a job on Inductor, checks a sample of its compiled calls, and saves failing calls as capsules."""

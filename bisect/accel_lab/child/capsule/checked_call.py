@@ -1,8 +1,8 @@
-"""One call of a compiled graph that is checked: against the same graph run eagerly, and in float64 in doubt.
+"""Checks one call of a compiled graph against the same graph run eagerly and, if they differ, in float64.
 
-The call's inputs are copied before it. Its results are held against an eager run's at once, its gradients
-when the script's backward has made them. An eager run is a sieve: what differs by more than the floor of the
-type is asked of a float64 run, which decides (``capture.divergence_values``).
+Inputs are copied before the call. Results are compared with an eager run at once, gradients after the
+script's backward has run. The eager run is a filter: values that differ by more than the dtype's floor are
+compared with a float64 run, which decides (``capture.divergence_values``).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ..capture.graphs import thread_settings
 from ..capture.values import copies, undisturbed
 from ..shadow.mode import ShadowMode
 
-#: Elements of one tensor that are compared at most.
+#: Largest tensor, in elements, that is compared.
 MOST_ELEMENTS = 1 << 28
-#: Runs with inputs moved by a rounding, for what a float64 run calls wrong.
+#: Eager runs with inputs perturbed by rounding, made for values that differ.
 DRAWS = 4
-#: What was compared, eager's value, and the compiled one.
+#: ``(name, eager value, compiled value)``.
 Pair = Tuple[str, Any, Any]
 
 
 class CheckedCall:
-    """The call of a graph (``twin``: as it was before it was compiled) on ``args``.
+    """A call of a compiled graph on ``args``; ``twin`` is a copy of the graph made before compilation.
 
-    ``given`` are the arguments to call the compiled graph with: an input that needs a gradient goes in as a
-    view of itself, so that the gradient which this call alone sends to it is seen.
+    Call the compiled graph with ``given``: there an input that requires a gradient is replaced by a view, so
+    that the gradient of this call alone can be observed.
     """
 
     def __init__(self, twin: Any, args: Any) -> None:
@@ -48,11 +48,11 @@ class CheckedCall:
 
     @property
     def has_backward(self) -> bool:
-        """Whether the script has sent gradients through the call."""
+        """Whether a gradient has arrived at an input of the call."""
         return bool(self._gradients)
 
     def forward(self, result: Any) -> List[Dict[str, Any]]:
-        """The rows of what is wrong in the results; what an input became counts as one."""
+        """Returns a row for each wrong result; an input that was written counts as a result."""
         results = _listed(result)
         inputs, outputs = self._eager = self._run()
         pairs = self._results(results, inputs, outputs)
@@ -63,25 +63,25 @@ class CheckedCall:
         return wrong
 
     def backward(self) -> List[Dict[str, Any]]:
-        """The rows of the gradients that are wrong; of those that came."""
+        """Returns a row for each wrong gradient among those that arrived; call it once, after ``forward``."""
         inputs, outputs = self._eager
         self._eager = None
         return self._wrong(self._sent(inputs, outputs), lambda moved: self._sent(*self._run(moved)))
 
     def raises(self) -> bool:
-        """Whether the graph raises uncompiled as well."""
+        """Whether the graph also raises when run eagerly."""
         try:
             self._run()
         except Exception:
             return True
         return False
 
-    # -- the runs that it is held against ------------------------------------------------------------
+    # -- reference runs ------------------------------------------------------------------------------
 
     def _run(self, moved: int = 0) -> Tuple[List[Any], List[Any]]:
-        """The graph run eagerly on copies, as the call was: what became of its inputs, and its results.
+        """Runs the graph eagerly on copies; returns the inputs after the call, and the results.
 
-        ``moved``: with inputs that are off by as much as the floor of their type, at random by this number.
+        A nonzero ``moved`` is a seed: inputs are perturbed at random by up to the floor of their dtype.
         """
         inputs = copies(self.inputs)
         with undisturbed():
@@ -118,11 +118,11 @@ class CheckedCall:
 
     @staticmethod
     def _wrong(pairs: List[Pair], again: Callable[[int], List[Pair]]) -> List[Dict[str, Any]]:
-        """The rows that are wrong by more than the sieve, moved inputs and a float64 run allow.
+        """Returns rows of values that differ by more than the filter, perturbed inputs and float64 allow.
 
-        The float64 run takes eager's way at every comparison (the sign before a relu, where a maximum is).
-        Compiled code may go the other way by a rounding, and a gradient then differs by much. So what is
-        wrong must be further from eager than eager itself moves when its inputs are off by a rounding.
+        The float64 run takes the same branch as eager at each comparison (sign before a relu, position of a
+        maximum). Rounding may take compiled code to the other branch, which changes a gradient a lot. A wrong
+        value must therefore be further from eager than eager moves when its inputs are perturbed.
         """
         suspects = {name: (want, got) for name, want, got in pairs if not _near(got, want)}
         for moved in range(1, DRAWS + 1):
@@ -150,20 +150,20 @@ class CheckedCall:
 
 
 def _move(inputs: List[Any], seed: int) -> None:
-    """Move floating-point inputs by up to the floor of their type, relative to their size."""
+    """Perturbs floating-point inputs in place by up to the floor of their dtype, relative to their values."""
     torch.manual_seed(seed)
     for value in inputs:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             continue
         if any(step == 0 and size > 1 for step, size in zip(value.stride(), value.shape)):
-            continue  # several elements in one place
+            continue  # several elements share one memory location
         with torch.no_grad():
             size = FLOORS.get(value.dtype, 4.0) * torch.finfo(value.dtype).eps
             value.mul_(1.0 + size * (2.0 * torch.rand_like(value) - 1.0))
 
 
 def _explained(got: Any, want: Any, other: Any) -> bool:
-    """Whether eager's own value (``other``: with moved inputs) moves as far as the compiled one is off."""
+    """Whether eager's value with perturbed inputs (``other``) moves as far as the compiled value differs."""
     if _kind(got) != _kind(want) or _kind(other) != _kind(want):
         return False
     with torch.no_grad():
@@ -177,9 +177,9 @@ def _explained(got: Any, want: Any, other: Any) -> bool:
 
 
 def _keeper(into: Dict[int, Any], place: int) -> Callable[[Any], None]:
-    """A hook that keeps a copy of the first gradient that comes.
+    """A hook that copies the first gradient that arrives.
 
-    torch makes that very memory the parameter's ``grad``, which a script changes: an all-reduce, clipping.
+    A copy, because torch may use the same memory as ``.grad``, which a script changes (all-reduce, clipping).
     """
 
     def keep(gradient: Any) -> None:
@@ -194,14 +194,14 @@ def _listed(result: Any) -> List[Any]:
 
 
 def _kind(value: Any) -> str:
-    """``float32[2, 3]`` of a tensor, the type of anything else."""
+    """``float32[2, 3]`` for a tensor, else the type's name."""
     if not isinstance(value, torch.Tensor):
         return type(value).__name__
     return "%s%s" % (str(value.dtype).replace("torch.", ""), list(value.shape))
 
 
 def _near(got: Any, want: Any) -> bool:
-    """Whether two values are equal up to the floor of their type, which no float64 run would call wrong."""
+    """Whether two values are equal up to the floor of their dtype, which a float64 run would accept too."""
     if not isinstance(want, torch.Tensor) or not isinstance(got, torch.Tensor):
         return True
     if got.dtype != want.dtype or got.shape != want.shape:

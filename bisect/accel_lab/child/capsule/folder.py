@@ -1,7 +1,7 @@
-"""A capsule on disk: the graph, its inputs in safetensors, and what is known of the failure.
+"""Writes a capsule: a graph, its inputs as safetensors, and a description of the failure.
 
-``capsule.json`` says what failed, where and with which versions and settings; ``graph0.json`` with its files
-is a captured graph (``capture.graphs``), from which the lab writes ``repro.py``. No pickle is written.
+``capsule.json`` has the failure, versions and settings. ``graph0.json`` and its files are a captured graph
+(``capture.graphs``), from which the lab writes ``repro.py``. No pickle is written.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ NAME = "capsule.json"
 
 
 class Found(NamedTuple):
-    """What failed at the graph's call ``turn``: ``wrong`` (``rows``), ``raises`` (``error``) or ``hangs``.
+    """A failure at call ``turn`` of a graph; ``kind`` is ``wrong`` (with ``rows``), ``raises`` or ``hangs``.
 
-    ``stand_ins``: the graph was not called yet, so its inputs were drawn at random.
+    ``error`` describes the exception of ``raises``. ``stand_ins``: the failure was during compilation, so the
+    inputs are random.
     """
 
     kind: str
@@ -38,14 +39,14 @@ class Found(NamedTuple):
 
 
 class CapsuleFolder:
-    """The folder of one capsule; ``path`` is a name that was free."""
+    """The folder of one capsule; ``path`` gets a number appended if it exists."""
 
     def __init__(self, path: str, most_bytes: int) -> None:
         self.path = _free(os.path.abspath(path))
         self._most = most_bytes
 
     def write(self, twin: Any, options: Any, call: Any, found: Found) -> None:
-        """The graph and the call; then ``capsule.json``, which makes the folder a capsule."""
+        """Writes the graph and the call, then ``capsule.json``, which marks the capsule as complete."""
         os.makedirs(self.path)
         region = {"id": 0, "backend": "inductor", "fullgraph": False, "dynamic": None}
         region["options"] = {str(key): repr(value) for key, value in options.items()}
@@ -74,7 +75,7 @@ class CapsuleFolder:
 
 
 def _row(row: Dict[str, Any]) -> Dict[str, Any]:
-    """One comparison; an error that is no number is written as text."""
+    """A comparison as JSON; an infinite or NaN error becomes text."""
     kept = {key: row.get(key) for key in ("what", "shape", "dtype", "wrong", "values", "reference")}
     for key in ("error", "eager"):
         value = row.get(key)

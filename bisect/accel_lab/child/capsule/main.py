@@ -1,7 +1,7 @@
-"""Runs a program once, as it is, with its compiled graphs recorded; also what starts a recording in a job.
+"""Starts a recording in the current process, or runs a program once with a recording.
 
-torch is imported by the program, not here: what it sets before that counts. Until it asks torch to compile
-something, nothing of the recorder is loaded.
+Does not import torch, so that settings which the program makes before its import take effect. The recorder is
+loaded only when the program compiles something.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from ..protocol import files
 from ..runner import AfterImport
 from ..torch_internals import dynamo
 
-#: The recording of this process, once something was compiled.
+#: The recording of this process; empty until something is compiled.
 _current: List[Any] = []
 
 
 def rank() -> str:
-    """The rank of this process under torchrun; empty without it."""
+    """Returns the rank of this process under torchrun; empty without torchrun."""
     return os.environ.get("RANK", "") if "WORLD_SIZE" in os.environ else ""
 
 
 def home_of(folder: str) -> str:
-    """The folder of this process's capsules: one a rank under torchrun."""
+    """Returns the folder of this process's capsules, one per rank under torchrun."""
     return os.path.join(os.path.abspath(folder), "rank" + rank()) if rank() else os.path.abspath(folder)
 
 
 def install(
     folder: str, sampling: Dict[str, Any], on_capsule: Optional[Callable[[str], None]] = None
 ) -> None:
-    """Record every region that is compiled with Inductor from now on, however it asks for it."""
+    """Starts to record every region that is compiled with Inductor."""
 
     def arrived() -> None:
         original: List[Any] = []
@@ -43,7 +43,7 @@ def install(
         def optimize(backend: Any, **kwargs: Any) -> Any:
             try:
                 backend = recording(folder, sampling, on_capsule).recorded(backend)
-            except Exception as error:  # the recorder's mistake is not the job's
+            except Exception as error:  # an error of the recorder must not fail the job
                 say("accel-lab record: this is not recorded (%s: %s)" % (type(error).__name__, error))
             return original[0](backend, **kwargs)
 
@@ -58,7 +58,7 @@ def install(
 def recording(
     folder: str, sampling: Dict[str, Any], on_capsule: Optional[Callable[[str], None]] = None
 ) -> Any:
-    """The recording of this process; the first call makes it. Its summary is printed at the process's end."""
+    """Returns the recording of this process, created at the first call; prints its summary at exit."""
     if not _current:
         from .recording import Recording, Sampling
 
@@ -68,7 +68,7 @@ def recording(
 
 
 def finish() -> Dict[str, Any]:
-    """The summary of this process's recording so far; empty where nothing was compiled."""
+    """Checks outstanding gradients and returns the recording's summary; empty if nothing was compiled."""
     if not _current:
         return {}
     _current[0].finish_backward()
@@ -90,7 +90,7 @@ def _say_kept(path: str) -> None:
 
 
 def say(line: str) -> None:
-    """One line on the job's standard error."""
+    """Writes a line to the job's standard error; errors are ignored."""
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
@@ -99,7 +99,7 @@ def say(line: str) -> None:
 
 
 def run(program: Dict[str, Any], folder: str, sampling: Dict[str, Any], on_capsule: Any = None) -> int:
-    """Run a program as Python would, recorded; the exit code that Python would have given."""
+    """Runs a program as Python would, with a recording; returns the program's exit code."""
     install(folder, sampling, on_capsule)
     code, _, _ = run_program(program)
     join_threads()
@@ -107,7 +107,7 @@ def run(program: Dict[str, Any], folder: str, sampling: Dict[str, Any], on_capsu
 
 
 def main(path: str) -> None:
-    """Run what a file of options says: ``program``, ``folder`` and ``sampling``."""
+    """Runs a program by the options in a JSON file: ``program``, ``folder`` and ``sampling``."""
     with open(path, encoding="utf-8") as stream:
         options = json.load(stream)
     os.makedirs(home_of(options["folder"]), exist_ok=True)

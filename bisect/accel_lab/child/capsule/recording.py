@@ -1,7 +1,7 @@
-"""Records a job on Inductor: samples the calls of its compiled graphs, and keeps the first that fails.
+"""Records a job on Inductor: checks a sample of the calls of its compiled graphs and saves the first failure.
 
-A call that is not sampled costs a few Python operations. Nothing is changed in the job: its exceptions stay
-its own, and an error of the recorder is noted and goes no further.
+A call that is not sampled costs a few Python operations. The job is not changed: its exceptions propagate,
+and errors of the recorder become notes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .folder import CapsuleFolder, Found
 _RANDOM = re.compile(
     r"rand|dropout|bernoulli|normal_|multinomial|exponential|poisson|gumbel|cauchy|geometric"
 )
-#: Seconds between two looks of the watch.
+#: Interval of the hang watch, in seconds.
 _WATCH_S = 0.5
 
 
 class Sampling(NamedTuple):
-    """Which calls are checked, and what that may take.
+    """Which calls are checked, with the limits of a recording.
 
-    Of each compiled graph the ``first`` calls and each ``every``-th one (0: none); ``memory_mb`` is for the
-    copies of one call's inputs, ``disk_mb`` for one capsule, ``capsules`` how many are kept. A call that
-    takes longer than ``hang_s`` seconds is kept too (0: none is watched).
+    Of each graph, the ``first`` calls and every ``every``-th call (0: none) are checked. ``memory_mb`` limits
+    the copies of one call's inputs, ``disk_mb`` one capsule, ``capsules`` their number. A call that takes
+    longer than ``hang_s`` seconds is saved too (0: hangs are not watched).
     """
 
     every: int = 100
@@ -46,7 +46,7 @@ class Sampling(NamedTuple):
 
 
 class Recording:
-    """The state of one process. ``home`` is where its capsules go; ``on_capsule(path)`` hears of each."""
+    """The recording of one process; writes capsules to ``home`` and calls ``on_capsule(path)`` for each."""
 
     def __init__(self, home: str, sampling: Sampling, on_capsule: Any = None) -> None:
         self.sampling = sampling
@@ -62,14 +62,14 @@ class Recording:
         self._watching = False
         self._lock = threading.RLock()
 
-    # -- what is recorded ----------------------------------------------------------------------------
+    # -- public interface ----------------------------------------------------------------------------
 
     def recorded(self, backend: Any) -> Any:
-        """What takes the place of a backend: Inductor with its calls sampled; others stay as they are."""
+        """Returns the backend to use: Inductor wrapped with sampling, any other backend unchanged."""
         return RecordedInductor(self, backend) if describe_backend(backend)[0] == "inductor" else backend
 
     def compiled(self, gm: Any, example_inputs: Any, inner: Any, options: Any, **kwargs: Any) -> Any:
-        """The graph compiled by ``inner``, with its calls sampled."""
+        """Compiles a graph with ``inner`` and wraps the result so that its calls are sampled."""
         graph = None
         with self._aside():
             graph = _Graph(self.graphs, gm, options)
@@ -105,7 +105,7 @@ class Recording:
         return call
 
     def finish_backward(self) -> None:
-        """Check the gradients of those calls through which the script has sent some."""
+        """Checks the gradients of earlier calls whose backward has run."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.call.has_backward:
@@ -119,7 +119,7 @@ class Recording:
                     self._keep(one.graph, one.call, Found(kind="wrong", rows=wrong, turn=one.turn))
 
     def summary(self) -> Dict[str, Any]:
-        """What was done, for the end of the job."""
+        """Returns counts, check time in seconds, capsules and notes."""
         return {
             "graphs": self.graphs,
             "checked": self.checked,
@@ -177,7 +177,7 @@ class Recording:
         return result
 
     def _failed(self, graph: _Graph, args: Any, error: Any, stand_ins: bool = False) -> None:
-        """Keep a graph that raises, unless it raises uncompiled as well."""
+        """Saves a call that raised, unless the graph also raises when run eagerly."""
         if len(self.capsules) >= self.sampling.capsules:
             return
         call = CheckedCall(graph.twin, args)
@@ -197,7 +197,7 @@ class Recording:
         if self._on_capsule is not None:
             self._on_capsule(folder.path)
 
-    # -- what takes too long ---------------------------------------------------------------------------
+    # -- hangs -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _watched(self, graph: Any, args: Any) -> Iterator[None]:
@@ -212,7 +212,7 @@ class Recording:
             self._flying.pop(key, None)
 
     def _watch(self) -> None:
-        """Keep a call that takes too long. It can look only while the call does not hold Python's lock."""
+        """Saves calls that take too long; runs only while the call releases the GIL."""
         seen = None
         while len(self.capsules) < self.sampling.capsules:
             time.sleep(_WATCH_S)
@@ -227,7 +227,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
-        """An error of the recorder itself is noted and goes no further."""
+        """Turns an exception of the recorder into a note."""
         try:
             yield
         except Exception as error:
@@ -237,7 +237,7 @@ class Recording:
 
 
 class RecordedInductor(Backend):
-    """Inductor as the job asked for it, with the calls of its graphs sampled."""
+    """Inductor as the job requested it, with the calls of its graphs sampled."""
 
     compiler_name = "inductor"
 
@@ -267,7 +267,7 @@ class _Checked(NamedTuple):
 
 
 class _Graph:
-    """A graph as it was before it was compiled. ``why_not`` says why its calls cannot be checked."""
+    """A graph before compilation; ``why_not`` is the reason why its calls cannot be checked, if any."""
 
     def __init__(self, number: int, gm: Any, options: Any) -> None:
         self.number = number
@@ -282,7 +282,7 @@ class _Graph:
             self.why_not = "a graph that draws random numbers"
 
     def stand_ins(self) -> List[Any]:
-        """Random inputs of the right kind, where the graph was not called yet."""
+        """Returns random inputs with the placeholders' metadata, for a graph that was not called yet."""
         made = []
         for node in self.twin.graph.nodes:
             if node.op == "placeholder":
@@ -309,7 +309,7 @@ def _stand_in(example: Any) -> Any:
 
 
 def summary_line(recording: Recording) -> str:
-    """The end of a recording in one line."""
+    """Returns the summary of a recording as one line."""
     done = recording.summary()
     rest = "".join("; %d calls not checked: %s" % (n, why) for why, n in sorted(done["unchecked"].items()))
     kept = "; kept: %s" % ", ".join(done["capsules"]) if done["capsules"] else "; nothing was wrong"

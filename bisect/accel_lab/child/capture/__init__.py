@@ -1,1 +1,1 @@
-"""Captured graphs: their inputs, the value of every node, and where a compiled run departs from them."""
+"""Captures graphs with inputs and node values, and finds where a compiled run diverges from them."""

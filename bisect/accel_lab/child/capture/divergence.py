@@ -1,14 +1,13 @@
-"""Compares the buffers between generated kernels with the graph's nodes, run eagerly and in float64.
+"""Compares Inductor's buffers between kernels with the graph's nodes, run eagerly and in float64.
 
-The Python wrapper that Inductor writes around its kernels is straight-line code. A copy of its ``call`` is
-run in which each statement is followed by a look at the buffers that it filled. Before that, the graph that
-the kernels were made from is run by an interpreter on copies of the same inputs, with a float64 twin. So for
-each node that has a buffer of its own there are three values. With ``{"realize": true}`` every node gets
-one: lowering is made to keep each intermediate value.
+Inductor's Python wrapper is straight-line code. A modified copy of its ``call`` inspects the buffers that
+each statement filled. Before the call, the graph is interpreted on copies of the inputs, eagerly and in
+float64. Each node with a buffer of its own then has three values. With ``{"realize": true}`` lowering
+realizes every node, so that each has a buffer.
 
-What cannot be compared honestly is left out: buffers that are written in place later (what they hold when
-they are looked at is another node's value), nodes that depend on random numbers, and code that is not a
-Python wrapper. Relies on ``torch/_inductor/graph.py: GraphLowering.compile_to_module``.
+Buffers that are mutated in place, nodes that depend on random numbers, and wrappers that are not Python are
+left out, as their values are not comparable. Relies on ``torch/_inductor/graph.py:
+GraphLowering.compile_to_module``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..torch_internals.inductor import lowering_class
 from . import divergence_values as values
 from .source_lines import source_of
 
-#: The calls of one graph that are compared, and the elements of a value beyond which it is not.
+#: Limits: compared calls per graph, elements of a compared value, rows per call.
 MAX_CALLS = 6
 MAX_ELEMENTS = 4_000_000
 MAX_ROWS = 400
@@ -33,7 +32,7 @@ _NO_FILL = ("assert_", "empty_strided", "alloc_from_pool", "reinterpret_tensor",
 
 
 class Divergence:
-    """``settings`` may hold ``realize``; what was found is in ``to_json``."""
+    """Compares the buffers of every compiled graph; ``settings`` may have ``realize``."""
 
     def __init__(self, settings: Any) -> None:
         self._realize = bool(isinstance(settings, dict) and settings.get("realize"))
@@ -41,7 +40,7 @@ class Divergence:
         self._problems: List[str] = []
 
     def install(self) -> bool:
-        """False where this torch has not the place."""
+        """Hooks into Inductor's lowering; False if this torch lacks the place."""
         lowering = lowering_class()
         if lowering is None:
             return False
@@ -62,7 +61,7 @@ class Divergence:
         return True
 
     def to_json(self) -> Dict[str, Any]:
-        """The rows of each graph: of its first call that differs, else of its first."""
+        """Returns the rows of each graph: of its first call with a difference, else of its first call."""
         return {
             "graphs": [graph.to_json() for graph in self._graphs],
             "problems": self._problems + [p for graph in self._graphs for p in graph.problems],
@@ -81,14 +80,14 @@ def _keep_every_value(graph_lowering: Any) -> None:
                 try:
                     realize()
                 except Exception:
-                    return result  # not a value that has memory
+                    return result  # a value without memory
         return result
 
     graph_lowering.run_node = kept
 
 
 class _Watched:
-    """One compiled graph: its module's ``call`` is replaced by one that looks at the buffers."""
+    """One compiled graph, whose module's ``call`` is replaced by one that inspects the buffers."""
 
     def __init__(self, graph: Any, module: Any) -> None:
         self.problems: List[str] = []
@@ -194,7 +193,7 @@ class _Watched:
 
 
 def _module_of(node: Any) -> str:
-    """The innermost module whose forward called for a node, with its class; empty where none is known."""
+    """The path and class of the innermost module whose forward created a node; empty if not known."""
     for name in ("nn_module_stack", "fwd_nn_module_stack"):
         stack = node.meta.get(name)
         if isinstance(stack, dict) and stack:
@@ -205,7 +204,7 @@ def _module_of(node: Any) -> str:
 
 
 def _origins(graph: Any, nodes: Any) -> Dict[str, str]:
-    """The node whose value each buffer holds."""
+    """Maps each buffer to the node whose value it holds."""
     found = {}
     for name, buffer in dict(graph.name_to_buffer).items():
         origin = getattr(buffer, "origin_node", None)
@@ -221,7 +220,7 @@ def _mutated_buffers(graph: Any) -> Set[str]:
 
 
 def _random_nodes(gm: Any) -> Set[str]:
-    """Nodes that draw random numbers, and what depends on them."""
+    """Names of nodes that draw random numbers or depend on one that does."""
     import torch
 
     tag = getattr(torch.Tag, "nondeterministic_seeded", None)
@@ -235,7 +234,7 @@ def _random_nodes(gm: Any) -> Set[str]:
 
 
 def _above(node: Any, compared: Set[str]) -> Tuple[List[str], List[str]]:
-    """The nodes without a buffer of their own that a value was computed through, and those it came from."""
+    """``(between, sources)``: nodes without a compared buffer on the way to a value, and where it starts."""
     between: List[str] = []
     sources: List[str] = []
     queue, seen = list(node.all_input_nodes), set()
@@ -263,7 +262,7 @@ def _call_function(tree: Any) -> Optional[ast.FunctionDef]:
 
 
 class _Looking:
-    """Puts a look at the filled buffers after each statement of the wrapper's ``call``."""
+    """Inserts an inspection of the filled buffers after each statement of the wrapper's ``call``."""
 
     def __init__(self, function: ast.FunctionDef, skipped: Set[str], inputs: Set[str]) -> None:
         self._function = function
@@ -293,7 +292,7 @@ class _Looking:
         return new
 
     def _filled(self, part: ast.stmt) -> List[str]:
-        """The buffers that hold their value once this statement has run."""
+        """The buffers that this statement fills for the first time."""
         if isinstance(part, ast.Assign) and not _fills(part.value):
             target, source = part.targets[0], sorted(n for n in _names(part.value) if _BUFFER.match(n))
             if isinstance(target, ast.Name) and len(source) == 1:
@@ -309,7 +308,7 @@ class _Looking:
 
 
 def _fills(value: ast.expr) -> bool:
-    """Whether an expression computes something; else it is a new name, a view or an allocation."""
+    """Whether an expression computes a value; false for an alias, a view or an allocation."""
     if not isinstance(value, ast.Call):
         return isinstance(value, ast.Subscript)
     called = ast.dump(value.func)

@@ -1,7 +1,7 @@
-"""The values of a graph's nodes, run eagerly and in float64 side by side, and how a buffer compares.
+"""Computes a graph's node values eagerly and in float64, and compares buffers with them.
 
-The rule is that of ``numerics.closeness`` with one difference to the cautious side: eager's error is taken as
-the greatest of the whole tensor, so a node is called wrong only if it is further off than any rounding in it.
+The rule is that of ``numerics.closeness``, but more cautious: eager's error is the largest one of the whole
+tensor, so an element counts as wrong only if its error exceeds every rounding error in the tensor.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 from ..shadow.mode import ShadowMode
 from .values import undisturbed
 
-#: A value is wrong if its error exceeds this many times eager's own, plus a floor in epsilons of its type.
+#: A value is wrong if its error exceeds ``FACTOR`` times eager's plus a floor in epsilons of its dtype.
 FACTOR = 3.0
 FLOORS = {torch.float16: 4.0, torch.bfloat16: 4.0, torch.float32: 128.0, torch.float64: 4096.0}
 FIRST_VALUES = 4
 
 
 def of_nodes(gm: Any, args: List[Any], wanted: Set[str], inputs: Iterable[str]) -> Dict[str, Any]:
-    """``(eager, float64 or None)`` of each wanted node; of ``inputs`` as they are at the end."""
+    """Returns ``(eager, float64 or None)`` of each wanted node, and of the ``inputs`` after the run."""
     found: Dict[str, Any] = {}
     changed = set(inputs)
     with undisturbed(), torch.no_grad(), ShadowMode() as shadow:
@@ -32,7 +32,7 @@ def of_nodes(gm: Any, args: List[Any], wanted: Set[str], inputs: Iterable[str]) 
 
 
 class _Keeping(torch.fx.Interpreter):
-    """Keeps a node's value as it is when it has been computed: in-place operators may change it later."""
+    """Copies each wanted node's value right after it is computed, as in-place operators may change it."""
 
     def __init__(self, gm: Any, wanted: Set[str], found: Dict[str, Any], shadow: Any) -> None:
         super().__init__(gm)
@@ -69,7 +69,12 @@ def _copy(value: Any) -> Any:
 def compare(
     got: Any, eager: torch.Tensor, reference: Optional[torch.Tensor], *, most: int
 ) -> Optional[Dict[str, Any]]:
-    """One row: errors against float64, whether it differs, a glance at the values; None if not comparable."""
+    """Compares a buffer with eager and float64 values; returns a row, or None if they are not comparable.
+
+    A row has ``differs``, ``wrong`` (number of elements), the largest errors against float64 (``error`` of
+    the buffer, ``eager`` of eager; None for integers) and ``values`` (a few of them as text). Tensors with
+    more than ``most`` elements are not comparable.
+    """
     if not isinstance(got, torch.Tensor) or got.numel() > most or _shape(got) != _shape(eager):
         return None
     if got.dtype != eager.dtype or got.layout is not torch.strided:
@@ -124,7 +129,7 @@ def _shape(tensor: torch.Tensor) -> List[int]:
 
 
 def _glance(got: torch.Tensor, eager: torch.Tensor) -> str:
-    """The first values that differ, or the first ones: ours against eager's; and eager's range."""
+    """The first differing values, or else the first values, as compiled / eager, and eager's range."""
     flat, want = got.reshape(-1), eager.reshape(-1)
     where = ((flat != want) & ~((flat != flat) & (want != want))).nonzero().reshape(-1)
     start = where[:FIRST_VALUES] if where.numel() else torch.arange(min(FIRST_VALUES, flat.numel()))

@@ -1,7 +1,7 @@
-"""Describes a captured FX graph in JSON: operators by names that plain torch resolves, arguments as data.
+"""Describes a captured FX graph as JSON, with operators by names that plain torch resolves.
 
-A graph is *expressible* if a script that imports nothing but torch can do the same: no function of the
-user's own, no operator of a namespace that plain torch lacks, no object that has no text.
+A graph is *expressible* if a script that imports only torch can run it: it has no user functions, no
+operators of other namespaces, and no arguments without a textual form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAIN_NAMESPACES = (
     "_quantized",
     "rngprims",
 )
-#: Where a function is looked for first: the names that people write.
+#: Modules that are searched first for a function, as their names are the usual ones.
 _MODULES = (
     "torch",
     "torch.nn.functional",
@@ -50,11 +50,14 @@ _ROOTS = ("torch", "operator", "_operator", "math", "builtins")
 
 
 class NotExpressible(Exception):
-    """Why a graph cannot be expressed as a program of plain torch."""
+    """Raised with the reason why a graph cannot be written as a script of plain torch."""
 
 
 def qualified_name(target: Any) -> str:
-    """A dotted name under which a fresh interpreter with torch finds the very same object."""
+    """Returns a dotted name that resolves to the same object after ``import torch``.
+
+    Raises :class:`NotExpressible` if there is none.
+    """
     text = str(target)
     if type(target).__name__ in ("OpOverload", "OpOverloadPacket"):
         if text.split(".")[0] not in PLAIN_NAMESPACES:
@@ -83,7 +86,10 @@ def _resolve(dotted: str) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """An argument as JSON: ``{"ref": node}``, ``{"name": expression}``, sequences marked by their kind."""
+    """Encodes an argument as JSON: ``{"ref": node}``, ``{"name": expression}``, ``{"tuple": [...]}``, ...
+
+    Raises :class:`NotExpressible` for tensors and for objects without a name.
+    """
     if isinstance(value, torch.fx.Node):
         return {"ref": value.name}
     if value is None or type(value) in (bool, int, str):
@@ -118,7 +124,7 @@ def encode(value: Any) -> Any:
 
 
 def hint(value: Any) -> Any:
-    """The number that a symbol stood for when the graph was traced."""
+    """Returns the hint of a symbolic number; raises :class:`NotExpressible` if it has none."""
     node = getattr(value, "node", None)
     known = getattr(node, "hint", None)
     if known is None:
@@ -127,7 +133,11 @@ def hint(value: Any) -> Any:
 
 
 def describe_graph(gm: Any) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """The nodes, and the attributes that became inputs; graphs given to operators are ``functions``."""
+    """Returns ``(description, attributes)``; tensor attributes of the graph become inputs.
+
+    The description has ``nodes``, ``functions`` (subgraphs passed to operators) and ``sizes``. Raises
+    :class:`NotExpressible`.
+    """
     functions: Dict[str, Any] = {}
     attributes: Dict[str, Any] = {}
     nodes = _nodes(gm, functions, attributes, nested=False)
@@ -167,11 +177,11 @@ def _meta(node: Any) -> Optional[Dict[str, Any]]:
     try:
         return describe_value(value, encode)
     except Exception:
-        return None  # sizes that depend on data; the real run fills them in
+        return None  # sizes that depend on data; the values of the real run replace it
 
 
 def _size_sources(gm: Any) -> Dict[str, Any]:
-    """For each placeholder that is a symbol: the tensor placeholder and dimension that it is the size of."""
+    """Maps each symbolic placeholder to the ``[tensor placeholder, dimension]`` whose size it is, or None."""
     symbols: Dict[str, Any] = {}
     dimensions: Dict[str, Any] = {}
     for node in gm.graph.nodes:

@@ -1,4 +1,4 @@
-"""A graph as lines that can be compared: one for each node, with operator, arguments, shape and dtype."""
+"""Formats a graph as comparable lines, one per node, with operator, arguments, shape and dtype."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONTEXT = 12
 
 
 def about(function: Any) -> Tuple[str, str]:
-    """The name of a function and the file and line where it is written."""
+    """Returns a function's name and ``file:line``, looking through partials, methods and wrappers."""
     root = function
     while True:
         inner = root.func if isinstance(root, functools.partial) else None
@@ -21,7 +21,7 @@ def about(function: Any) -> Tuple[str, str]:
         root = inner
     name = getattr(root, "__name__", None)
     code = getattr(root, "__code__", None)
-    if code is None:  # an object that is called
+    if code is None:  # a callable object
         name = name or type(root).__name__
         call = vars(type(root)).get("__call__")
         code = getattr(getattr(call, "__wrapped__", call), "__code__", None)
@@ -31,7 +31,7 @@ def about(function: Any) -> Tuple[str, str]:
 
 
 def short_name(function: Any) -> str:
-    """A name that distinguishes one function from another: a lambda or ``_`` is named by its place."""
+    """Returns a distinctive name of a function; a lambda or a very short name gets its file and line."""
     name, where = about(function)
     if len(name) > 3 and name != "<lambda>":
         return name
@@ -46,10 +46,10 @@ def _short(path: str) -> str:
 
 
 def state_of(graph: Any) -> List[Any]:
-    """What shows that a graph was changed: nodes in order with target, arguments and value.
+    """Returns a snapshot of a graph to compare with a later one: nodes with target, arguments and value.
 
-    Arguments are replaced as a whole when one changes, so their identity is enough and no symbolic
-    size is ever compared (that would add a guard). The objects are kept, so that no id is used twice.
+    Items are compared by identity: FX replaces ``args`` as a whole when one changes, and comparing symbolic
+    sizes would add a guard. The snapshot keeps the objects alive, so that no id is reused.
     """
     if graph is None:
         return []
@@ -70,12 +70,12 @@ class _State(Tuple[Any, ...]):
 
 
 def lines_of(graph: Any) -> List[str]:
-    """One line for each node of a graph, or of a list of nodes."""
+    """Returns one line per node of a graph or of a list of nodes."""
     return [line_of(node) for node in getattr(graph, "nodes", graph) or ()]
 
 
 def line_of(node: Any) -> str:
-    """``%name : f32[2, 3] = target(args)``."""
+    """Formats a node as ``%name : float32[2, 3] = target(args)``."""
     value = node.meta.get("val", node.meta.get("example_value"))
     kind = value_text(value)
     left = "%%%s%s" % (node.name, " : " + kind if kind else "")
@@ -89,13 +89,13 @@ def line_of(node: Any) -> str:
 
 
 def call_line(op: Any, args: Any, kwargs: Any) -> str:
-    """An operator's call on tensors, as one line."""
+    """Formats a call of an operator as one line."""
     arguments = [_argument(a) for a in args] + ["%s=%s" % (k, _argument(v)) for k, v in kwargs.items()]
     return "%s(%s)" % (target_text(op), ", ".join(arguments))
 
 
 def last_nodes(graph: Any, count: int) -> List[Any]:
-    """The last ``count`` nodes of a graph that is being traced, in order."""
+    """Returns the last ``count`` nodes of a graph, in order."""
     found: List[Any] = []
     for node in reversed(graph.nodes) if graph is not None and count > 0 else ():
         found.append(node)
@@ -115,7 +115,7 @@ def target_text(target: Any) -> str:
 
 
 def value_text(value: Any) -> str:
-    """``f32[2, 3]`` of a tensor, the parts of a tuple, the name of a symbolic number."""
+    """Formats a tensor as ``float32[2, 3]``, a tuple by its items, and anything else by ``str``."""
     if value is None:
         return ""
     if isinstance(value, (list, tuple)):
@@ -129,7 +129,7 @@ def value_text(value: Any) -> str:
 
 
 def _stride(value: Any) -> str:
-    """The strides where they are known to be other than those of a contiguous tensor."""
+    """The strides as text if they are known and not contiguous, else empty."""
     try:
         shape, got = [int(n) for n in value.shape], [int(n) for n in value.stride()]
     except Exception:
@@ -157,7 +157,7 @@ def _argument(value: Any) -> str:
 
 
 def trimmed(before: List[str], after: List[str]) -> Tuple[List[str], List[str]]:
-    """Two texts without most of what they have in common at either end, and no longer than the limit."""
+    """Removes common lines at both ends, except some context, and cuts to ``MAX_LINES``."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1

@@ -1,9 +1,8 @@
-"""Captures Dynamo's graphs as they are called: the graph, its real inputs, and the value of every node.
+"""Captures Dynamo's graphs when they are called: the graph, its inputs, and the value of every node.
 
-What is written (``capture/graph<k>.json`` and safetensors files beside it) is enough to make each graph
-into a program of its own that runs without the user's script. The run itself is not disturbed: values
-are copied before the call, and the run that finds the nodes' values works on copies under the same
-random state.
+``capture/graph<k>.json`` and its safetensors files suffice to run each graph without the user's script.
+Captures do not disturb the run: inputs are copied before the call, and node values come from a second run on
+copies, with the same random state.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ GRAPHS, CALLS, MEGABYTES = 12, 4, 256
 
 
 class Capture:
-    """Writes down the first calls of the first graphs of a run."""
+    """Captures the first calls of the first graphs of a run.
+
+    ``limits`` may have ``graphs``, ``calls`` (per graph) and ``megabytes``.
+    """
 
     def __init__(self, folder: str, limits: Any) -> None:
         limits = limits if isinstance(limits, dict) else {}
@@ -45,7 +47,7 @@ class Capture:
         self._order = 0
 
     def graph(self, gm: Any, region: Any) -> Any:
-        """Describe a graph before it is compiled; returns what wraps the compiled graph."""
+        """Describes a graph before compilation; returns a wrapper for the compiled graph."""
         number = self._count
         self._count += 1
         if number >= self._graphs:
@@ -69,7 +71,7 @@ def _same(compiled: Any) -> Any:
 
 
 class CapturedGraph:
-    """One graph in ``folder``: its description, and the calls of it that were kept."""
+    """A graph captured into ``folder``: its description and its saved calls."""
 
     def __init__(self, folder: str, number: int, gm: Any, region: Any, budget: Budget) -> None:
         self._folder = folder
@@ -114,7 +116,7 @@ class CapturedGraph:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, compiled: Any, args: Any, order: int) -> Any:
-        """Save the inputs, find the nodes' values on copies, run, and watch for a backward."""
+        """Saves inputs and node values, calls ``compiled``, and hooks the outputs to save gradients."""
         index = len(self.data["calls"])
         entry: Dict[str, Any] = {"order": order, "reason": "", "file": "", "values": "", "backward": []}
         self.data["calls"].append(entry)
@@ -153,7 +155,7 @@ class CapturedGraph:
         self._save_values(entry, index, args)
 
     def _save_values(self, entry: Any, index: int, args: Any) -> None:
-        """Run the graph uncompiled on copies and keep every node's value."""
+        """Interprets the graph on copies and saves every node's value."""
         bundle = Bundle(self._budget)
         metas: Dict[str, Any] = {}
         interpreter = _Values(self._gm, bundle, metas)
@@ -167,10 +169,10 @@ class CapturedGraph:
             entry["values"] = os.path.basename(self._path(index, "_values"))
 
     def keep(self, args: Any, state: Any, settings: Any, gradients: Any) -> None:
-        """Keep one call that was made elsewhere; the reason why it could not be is in ``data``.
+        """Saves a call that was made elsewhere; if that fails, ``data`` has the reason.
 
-        ``state`` is the random state and ``settings`` the thread's settings before it, ``gradients`` are what
-        came in through its outputs, by their place.
+        ``state`` and ``settings`` are the random state and the thread's settings before the call.
+        ``gradients`` maps positions of outputs to their incoming gradients.
         """
         entry: Dict[str, Any] = {"order": 1, "reason": "", "file": "", "values": "", "backward": []}
         self.data["calls"].append(entry)
@@ -199,7 +201,7 @@ class CapturedGraph:
             entry["grads"] = os.path.basename(self._path(index, "_grads"))
 
     def _watch_backward(self, entry: Any, index: int, result: Any) -> None:
-        """Keep the gradients that come in through the outputs, as a backward runs."""
+        """Hooks the outputs to save their incoming gradients when a backward runs."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         gradients = Bundle(self._budget)
 
@@ -232,7 +234,7 @@ class CapturedGraph:
 
 
 class _Values(torch.fx.Interpreter):
-    """Runs a graph and keeps the value of every node as it is right after the node ran."""
+    """Interprets a graph and copies every node's value right after the node ran."""
 
     def __init__(self, gm: Any, bundle: Bundle, metas: Any) -> None:
         super().__init__(gm)
@@ -258,7 +260,7 @@ class _Values(torch.fx.Interpreter):
 
 
 def twin(gm: Any) -> Any:
-    """The graph as it is now: whoever compiles it may change it, and its constants may be written to."""
+    """Returns a copy of the graph, because a compiler may change the original or its constants."""
     return torch.fx.GraphModule(gm, _copy_of_graph(gm))
 
 
@@ -271,7 +273,7 @@ def _copy_of_graph(gm: Any) -> Any:
 
 
 def thread_settings() -> Dict[str, Any]:
-    """The switches of the thread that change what operators do."""
+    """Returns the thread's grad mode, inference mode, default dtype and autocast."""
     return {
         "grad": torch.is_grad_enabled(),
         "inference": torch.is_inference_mode_enabled(),
@@ -286,7 +288,7 @@ def _autocast() -> List[Dict[str, Any]]:
         try:
             enabled = torch.is_autocast_enabled(device)
             dtype = torch.get_autocast_dtype(device)
-        except TypeError:  # torch 2.3 and older ask for each device by another name
+        except TypeError:  # torch 2.3 and older have a function per device
             enabled = torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()
             dtype = torch.get_autocast_cpu_dtype() if device == "cpu" else torch.get_autocast_gpu_dtype()
         if enabled:

@@ -1,4 +1,4 @@
-"""The line of the user's program that a node of a graph was made for."""
+"""Finds the line of the user's program that a graph node comes from."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from typing import Any, Tuple
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-#: Where libraries lie; the line of the user's that called them says more.
+#: Folders of libraries; frames in them are skipped if there is a frame of the user.
 _LIBRARIES = ("site-packages", "dist-packages")
 MOST_CODE = 200
 
 
 def source_of(node: Any) -> Tuple[str, str]:
-    """``(file:line, text of the line)`` of the innermost frame outside of libraries; empty if none is known.
+    """Returns ``(file:line, source)`` of the innermost frame outside of libraries; empty if not known.
 
-    Where every frame lies in a library, the innermost one counts.
+    If all frames are in libraries, returns the innermost one.
     """
     lines = str(getattr(node, "meta", {}).get("stack_trace") or "").splitlines()
     found = ("", "")

@@ -1,7 +1,7 @@
-"""Writes tensors down with layout, sharing and autograd state, in safetensors files.
+"""Saves tensors with layout, aliasing and autograd state in safetensors files.
 
-Several tensors of one storage are kept as views of one flat run of elements, so that aliasing survives.
-Types that the safetensors format has no name for are kept as bytes; the description says what they are.
+Tensors that share a storage are saved as views of one flat array, which preserves aliasing. Dtypes that
+safetensors has no name for are saved as bytes; the description has the dtype.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _NAMES = {
 
 
 class TooLarge(Exception):
-    """What is to be saved would go beyond the limit."""
+    """Raised if saving a tensor would exceed the budget."""
 
 
 class NotPlain(Exception):
-    """A tensor without plain memory: a subclass, sparse, quantized, on the meta device."""
+    """Raised for a tensor without plain memory: a subclass, sparse, quantized, or on the meta device."""
 
 
 class Budget:
-    """The bytes that may still be written."""
+    """The number of bytes that may still be written."""
 
     def __init__(self, size: int) -> None:
         self.left = size
@@ -56,7 +56,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def check_plain(tensor: Any) -> None:
-    """Raise unless the tensor is strided memory of plain torch."""
+    """Raises :class:`NotPlain` unless the tensor is plain and strided, and no lazy conj or neg view."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         raise NotPlain("an input is a %s" % type(tensor).__name__)
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
@@ -66,7 +66,7 @@ def check_plain(tensor: Any) -> None:
 
 
 def extent(tensor: Any) -> Tuple[int, int]:
-    """First and one-past-last byte of the storage that the tensor can reach."""
+    """Returns the tensor's byte range ``(start, end)`` within its storage."""
     item = tensor.element_size()
     start = tensor.storage_offset()
     if tensor.numel() == 0:
@@ -76,7 +76,7 @@ def extent(tensor: Any) -> Tuple[int, int]:
 
 
 def storage_bytes(tensor: Any, start: int, end: int) -> Any:
-    """The bytes ``start`` to ``end`` of the tensor's storage, as a flat uint8 tensor on the CPU."""
+    """Copies the bytes ``start`` to ``end`` of the tensor's storage to a flat uint8 tensor on the CPU."""
     with torch.no_grad():
         raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
         raw.set_(tensor.untyped_storage(), start, (end - start,), (1,))
@@ -84,21 +84,21 @@ def storage_bytes(tensor: Any, start: int, end: int) -> Any:
 
 
 class Bundle:
-    """Tensors that are written to one safetensors file."""
+    """Tensors for one safetensors file; adding one raises :class:`TooLarge` beyond the budget."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._entries: Dict[str, Tuple[str, List[int], Any]] = {}
 
     def flat(self, name: str, dtype: str, data: Any) -> None:
-        """An entry of raw bytes (a flat uint8 tensor) that are elements of ``dtype``."""
+        """Adds an entry of raw bytes (a flat uint8 tensor) that are elements of ``dtype``."""
         self._budget.take(data.numel())
         known = _NAMES.get(dtype)
         size = data.numel() // getattr(torch, dtype).itemsize if known else data.numel()
         self._entries[name] = (known or "U8", [size], data)
 
     def values(self, name: str, tensor: Any) -> None:
-        """An entry with the logical values of a tensor, contiguous."""
+        """Adds an entry with a tensor's logical values, contiguous."""
         check_plain(tensor)
         self._budget.take(tensor.numel() * tensor.element_size())
         with torch.no_grad():
@@ -112,7 +112,7 @@ class Bundle:
         return not self._entries
 
     def write(self, path: str) -> None:
-        """The safetensors format: header length (8 bytes, little-endian), JSON header, the data."""
+        """Writes the safetensors file: header length (8 bytes, little-endian), JSON header, data."""
         header: Dict[str, Any] = {}
         offset = 0
         for name, (kind, shape, data) in self._entries.items():
@@ -130,9 +130,9 @@ class Bundle:
 
 
 def save_inputs(names: Any, tensors: Any, bundle: Bundle) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """Describe tensors as views of storages, and put the storages into the bundle.
+    """Adds the tensors' storages to the bundle and describes the tensors as views of them.
 
-    Returns ``(storages by name, description of each tensor by name)``.
+    Returns ``(storages by name, descriptions by tensor name)``. Raises NotPlain or TooLarge.
     """
     groups: Dict[Any, List[Tuple[str, Any]]] = {}
     for name, tensor in zip(names, tensors):
@@ -171,7 +171,7 @@ def save_inputs(names: Any, tensors: Any, bundle: Bundle) -> Tuple[Dict[str, Any
 
 
 def copies(tensors: Any) -> Any:
-    """Copies that share storages, strides and autograd flags as the tensors do."""
+    """Copies tensors, preserving shared storages, strides and autograd flags; raises :class:`NotPlain`."""
     done: Dict[Any, Any] = {}
     result = []
     for tensor in tensors:
@@ -200,7 +200,7 @@ def _as_non_leaf(tensor: Any) -> Any:
 
 
 def describe_value(value: Any, encode: Any) -> Any:
-    """What is known of a node's value: layout of tensors, scalars themselves, sequences item by item."""
+    """Describes a node's value as JSON: metadata of tensors, values of scalars, items of sequences."""
     if isinstance(value, torch.Tensor):
         try:
             stride = [int(s) for s in value.stride()]
@@ -222,7 +222,7 @@ def describe_value(value: Any, encode: Any) -> Any:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """The script draws the random numbers, in the grad mode, that it would have without this."""
+    """Restores the random state of CPU and CUDA and the grad mode at the end of the context."""
     state = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     grad = torch.is_grad_enabled()

@@ -1,1 +1,1 @@
-"""Hooks into the compiler: they note what its parts did, and switch single parts off."""
+"""Hooks into the compiler that note its single steps and can switch them off."""

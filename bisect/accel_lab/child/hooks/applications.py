@@ -1,9 +1,8 @@
-"""What was applied while a graph was compiled, in order: passes, patterns, decompositions.
+"""Records each application of a pass, pattern or decomposition, in order, and can skip single ones.
 
-Where ``subsystems`` only hears of what torch asks its own bisector about, the modules that wrap what does
-the work (``passes``, ``patterns``, ``decompositions``) tell it here, and leave out what it says. Of each
-application it is known which graph it changed, within which other one it ran, and what the graph was before
-and after.
+``subsystems`` sees only the applications that torch reports to its own bisector. ``passes``, ``patterns``
+and ``decompositions`` wrap the functions that do the work and report each call here. A record names the
+graph, the enclosing application, whether the graph changed, and the nodes that were added.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_RECORDS = 3000
 
 
 class Applications:
-    """What was applied, in order; ``show`` (``subsystem/key``) is the one whose graphs are kept."""
+    """The applications of a run, in order; ``show`` (``subsystem/key``) keeps one's graphs as text."""
 
     def __init__(self, subsystems: Any, show: Optional[str] = None) -> None:
         self.subsystems = subsystems
@@ -29,22 +28,22 @@ class Applications:
         self._local = threading.local()
         self._lock = threading.Lock()
 
-    # -- where we are --------------------------------------------------------------------------
+    # -- current graph and application ---------------------------------------------------------
 
     def stack(self) -> List[Any]:
-        """The applications that run in this thread, outermost first: ``(record, function)``."""
+        """Returns the applications running in this thread, outermost first, as ``(record, function)``."""
         stack = getattr(self._local, "stack", None)
         if stack is None:
             stack = self._local.stack = []
         return stack  # type: ignore[no-any-return]
 
     def place(self) -> Dict[str, Any]:
-        """The region, graph and direction that are being compiled in this thread."""
+        """Returns the region, graph, direction and phase that this thread compiles; any may be missing."""
         return dict(getattr(self._local, "place", None) or {})
 
     @contextlib.contextmanager
     def at(self, **place: Any) -> Iterator[None]:
-        """Work done inside belongs to this region, graph, direction or phase."""
+        """Attributes the applications inside to this region, graph, direction or phase."""
         before = self.place()
         self._local.place = dict(before, **place)
         try:
@@ -55,7 +54,7 @@ class Applications:
     # -- one application -----------------------------------------------------------------------
 
     def enter(self, subsystem: str, name: str, function: Any = None, **more: Any) -> Any:
-        """``(record, off)`` of an application that is about to happen."""
+        """Records an application before it runs; returns ``(record, off)``, where ``off`` means skip it."""
         key, off = self.subsystems.ask(subsystem, name)
         stack = self.stack()
         record: Dict[str, Any] = {"subsystem": subsystem, "key": key, "changed": None}
@@ -75,9 +74,9 @@ class Applications:
         return record, off
 
     def run(self, record: Any, function: Any, graph_of: Callable[[Any], Any], call: Any) -> Any:
-        """Run ``call`` as the application ``record``, looking at the graph before and after it.
+        """Runs ``call`` as the application ``record`` and compares the graph before and after it.
 
-        ``graph_of`` gives the graph for the call's result (None before the call and when it raised).
+        ``graph_of(result)`` returns the graph; ``result`` is None before the call and if the call raised.
         """
         stack = self.stack()
         graph = graph_of(None)
@@ -88,7 +87,7 @@ class Applications:
         result = None
         try:
             result = call()
-            record["changed"] = True  # until the two states were compared
+            record["changed"] = True  # provisional: ``_compare`` decides
         except BaseException as error:
             record["raised"] = type(error).__name__
             raise
@@ -109,7 +108,7 @@ class Applications:
             if text is not None:
                 old_text, new_text = trimmed(text, lines_of(graph))
                 self.shown = {"application": self.show, "before": old_text, "after": new_text}
-        except Exception as error:  # a graph half-way through a pass that raised may not be readable
+        except Exception as error:  # a pass that raised may leave an inconsistent graph
             record["unreadable"] = repr(error)[:200]
 
 

@@ -1,7 +1,7 @@
-"""What Dynamo compiled in a run, and why: frames with guards and times, graph breaks, recompilations.
+"""Logs Dynamo's compilations in a run: frames with guards and times, graph breaks, recompilations.
 
-A recompilation is reported with the guard that failed, the value that the guard expects and the value
-that was there. Only values that can be read without running the program's code are read.
+A recompilation is reported with the failed guard, which states the expected value, and the actual value.
+Values are read only where this runs no code of the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_GUARDS = 60
 MAX_RECOMPILES = 200
 MAX_BREAKS = 100
 _LONGEST = 300
-#: Guards that every graph has and that speak of torch's state, not of the program's.
+#: Guards on torch's own state, which every graph has; they are left out.
 _USUAL = re.compile(
     r"^hasattr\(.+, '_dynamo_\w+'\)"
     r"|___check_(global_state|torch_function_mode_stack|current_backend)|top_saved_tensors_hooks|CURRENT_DEVICE"
@@ -32,7 +32,7 @@ _MISSING = object()
 
 
 class CompileLog:
-    """Notes each recompilation as it happens; the rest is read when the run ends."""
+    """Notes recompilations as they happen, and reads frames and graph breaks when the run ends."""
 
     def __init__(self) -> None:
         self._recompiles: List[Dict[str, Any]] = []
@@ -43,16 +43,16 @@ class CompileLog:
         self._undo = tables.on_recompilation(self._recompiled)
 
     def close(self) -> None:
-        """Leave Dynamo as it was."""
+        """Removes the hook from Dynamo."""
         if self._undo is not None:
             self._undo()
             self._undo = None
 
     def facts(self) -> Dict[str, Any]:
-        """All that was noted, as JSON values.
+        """Returns the log as JSON values.
 
-        ``frames``: one row a compilation, in order. ``breaks``: one row a place and reason.
-        ``recompiles``: one row a recompilation. ``limit``: how often one function may be compiled.
+        ``frames``: a row per compilation, in order. ``breaks``: a row per place and reason.
+        ``recompiles``: a row per recompilation. ``limit``: Dynamo's recompile limit, 0 if unknown.
         ``at_limit``: functions that reached it and run uncompiled since.
         """
         limit = counted.compilation_limit()
@@ -93,7 +93,7 @@ class CompileLog:
 
 
 def _frame(metrics: Any, guards: Optional[List[str]]) -> Dict[str, Any]:
-    """One compilation; ``guards`` is None where its entry is gone."""
+    """The row of one compilation; ``guards`` is None if Dynamo dropped the cache entry."""
     line = int(getattr(metrics, "co_firstlineno", 0) or 0)
     file = str(getattr(metrics, "co_filename", "") or "")
     return {
@@ -121,7 +121,7 @@ def _frame(metrics: Any, guards: Optional[List[str]]) -> Dict[str, Any]:
 
 
 def _seconds(metrics: Any, seconds: str, microseconds: str) -> float:
-    """A duration in seconds; 0.0 where torch did not measure it."""
+    """Reads a duration in seconds; 0.0 if torch did not measure it."""
     found = getattr(metrics, seconds, None)
     if isinstance(found, (int, float)):
         return round(float(found), 6)
@@ -130,7 +130,7 @@ def _seconds(metrics: Any, seconds: str, microseconds: str) -> float:
 
 
 def _breaks() -> List[Dict[str, Any]]:
-    """A row for each place and reason: the innermost frame outside of installed packages."""
+    """A row per place and reason; the place is the innermost frame outside of installed packages."""
     rows: Dict[Any, Dict[str, Any]] = {}
     for one in counted.graph_break_reasons()[:2000]:
         lines = str(getattr(one, "reason", "")).strip().splitlines() or [""]
@@ -161,7 +161,7 @@ def _all(pattern: Any, lines: List[str], most: int) -> List[str]:
 
 
 def _at_limit(limit: int) -> List[Dict[str, Any]]:
-    """Functions whose guards failed so often that Dynamo compiles them no more."""
+    """Functions that reached the recompile limit, so that Dynamo no longer compiles them."""
     found = []
     for code, reasons in list(counted.guard_failures().items())[:2000]:
         turns = {match.group(1) for match in map(TURN.match, map(str, list(reasons)[:5000])) if match}
@@ -171,7 +171,7 @@ def _at_limit(limit: int) -> List[Dict[str, Any]]:
 
 
 def _failed_guard(reason: str, scope: Dict[str, Any]) -> Dict[str, Any]:
-    """A guard that did not hold: which compilation's, the guard, the value that was there."""
+    """Parses a recompile reason: the compilation, the guard that failed, the actual value or None."""
     turn = TURN.match(reason)
     text = guard_of(reason)
     compared = re.search(r" (==|!=|<=|>=|<|>) ", text)
@@ -191,9 +191,9 @@ def _failed_guard(reason: str, scope: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _value(expression: str, scope: Dict[str, Any]) -> Any:
-    """What a guard's expression is now, or ``_MISSING`` if only the program's own code could tell.
+    """Evaluates a guard's expression; ``_MISSING`` if that would run code of the program.
 
-    A name alone is a local (2.13 on writes ``n`` for ``L['n']``).
+    A bare name is a local variable: torch 2.13 and later write ``n`` for ``L['n']``.
     """
     try:
         node = ast.parse(expression.strip(), mode="eval").body
@@ -233,7 +233,7 @@ def _read(node: Any, scope: Dict[str, Any]) -> Any:
 
 
 def _short(value: Any) -> str:
-    """A value in one line, without calling a ``__repr__`` of the program's."""
+    """Formats a value in one line without calling the program's ``__repr__``."""
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         return repr(value)[:_LONGEST]
     shape = getattr(value, "shape", None)

@@ -1,4 +1,4 @@
-"""Follows every entry of the decomposition table that is used, and can leave one out."""
+"""Records each use of the decomposition table, and can skip single ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DECOMPOSITION = "decomposition"
 
 
 def install_decompositions(applied: Applications) -> bool:
-    """Follow the entries of the decomposition table; False where this torch has no such place."""
+    """Hooks into ``torch/fx/experimental/proxy_tensor.py: maybe_handle_decomp``; False if torch lacks it."""
     proxy_tensor = module_or_none("torch.fx.experimental.proxy_tensor")
     original = getattr(proxy_tensor, "maybe_handle_decomp", None)
     if original is None:
@@ -37,7 +37,7 @@ def install_decompositions(applied: Applications) -> bool:
 
 
 def _decompose(applied: Applications, record: Any, graph: Any, run: Callable[[], Any], call: Any) -> Any:
-    """Run one entry of the table as an application; ``call`` is the operator with its arguments."""
+    """Runs one decomposition as an application; ``call`` is ``(op, args, kwargs)``."""
     stack = applied.stack()
     count = len(graph.nodes) if graph is not None else 0
     stack.append((record, None))

@@ -1,11 +1,11 @@
-"""Observes Dynamo: which code it traced, on what state, and with what left out.
+"""Observes Dynamo (frames, inlining, guards, the Python state of each call) and restricts it.
 
-Everything here is off unless the switch ``front`` asks for it, so that a plain question is not disturbed.
-The switch is a mapping: ``look`` (only write down), ``eager`` (functions that run as they are, neither
-compiled nor inlined), ``guard_on`` (values whose change makes the next call compile afresh), ``outside``
-(operators of the captured graph that run outside of AOTAutograd), ``functorch`` and ``dynamo`` (settings),
-``fullgraph`` (False: graph breaks are allowed although the script forbids them), ``stop`` (a frame and the
-place where its trace ends: the rest of it runs as it is).
+Installed only with the switch ``front``, so that other probes are not disturbed. Keys of the switch:
+``look``: observe only. ``eager``: functions that are neither compiled nor inlined. ``guard_on``: values
+whose change forces recompilation at the next call. ``outside``: operators of the captured graph that run
+outside of AOTAutograd. ``functorch``, ``dynamo``: settings. ``fullgraph``: False allows graph breaks even
+if the script forbids them. ``stop``: a frame and the number of the place where its trace ends; the rest of
+the frame runs eagerly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_UNITS = 400
 
 
 class Front:
-    """What one run's front end did, and the parts of it that are switched off."""
+    """The observations of Dynamo in one run, and the restrictions that the switch ``front`` sets."""
 
     def __init__(self, switch: Dict[str, Any]) -> None:
         self.eager = frozenset(switch.get("eager") or ())
@@ -48,7 +48,10 @@ class Front:
     # -- installing ----------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Hook into Dynamo, where this release has the places."""
+        """Hooks into Dynamo and changes its settings.
+
+        Raises ``NotApplicable`` if this torch lacks a hook or a setting that the switch needs.
+        """
         if not dynamo.hook_frames(self._runs_as_it_is, self._compiling) and self.eager:
             raise NotApplicable("this torch has no place to leave single frames uncompiled")
         if not dynamo.hook_inlining(self._inlining) and self.eager:
@@ -69,7 +72,7 @@ class Front:
             self.frames.append({"key": code_key(code), "call": len(self.calls) - 1})
 
     def _inlining(self, code: Any, calling: Any) -> str:
-        """Note what is inlined; words keep it out of the graph."""
+        """Notes an inlined function; a non-empty result is the reason to keep it out of the graph."""
         self._note_names(code)
         key, caller = code_key(code), code_key(calling)
         if key in self.eager:
@@ -88,7 +91,7 @@ class Front:
     # -- graphs --------------------------------------------------------------------------------
 
     def around(self, builder: Any) -> Any:
-        """``builder(gm, inputs, patches)``, but for what is to run outside, under the settings."""
+        """Wraps ``builder(gm, inputs, patches)`` to apply functorch settings and ``outside`` operators."""
 
         def build(gm: Any, example_inputs: Any, patches: Any) -> Any:
             return self._build(gm, example_inputs, lambda part, inputs: builder(part, inputs, patches))
@@ -108,7 +111,7 @@ class Front:
         return self._noting(compiled, turn)
 
     def _noting(self, compiled: Any, turn: int) -> Any:
-        """The compiled graph; that it ran is written down for the call in progress."""
+        """Wraps a compiled graph so that the current call notes when it runs."""
         if self.calls:
             self.calls[-1]["born"].append(turn)
 
@@ -117,9 +120,9 @@ class Front:
                 self.calls[-1]["ran"].append(turn)
             return compiled(*args)
 
-        # A boxed call takes its arguments in one list, which is handed on as it is.
+        # Copies ``_boxed_call``: under that convention ``args`` is the one list, passed on unchanged.
         run.__dict__.update(getattr(compiled, "__dict__", {}))
-        # Dynamo of torch 2.5 would call what this names instead of this function.
+        # Dynamo of torch 2.5 would call this attribute instead of ``run``.
         run.__dict__.pop("_torchdynamo_orig_callable", None)
         return run
 
@@ -127,7 +130,10 @@ class Front:
 
     @contextlib.contextmanager
     def call(self, region: Dict[str, Any], original: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-        """Around one outermost call of a region; what is called with the result writes down what it left."""
+        """Records one outermost call of a region and its Python state before and after.
+
+        Yields a function to call with the region's result.
+        """
         before = state_of(original, args, kwargs)
         row: Dict[str, Any] = {
             "region": region["id"],
@@ -156,7 +162,7 @@ class Front:
             row["after"] = state_of(original, args, kwargs, results)
 
     def facts(self) -> Dict[str, Any]:
-        """All of it, as plain data."""
+        """Returns all observations as JSON values."""
         kept = self.calls[:MAX_CALLS]
         return {
             "frames": self.frames,
@@ -183,7 +189,7 @@ def _under(builder: Any, values: Dict[str, Any]) -> Any:
 
 
 def _recompiles() -> List[str]:
-    """Why Dynamo compiled a frame again, as it says itself."""
+    """Dynamo's own reasons for recompilations."""
     found = []
     for code, reasons in metrics.guard_failures().items():
         name = code_key(code) if hasattr(code, "co_name") else str(code)

@@ -1,8 +1,9 @@
-"""Ends Dynamo's trace of a frame at a line, and writes down which lines each trace went through.
+"""Forces a graph break at a chosen line of a frame, and records the lines that each trace went through.
 
-Where an instruction cannot be traced and nothing lies on the stack, Dynamo compiles what it has and leaves
-the rest of the frame as it is (``torch/_dynamo/symbolic_convert.py: InstructionTranslatorBase.step``). Such a
-place is made of a line's first instruction. Lines between two places, a loop's body for one, stay together.
+If an instruction cannot be traced while the stack is empty, Dynamo compiles the graph so far and runs the
+rest of the frame eagerly (``torch/_dynamo/symbolic_convert.py: InstructionTranslatorBase.step``). A *place*
+is the first instruction of a line at which this is possible. Lines between two places form one segment;
+the body of a loop is one example.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ MAX_SEGMENTS = 1000
 
 
 class Lines:
-    """The lines of all traces; ``stop`` is a frame's key and the number of the place where its trace ends.
+    """Records traced lines; ``stop`` is ``(frame key, place)``, the place where that frame's trace ends.
 
-    Places count from 1; the first segment of a trace lies before the first place.
+    Places are numbered from 1; the first segment of a trace precedes place 1.
     """
 
     def __init__(self, stop: Optional[Sequence[Any]]) -> None:
@@ -28,7 +29,10 @@ class Lines:
         self._sources: Dict[str, str] = {}
 
     def install(self) -> None:
-        """Hook into the translator of frames; what is inlined into them belongs to the line that calls it."""
+        """Hooks into Dynamo's frame translator; inlined code counts as the line that calls it.
+
+        Raises ``NotApplicable`` if ``stop`` is set and this torch lacks the hook.
+        """
         if not hook_steps(self._at) and self.stop is not None:
             raise NotApplicable("this torch has no place to end the trace of a frame")
 
@@ -38,25 +42,28 @@ class Lines:
         line = getattr(instruction, "starts_line", None)
         if line is None:
             return
-        trace.current_instruction = instruction  # what is asked below looks at it; the step sets it itself
+        trace.current_instruction = instruction  # ``step`` sets it later, but ``_may_end`` already needs it
         key = code_key(trace.f_code)
         segments = trace.__dict__.setdefault("accel_lab_segments", [[]])
         if _may_end(trace):
             segments.append([])
             if self.stop == (key, len(segments) - 1):
                 trace.dispatch_table = _Untraceable(line)
-                # Dynamo itself would not end a graph of less than two calls.
+                # Dynamo would not compile a partial graph of fewer than two calls.
                 trace.is_non_empty_graph = lambda: True
         if line not in segments[-1]:
             segments[-1].append(line)
-        # A trace begins anew at each place where it was ended, so the longest one is kept.
+        # Dynamo restarts the trace after each graph break; keep the longest one.
         known = self._segments.get(key)
         if known is None or len(segments) > len(known):
             self._segments[key] = segments
             self._sources[key] = trace.f_code.co_filename
 
     def facts(self) -> Dict[str, Any]:
-        """``{key: {"segments": the lines between places, "source": {line: text}}}``, but of long traces."""
+        """Returns ``{frame key: {"segments": lists of lines, "source": {line: text}}}``.
+
+        Leaves out frames with one segment or more than ``MAX_SEGMENTS``.
+        """
         found = {}
         for key, segments in self._segments.items():
             if 1 < len(segments) <= MAX_SEGMENTS:
@@ -67,7 +74,7 @@ class Lines:
 
 
 def _may_end(trace: Any) -> bool:
-    """Whether Dynamo could end the graph before this instruction, as it asks itself."""
+    """Whether Dynamo could break the graph before this instruction."""
     try:
         return not trace.stack and bool(trace.should_compile_partial_graph())
     except Exception:
@@ -75,7 +82,7 @@ def _may_end(trace: Any) -> bool:
 
 
 class _Untraceable:
-    """A table of instructions in which none can be traced."""
+    """A dispatch table that raises ``Unsupported`` for every instruction."""
 
     def __init__(self, line: int) -> None:
         self._line = line

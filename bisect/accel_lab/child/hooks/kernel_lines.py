@@ -1,9 +1,8 @@
-"""Maps each line of a generated kernel to the node that it was written for.
+"""Maps each line of a generated kernel to the FX node that it was generated from.
 
-A node's loop body is marked when its lowering makes it, the mark goes with every operation of the loop IR,
-and the line that code generation writes for that operation takes it over, as a comment with the node's
-number. Nothing is guessed: a line written for no operation in particular has no mark. The comments are
-taken out again before a kernel is shown.
+Lowering a node marks the node's loop body; every loop IR operation inherits the mark; code generation
+appends it to the operation's line as a comment with the node's number. A line that belongs to no single
+operation has no mark. The comments are removed before a kernel is shown.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from .scheduler import quietly, wrap
 _ORIGIN = "accel_lab_origin"
 _MARK = re.compile(r"(?<! )[ ]*(?:/\*@(\d+)\*/|# @(\d+)$)")
 
-#: What Inductor appends to a kernel's file for Python's sake.
+#: First line of the Python bindings that Inductor appends to a kernel's file.
 _BINDINGS = "// Python bindings to call"
 
 
 class Annotator:
-    """Marks the lines of generated kernels with the node that they were written for."""
+    """Marks the lines of generated kernels with the node that they were generated from."""
 
     def __init__(self, subsystems: Any) -> None:
         self._subsystems = subsystems
@@ -37,7 +36,7 @@ class Annotator:
         self._stack: List[int] = []
 
     def install(self) -> bool:
-        """False where this torch has not the places."""
+        """Hooks into lowering, loop bodies and code generation; False if this torch lacks the places."""
         places = loop_ir.written_lines()
         if places is None:
             return False
@@ -120,7 +119,7 @@ class Annotator:
     # -- reading back ------------------------------------------------------------------------------
 
     def write(self, folder: str) -> None:
-        """Write the kernels so far to ``kernels.json``, for the case that one of them ends the process."""
+        """Writes the kernels so far to ``kernels.json``, in case one of them ends the process."""
         cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         if cache:
             with open(os.path.join(folder, "kernels.json"), "w", encoding="utf-8") as stream:
@@ -128,11 +127,11 @@ class Annotator:
 
     @staticmethod
     def cleaned(text: str) -> str:
-        """Generated code as it would be without the annotator."""
+        """Returns generated code without the annotator's comments."""
         return "\n".join(_MARK.sub("", line) for line in text.splitlines()) + "\n"
 
     def kernels(self, cache_folder: str) -> List[Dict[str, Any]]:
-        """The kernels of this run: file, language, text without the marks, and the lines of each node."""
+        """Returns at most 16 kernels: file, language, text without marks, and the lines of each node."""
         found: List[Dict[str, Any]] = []
         for path, source in _sources(cache_folder):
             for language, text in _kernels_in(path, source):
@@ -159,7 +158,7 @@ class Annotator:
 
 
 def _current_node() -> Any:
-    """The node of the graph that is being lowered."""
+    """The FX node that is being lowered, or None."""
     import torch
 
     node = quietly(lambda: loop_ir.virtualized().current_node)
@@ -167,13 +166,13 @@ def _current_node() -> Any:
 
 
 def _mark_of_operation() -> Optional[int]:
-    """The mark of the loop IR's operation that is being run or written."""
+    """The mark of the loop IR operation that is being interpreted or generated, or None."""
     node = getattr(quietly(lambda: loop_ir.virtualized().interpreter), "current_node", None)
     return getattr(node, "meta", {}).get(_ORIGIN)
 
 
 def _comment() -> Optional[str]:
-    """How a comment is written in the language of the kernel at hand, if it is one that we know."""
+    """The format of a mark in the language of the current kernel; None for an unknown language."""
     names = {kind.__name__ for kind in type(quietly(lambda: loop_ir.virtualized().kernel)).__mro__}
     if "CppKernel" in names:
         return " /*@%d*/"

@@ -1,7 +1,7 @@
-"""Writes down every layer of the compiler while it works: graphs with their tensors, loop IR as text.
+"""Writes the compiler's intermediate forms: FX graphs with their tensors, loop IR as text.
 
-Each layer is written when it is there, so that of a script that fails, or ends its process, all that came
-before is kept: the text under ``layers/``, and one line of JSON in ``layers.jsonl``.
+Each is written as soon as it exists, so that those before a failure or crash are kept: its text under
+``layers/``, and a row of JSON in ``layers.jsonl``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..torch_internals import layers as places
 from .scheduler import quietly
 
 MOST_LAYERS, MOST_NODES, MOST_BYTES = 120, 4000, 24 << 20
-#: What AOTAutograd calls the gradients that come into a backward graph.
+#: Prefix of AOTAutograd's names for the gradient inputs of a backward graph.
 _TANGENT = "tangents_"
 
 
 class Layers:
-    """The layers of one run. ``folder`` is the probe's."""
+    """Writes the layers of one run into ``folder``, the probe's folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -39,10 +39,10 @@ class Layers:
         self._local = threading.local()
 
     def _install(self) -> None:
-        """Hook in where this torch has the places; a layer that it lacks is not written.
+        """Hooks into Inductor; a layer whose place this torch lacks is not written.
 
-        Only when the first graph is there: a script can begin with an import of a part of Inductor, and the
-        instruments come in the middle of it.
+        Runs at the first graph: if a script starts with an import of Inductor, the ladder is installed while
+        Inductor is half imported.
         """
         for module, name, kind in places.graph_passes():
             setattr(module, name, self._around(getattr(module, name), kind))
@@ -54,7 +54,7 @@ class Layers:
         @functools.wraps(original)
         def run(gm: Any, *args: Any, **kwargs: Any) -> Any:
             depth = getattr(self._local, "depth", 0)
-            if depth:  # of a graph inside a graph
+            if depth:  # a subgraph
                 return original(gm, *args, **kwargs)
             tangents = _has_tangents(gm)
             if kind == "post_grad":
@@ -86,7 +86,7 @@ class Layers:
     # -- writing -----------------------------------------------------------------------------------
 
     def graph(self, kind: str, gm: Any) -> None:
-        """Write a graph; what cannot be described is left out, and the run goes on."""
+        """Writes a graph; a graph that cannot be described is skipped without an error."""
         with self._lock:
             installed, self._installed = self._installed, True
         if not installed:
@@ -126,7 +126,7 @@ def _has_tangents(gm: Any) -> bool:
 
 
 def _node(node: Any, storages: Dict[Any, int]) -> Dict[str, Any]:
-    """A node, what it takes, the tensors that it makes, and the user's line."""
+    """The row of a node: inputs, output tensors, and the user's line."""
     value = node.meta.get("val", node.meta.get("example_value"))
     leaves = [leaf for leaf in pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
     place, code = source_of(node)
@@ -142,7 +142,7 @@ def _node(node: Any, storages: Dict[Any, int]) -> Dict[str, Any]:
 
 
 def _tensor(tensor: Any, storages: Dict[Any, int]) -> Optional[Dict[str, Any]]:
-    """dtype, shape, bytes of the elements, and which storage they lie in; -1 where only the data knows."""
+    """The dtype, shape, size in bytes and storage number of a tensor; -1 for a size that depends on data."""
     shape = [_number(size) for size in tensor.shape]
     size = 1
     for extent in shape:
@@ -157,7 +157,7 @@ def _tensor(tensor: Any, storages: Dict[Any, int]) -> Optional[Dict[str, Any]]:
 
 
 def _number(extent: Any) -> int:
-    """An extent, or what stood for its symbol when the graph was traced."""
+    """A size as a number: a symbolic one as its hint, -1 without a hint."""
     if isinstance(extent, int):
         return extent
     hint = quietly(lambda: extent.node.hint)

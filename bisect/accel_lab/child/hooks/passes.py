@@ -1,6 +1,7 @@
-"""Follows every FX pass of Inductor: those that run under its observer and those that it calls by name.
+"""Records Inductor's FX passes, and can skip single ones.
 
-Private parts of torch are used where they are there (``hasattr``) and left alone where they are not.
+Covers passes that run under ``GraphTransformObserver`` and passes that Inductor calls by name. Places that
+a torch release lacks are skipped.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from .applications import Applications, module_or_none
 FUNCTIONS = "pass_functions"
 
 _NOT_PASSES = ("lazy_init", "is_same_dict", "is_gpu", "enter_freezing")
-#: What a function's first parameter is called when it takes a graph to work on.
+#: Names of the graph parameter in pass functions.
 _GRAPH_PARAMETERS = ("gm", "graph", "g", "graph_module", "mod", "module")
 
 
 class Passes:
-    """Tells ``applied`` of every pass over a graph, and leaves out those that it says."""
+    """Reports each pass over a graph to ``applied``, and skips it if ``applied`` says so."""
 
     def __init__(self, applied: Applications) -> None:
         self._applied = applied
         self._callers: Set[Any] = set()
 
     def install(self) -> None:
-        """Wrap what this release has; what it lacks is left out."""
+        """Wraps the drivers, the pass functions, the observer and dead code elimination."""
         self._wrap_drivers()
         self._wrap_functions()
         for wrap in (self._wrap_observer, self._wrap_dce):
@@ -42,7 +43,7 @@ class Passes:
                 continue
 
     def _wrap_drivers(self) -> None:
-        """Know which phase of the passes is running; the names were imported into ``compile_fx``."""
+        """Wraps the functions that run a phase of passes, also where ``compile_fx`` imported them."""
         users = [passes.user()]
         for module_name, name, phase in passes.DRIVERS:
             module = module_or_none(module_name)
@@ -92,11 +93,10 @@ class Passes:
         return apply
 
     def _wrap_functions(self) -> None:
-        """The pass functions that Inductor calls by name, without an observer around them.
+        """Wraps the pass functions that Inductor calls by name, without an observer.
 
-        One that is left out does nothing and returns what it would if it found nothing to do: the module it
-        was given, 0 where it counts, else None. One that cannot be left out makes the run fail in another
-        way, which is then no fix.
+        A skipped pass returns what it would if it had nothing to do: its graph argument, 0 if it counts, else
+        None. If a pass cannot be skipped, the run fails with another signature and does not count as a fix.
         """
         wrapped: Set[Any] = set()
         for module_name, name, _ in passes.DRIVERS:
@@ -129,7 +129,7 @@ class Passes:
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             if not anywhere and sys._getframe(1).f_code not in self._callers:
-                # Its observer was asked already, or a pattern is being traced, which is no pass over a graph.
+                # Either its observer has already reported it, or it traces a pattern, which is not a pass.
                 return function(*args, **kwargs)
             record, off = self._applied.enter(FUNCTIONS, name, function)
             first = next((a for a in [*args, *kwargs.values()] if _graph(a) is not None), None)
@@ -145,7 +145,7 @@ class Passes:
         return run
 
     def _wrap_dce(self) -> None:
-        """Dead code is removed all over torch; here only what the passes themselves remove counts."""
+        """Wraps dead code elimination; only calls from a pass driver itself are recorded."""
         import torch
 
         original = torch.fx.Graph.eliminate_dead_code
@@ -169,7 +169,7 @@ def _plain(function: Any) -> Any:
 
 
 def _root(function: Any) -> Any:
-    """The function below partials, bound methods and wrappers."""
+    """The function inside partials, bound methods and wrappers."""
     while True:
         inner = getattr(function, "func", None) if isinstance(function, functools.partial) else None
         inner = inner or getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
@@ -179,7 +179,7 @@ def _root(function: Any) -> Any:
 
 
 def _is_pass(function: Any) -> bool:
-    """A function of Inductor's passes that works on a graph, and does not just tell something of it."""
+    """Whether a function of ``fx_passes`` transforms a graph, judged by its parameters and return type."""
     home = function.__module__ or ""
     if "fx_passes" not in home and home.rsplit(".", 1)[-1] not in ("freezing", "constant_folding"):
         return function.__name__ == "stable_topological_sort"
@@ -195,7 +195,7 @@ def _is_pass(function: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def _returns(function: Any) -> str:
-    """What a pass returns: ``graph``, ``number``, or nothing; by its annotation, or else by its source."""
+    """What a pass returns, by annotation or source: ``graph``, ``number`` or an empty string for None."""
     said = getattr(function, "__annotations__", {}).get("return", "")
     if said != "":
         word = getattr(said, "__name__", str(said))

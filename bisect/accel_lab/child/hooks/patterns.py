@@ -1,4 +1,4 @@
-"""Follows every application of a pattern, and every node that the reinplacing pass may write into."""
+"""Records pattern applications and the reinplacing pass's candidate nodes, and can skip single ones."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..capture.graph_text import about, lines_of, short_name, trimmed
 from ..torch_internals import passes
 from .applications import Applications
 
-#: Subsystems of single applications that torch does not ask its own bisector about.
+#: Subsystems that torch's own bisector does not have.
 PATTERNS = "patterns"
 REINPLACING = "reinplacing"
 
 
 class Patterns:
-    """Tells ``applied`` of every match and every reinplaced node, and leaves out those that it says."""
+    """Reports each match and each reinplaceable node to ``applied``, and skips it if ``applied`` says so."""
 
     def __init__(self, applied: Applications) -> None:
         self._applied = applied
 
     def install(self) -> None:
-        """Wrap the pattern matcher's entries and the reinplacing; what a release lacks is left out."""
+        """Wraps the pattern matcher's entries and the reinplacing pass, if this torch has them."""
         for wrap in (self._wrap_patterns, self._wrap_reinplacing):
             try:
                 wrap()
@@ -37,10 +37,10 @@ class Patterns:
                 kind.apply = self._around(kind.__dict__["apply"])
 
     def check(self, entry: Any, match: Any, found: Any) -> Any:
-        """A pattern has matched and may be applied, unless it is to be left out: then it is no match.
+        """Records a match and returns ``found``, or False if the match is to be skipped.
 
-        Saying so here and not in ``apply`` keeps the matcher from counting it, so that loops which run
-        until nothing matches come to their end.
+        Skipping in ``apply`` instead would still count the match, and loops that run until nothing matches
+        would not end.
         """
         if not found:
             return found
@@ -49,7 +49,7 @@ class Patterns:
         return False if off else found
 
     def raised(self, entry: Any, error: Exception) -> Any:
-        """Whether the pattern, whose check has raised, is left out (pytorch#183988: an unused input)."""
+        """Records a match whose check raised; returns whether to skip it (pytorch#183988: unused input)."""
         record, off = self._enter(entry)
         record["raised"] = type(error).__name__
         return off
@@ -106,7 +106,7 @@ class Patterns:
 
 
 class _Check:
-    """Stands where an entry's ``extra_check`` is stored, and hears of every match that passes it."""
+    """A descriptor in place of an entry's ``extra_check`` that reports every match that passes it."""
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
@@ -135,7 +135,7 @@ class _Check:
 
 
 def _functions_of(entry: Any) -> Any:
-    """``(handler or replacement, search function or None)`` of an entry of the pattern matcher."""
+    """Returns ``(handler or replacement, search function or None)`` of a pattern entry."""
     handler = getattr(entry, "handler", None)
     if handler is not None:
         return handler, None
@@ -157,7 +157,7 @@ def _subclasses(kind: Any) -> List[Any]:
 
 
 def _left_alone(*args: Any, **kwargs: Any) -> Any:
-    """Stands in for the target of a node that is not to be reinplaced; restored before anything runs."""
+    """Temporary target of a node that must not be reinplaced; the real one is restored after the pass."""
     raise AssertionError("a node was run under a stand-in for its operator")
 
 

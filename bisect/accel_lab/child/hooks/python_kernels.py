@@ -1,8 +1,8 @@
-"""Operators with a Python kernel: a decomposition that torch's dispatcher applies whatever the table says.
+"""Counts, compares and removes Python kernels: decompositions that apply whatever the table says.
 
-While AOTAutograd traces, torch's Python dispatcher looks for a kernel written in Python (``py_impl``) before
-it takes the native one. Here the calls of those kernels are counted, single ones are removed so that the
-native kernel is traced, and both are run on the same real tensors and compared.
+While AOTAutograd traces, torch's Python dispatcher prefers an operator's Python kernel (``py_impl``) to the
+native one. This module counts calls of Python kernels, removes chosen ones so that the native kernel is
+traced, and compares both kernels on the same real tensors.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..exceptions import NotApplicable
 from ..record.values import memory_address
 from ..torch_internals import dispatch
 
-#: Calls of one operator that are compared.
+#: Calls compared per operator.
 MAX_CALLS = 12
 MAX_DIFFERENCES = 12
-#: How far two ways to compute one value may lie apart, as a part of the largest value.
+#: Largest accepted error between two kernels, relative to the largest value.
 _ROUNDING = {
     torch.float64: 1e-9,
     torch.complex128: 1e-9,
@@ -31,7 +31,7 @@ _ROUNDING = {
 
 
 class PythonKernels:
-    """The Python kernels of one run: ``look`` is ``list`` or ``compare``, ``removed`` operators by name."""
+    """Watches Python kernels: ``look`` is ``list``, ``compare`` or None; ``removed`` names operators."""
 
     def __init__(self, look: Optional[str], removed: Sequence[str]) -> None:
         self.comparing = look == "compare"
@@ -43,7 +43,10 @@ class PythonKernels:
         self._inside = False
 
     def install(self) -> None:
-        """Take hold of all kernels that are there by now; called before each graph is compiled."""
+        """Wraps or removes the kernels registered so far; called before each graph is compiled.
+
+        Raises ``NotApplicable`` if an operator in ``removed`` has no Python kernel.
+        """
         for op, kernels in dispatch.python_kernels():
             name = str(op)
             for key, kernel in kernels.items():
@@ -59,7 +62,7 @@ class PythonKernels:
             raise NotApplicable("there is no Python kernel of %s to remove" % ", ".join(lacking))
 
     def around(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """``compiled`` run under the Python dispatcher, so that the kernels are met with real tensors."""
+        """Wraps ``compiled`` in the Python dispatcher when comparing, so that kernels get real tensors."""
         if not self.comparing:
             return compiled
 
@@ -74,7 +77,7 @@ class PythonKernels:
 
     def _watched(self, op: Any, key: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self._inside:  # called by another Python kernel, whose result is compared as a whole
+            if self._inside:  # nested in another Python kernel: only the outer result is compared
                 self._row(op, key, kernel)
                 return kernel(*args, **kwargs)
             row = self._row(op, key, kernel)
@@ -84,7 +87,7 @@ class PythonKernels:
             try:
                 if row["compared"] < MAX_CALLS:
                     self._compare(op, kernel, args, kwargs, row)
-            except Exception as error:  # the script goes on with the native kernel as if nobody had looked
+            except Exception as error:  # the script continues with the native kernel
                 row["not_compared"] = "%s: %s" % (type(error).__name__, str(error)[:160])
             finally:
                 self._inside = False
@@ -132,7 +135,7 @@ class PythonKernels:
 
 
 class _Run:
-    """One call of a kernel on copies of its arguments, and what it left."""
+    """One call of a kernel on copies of its arguments, with outputs, error and written inputs."""
 
     def __init__(self, args: Any, kwargs: Any) -> None:
         self.args, self.kwargs = _copied((args, kwargs))
@@ -153,7 +156,7 @@ class _Run:
         return [number for number, (tensor, version) in enumerate(pairs) if tensor._version != version]
 
     def origin(self, output: Any) -> str:
-        """Which input an output is, or shares memory with."""
+        """Says whether an output is an input, a view of one, or new memory."""
         for number, tensor in enumerate(self.inputs):
             if output is tensor:
                 return "tensor argument %d itself" % number
@@ -163,7 +166,7 @@ class _Run:
         return "new memory"
 
     def gradients(self) -> Optional[List[Any]]:
-        """Of the sum of all outputs; None where there is nothing to derive."""
+        """Returns input gradients of the weighted sum of all outputs; None if no gradient is required."""
         leaves = [t for t in self.inputs if t.requires_grad]
         ends = [o for o in self.outputs if isinstance(o, torch.Tensor) and o.requires_grad]
         if not leaves or not ends:
@@ -173,7 +176,7 @@ class _Run:
 
 
 def _differences(native: _Run, python: _Run, random: bool) -> List[Tuple[str, str, str]]:
-    """``(what, native kernel, Python kernel)``; numbers that are drawn at random say nothing."""
+    """Lists differences as ``(what, native, Python)``; values are not compared if ``random``."""
     if native.raised or python.raised:
         pair = (native.raised or "returns", python.raised or "returns")
         return [] if pair[0] == pair[1] else [("exception", *pair)]
@@ -221,7 +224,7 @@ def _of_gradients(native: _Run, python: _Run) -> List[Tuple[str, str, str]]:
 
 
 def _numbers(what: str, one: Any, two: Any) -> List[Tuple[str, str, str]]:
-    """Values further apart than rounding explains; relative to the largest, however small that is."""
+    """Reports values that differ by more than ``_ROUNDING`` times the largest one; exact for integers."""
     rounding = _ROUNDING.get(one.dtype)
     if not one.numel() or (rounding is None and torch.equal(one, two)):
         return []
@@ -240,7 +243,7 @@ def _numbers(what: str, one: Any, two: Any) -> List[Tuple[str, str, str]]:
 
 
 def _copied(values: Any) -> Any:
-    """The same values with tensors of their own, laid out and sharing memory as they did."""
+    """Copies the tensors in ``values``, keeping strides and shared storages."""
     storages: Dict[int, Any] = {}
     tensors: Dict[int, Any] = {}
 
@@ -270,7 +273,7 @@ def _tensors(values: Any) -> List[Any]:
 
 
 def _is_real(args: Any, kwargs: Any) -> bool:
-    """Whether a call has real tensors, and all of its values are plain."""
+    """Whether a call has tensors, and none is fake or of another subclass."""
     tensors = _tensors((args, kwargs))
     return bool(tensors) and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in tensors)
 
@@ -286,7 +289,7 @@ def _real(value: Any) -> Any:
 
 
 def _weights(value: Any) -> Any:
-    """Unequal weights, so that gradients of single elements cannot make up for each other."""
+    """Unequal weights, so that errors in single elements of a gradient do not cancel."""
     shape = _real(value.detach()).shape
     return torch.linspace(1, 2, shape.numel(), dtype=torch.float64).reshape(shape).to(value.device)
 

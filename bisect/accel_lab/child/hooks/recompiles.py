@@ -1,6 +1,6 @@
-"""How often Dynamo compiled the same code again and why, and what broke its graphs, as it noted itself.
+"""Summarizes recompilations and graph breaks from the tables that Dynamo keeps in torch 2.0 and later.
 
-Read at the end of a run from what every release from 2.0 on keeps; nothing is hooked.
+Reads them at the end of a run and hooks nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ..exceptions import code_key
 from ..torch_internals import metrics
 
 MAX_ROWS = 24
-#: A reason begins with the compilation whose guard failed (``0/7: ``) on releases that number them.
+#: On releases that number compilations, a reason starts with the one whose guard failed (``0/7: ``).
 TURN = re.compile(r"^(\d+/\d+): ")
 
 
 def facts() -> Dict[str, Any]:
-    """``again``: code that was compiled again; ``breaks``: where graphs ended; ``limit``: of recompiling."""
+    """Returns ``again`` (recompiled code), ``breaks`` (graph breaks) and ``limit`` (0 if unknown)."""
     limit = metrics.compilation_limit()
     return {
         "again": _again(metrics.guard_failures(), limit),
@@ -27,7 +27,7 @@ def facts() -> Dict[str, Any]:
 
 
 def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
-    """A row for each code object: how often it was compiled again, whether no more, and the first guards."""
+    """A row per code object: number of recompilations, whether the limit was hit, first failed guards."""
     rows: List[Dict[str, Any]] = []
     for code, failed in list(dict(failures).items())[:200]:
         reasons = [str(reason) for reason in list(failed)[:2000]]
@@ -44,19 +44,19 @@ def _again(failures: Any, limit: int) -> List[Dict[str, Any]]:
 
 
 def guard_of(reason: str) -> str:
-    """The condition that did not hold, without what torch says about it."""
+    """Returns the failed guard of a recompile reason, without torch's comment."""
     return re.split(r"\s\s#|\n", TURN.sub("", reason))[0].strip()[:300]
 
 
 def place_of(graph_break: Any) -> Tuple[str, int, str]:
-    """File, line and function of the innermost frame of a graph break outside of installed packages."""
+    """Returns file, line and function of a graph break's innermost frame outside of installed packages."""
     stack = list(getattr(graph_break, "user_stack", None) or [])
     own = [frame for frame in stack if "/site-packages/" not in str(frame.filename)] or stack
     return (str(own[-1].filename), int(own[-1].lineno or 0), str(own[-1].name)) if own else ("", 0, "")
 
 
 def _breaks(reasons: Any) -> List[Dict[str, Any]]:
-    """A row for each place and reason: the innermost line of the script's that led there."""
+    """A row per place and reason, with the number of times."""
     rows: Dict[Any, Dict[str, Any]] = {}
     for one in list(reasons)[:2000]:
         place = place_of(one)

@@ -1,8 +1,8 @@
-"""Notes, and switches off one by one, what the scheduler fuses and whose memory is used again.
+"""Records the scheduler's fusions and buffer reuses, and can switch off single ones.
 
-They are noted as applications of the subsystems ``fusions`` and ``reuses``, next to the lowerings, each by
-feature, so that a torch without the place is left as it is. Leaving one out keeps two operations out of one
-kernel, or gives one buffer memory of its own.
+They are recorded as applications of the subsystems ``fusions`` and ``reuses``. Without a fusion two
+operations stay in separate kernels; without a reuse a buffer gets memory of its own. Hooks whose place this
+torch lacks are skipped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..torch_internals import inductor, loop_ir
 FUSIONS = "fusions"
 REUSES = "reuses"
 
-#: Groups larger than this are noted by their first members only: the pairs would be thousands.
+#: Only this many nodes of each side of a fusion are recorded, as their pairs could be thousands.
 MAX_GROUP = 12
 MAX_NOTED = 1500
 
 
 def install_choices(subsystems: Any) -> None:
-    """Note, and refuse where asked, what the scheduler fuses and whose memory is used again."""
+    """Hooks into the scheduler to record fusions and buffer reuses and to refuse those switched off."""
     scheduler = loop_ir.scheduler()
     if scheduler is None:
         return
@@ -49,13 +49,16 @@ def wrap(owner: Any, name: str, wrapper: Any) -> None:
 
 
 class _Choices:
-    """Keys are ``OP + OP#GRAPH:BUFFER+BUFFER``: buffers are numbered anew in each graph."""
+    """Records and refuses fusions and reuses.
+
+    A fusion's key is ``OP + OP#GRAPH:BUFFER+BUFFER``; it has the graph because buffer numbers restart there.
+    """
 
     def __init__(self, subsystems: Any) -> None:
         self._subsystems = subsystems
         self._off = {name: subsystems.off.get(name, ()) for name in (FUSIONS, REUSES)}
         self._noted: Set[Any] = set()
-        self._graphs: List[Any] = []  # schedulers, kept so that an id is never used twice
+        self._graphs: List[Any] = []  # schedulers, in the order of their graphs
 
     def can_fuse(self, original: Any, scheduler: Any, one: Any, two: Any, *rest: Any, **kwargs: Any) -> Any:
         result = original(scheduler, one, two, *rest, **kwargs)
@@ -100,7 +103,7 @@ class _Choices:
         keys = []
         for a in list(one.get_nodes())[:MAX_GROUP]:
             for b in list(two.get_nodes())[:MAX_GROUP]:
-                # The order in which two operations meet depends on what was fused before.
+                # Sorted, because the order of the two depends on earlier fusions.
                 first, second = sorted((a, b), key=lambda node: _number(node.get_name()))
                 names = "%s + %s" % (_operators(first), _operators(second))
                 keys.append("%s#%d:%s+%s" % (names, graph, first.get_name(), second.get_name()))
@@ -145,7 +148,7 @@ def _buffer_operators(scheduler: Any, name: str) -> str:
 
 
 def _origins(ir_node: Any) -> str:
-    """The operators that a buffer was lowered from: those that no other of them uses, joined by commas."""
+    """The operators that a buffer was lowered from, comma-separated; only those that no other one uses."""
     origin = getattr(ir_node, "origin_node", None)
     origins = [origin] if origin is not None else list(getattr(ir_node, "origins", None) or ())
     calls = [o for o in origins if getattr(o, "op", "") == "call_function"]

@@ -1,7 +1,7 @@
-"""Notes every decomposition, FX pass and lowering that is applied, and switches chosen ones off.
+"""Records every decomposition, FX pass and lowering that is applied, and switches chosen ones off.
 
-torch asks ``CompilerBisector.disable_subsystem`` before each of them (``torch/_inductor/
-compiler_bisector.py``, from 2.6 on). Here that question is answered by us, without its files.
+Before each one torch calls ``CompilerBisector.disable_subsystem`` (``torch/_inductor/compiler_bisector.py``,
+2.6 and later); this module replaces that method and does not use the bisector's files.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MAX_NAMES = 4000
 
 
 class Subsystems:
-    """``off`` maps a subsystem's name to the applications to leave out, or to ``"all"``.
+    """Records applications; ``off`` maps a subsystem to the keys of those to skip, or to ``"all"``.
 
-    An application is known by its name and its turn among those of that name (``aten.t.default#0``): a
-    number among all would mean another one as soon as something before it is left out.
+    A key is the name and its count so far (``aten.t.default#0``). A count over all names would not stay
+    valid once an earlier application is skipped.
     """
 
     def __init__(self, off: Any) -> None:
@@ -30,10 +30,10 @@ class Subsystems:
         self._local = threading.local()
 
     def install(self) -> bool:
-        """Take the place of torch's own bisector; False where this torch has none."""
+        """Replaces torch's own bisector; False if this torch has none."""
 
         def ask(subsystem: str, debug_info: Any) -> Any:
-            return self._ask(subsystem, debug_info)  # looked up each time: it can be replaced
+            return self._ask(subsystem, debug_info)  # looked up at each call, as the annotator replaces it
 
         return answer_bisector(ask)
 
@@ -46,7 +46,7 @@ class Subsystems:
 
     @contextlib.contextmanager
     def answered(self, subsystem: str, off: bool) -> Iterator[None]:
-        """Torch's own next question about ``subsystem`` in this thread has been asked by us already."""
+        """Answers torch's next question about ``subsystem`` in this thread with ``off``, unrecorded."""
         self._local.known = (subsystem, off)
         try:
             yield
@@ -54,7 +54,7 @@ class Subsystems:
             self._local.known = None
 
     def ask(self, subsystem: str, name: str) -> Tuple[str, bool]:
-        """Note an application; its key, and whether it is to be left out."""
+        """Records an application; returns its key and whether to skip it."""
         with self._lock:
             names = self.applied.setdefault(subsystem, [])
             turn = self._turns.get((subsystem, name), 0)
@@ -67,7 +67,7 @@ class Subsystems:
 
 
 def _name(subsystem: str, debug_info: Any) -> Any:
-    """What is applied, in words; a lowering's node is taken with its operator."""
+    """The name of an application; for a lowering the node and its operator."""
     if debug_info is None:
         return subsystem
     for cell in getattr(debug_info, "__closure__", None) or ():

@@ -1,1 +1,1 @@
-"""An interpreter of Inductor's loop IR; it finds loops whose result depends on the order of iterations."""
+"""Interprets Inductor's loop IR, and detects loops whose result depends on the order of iterations."""

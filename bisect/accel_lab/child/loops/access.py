@@ -1,4 +1,4 @@
-"""A cheap test whether two iterations of a loop could touch one element: by the index expressions alone."""
+"""Tests by index expressions alone whether two iterations of fused loops could access the same element."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ SizeOf = Callable[[sympy.Symbol], Any]
 
 
 class Form(NamedTuple):
-    """The offsets that an access covers: linear in the shared loops and in those inside a point."""
+    """The offsets of an access, linear in the shared loops and in the loops inside a point."""
 
     unit: int  # bytes of an element
     offset: int
     shared: Tuple[Tuple[int, int], ...]  # (stride, size) of each shared loop
-    inner: Tuple[Tuple[int, int], ...]  # (stride, size) of the loops inside a point that matter
+    inner: Tuple[Tuple[int, int], ...]  # (stride, size) of the loops inside a point; stride 0 is left out
 
     def span(self) -> Tuple[int, int]:
-        """The lowest and the highest offset."""
+        """Returns the lowest and the highest offset."""
         reach = [stride * (size - 1) for stride, size in self.shared + self.inner]
         return self.offset + sum(min(0, r) for r in reach), self.offset + sum(max(0, r) for r in reach)
 
 
 class Access(NamedTuple):
-    """One load or store: of which nest, where."""
+    """One load or store of the nest ``program``."""
 
     program: int
     name: str
     writes: bool
-    index: Any  # None where it is a search
+    index: Any  # None for a binary search (bucketize)
 
 
 class Nests(NamedTuple):
-    """Loop nests that share their outermost loops, and the extents of all loops of each."""
+    """Loop nests that share their ``shared`` outermost loops, with the sizes of all loops."""
 
     programs: Sequence[Program]
     sizes: Sequence[Sequence[int]]
@@ -48,7 +48,7 @@ class Nests(NamedTuple):
     size_of: SizeOf
 
     def form(self, access: Access) -> Optional[Form]:
-        """None where the index is no linear function of the loops."""
+        """Returns the form of an access; None if its index is not linear in the loop variables."""
         program, index = self.programs[access.program], access.index
         read = {i.args[0] for i in walk(program.instructions) if i.name == "indirect_indexing"}
         if index is None or (isinstance(index, sympy.Basic) and index.free_symbols & read):
@@ -67,9 +67,9 @@ class Nests(NamedTuple):
         return Form(flat.element_size(), offset, tuple(steps[: self.shared]), tuple(sorted(inner.items())))
 
     def could_conflict(self) -> bool:
-        """Whether a point of the shared loops could touch what another point of them writes.
+        """Whether a point of the shared loops could access an element that another point writes.
 
-        Not asked is whether one nest writes an element twice: a store looks at that by itself.
+        Does not check whether one nest writes an element twice, as each store checks that itself.
         """
         by_storage: Dict[int, List[Access]] = {}
         written = set()
@@ -94,7 +94,7 @@ class Nests(NamedTuple):
 
 
 def accesses(program: Program) -> List[Tuple[str, bool, Any]]:
-    """Name, whether it writes, and index of all that a body loads and stores."""
+    """Lists ``(buffer, writes, index)`` of all loads and stores of a loop body."""
     found: List[Tuple[str, bool, Any]] = []
     for instruction in walk(program.instructions):
         if instruction.name in ("load", "load_seed"):
@@ -107,7 +107,7 @@ def accesses(program: Program) -> List[Tuple[str, bool, Any]]:
 
 
 def _apart(one: Optional[Form], two: Optional[Form]) -> bool:
-    """Whether no point of the one access touches what another point of the other access touches."""
+    """Whether different points of the two accesses can never touch the same element."""
     if one is None or two is None or one.unit != two.unit:
         return False
     (low, high), (other_low, other_high) = one.span(), two.span()

@@ -1,4 +1,4 @@
-"""What some loops read and wrote in a first run, and a second run that compares another order with it."""
+"""Logs the memory accesses of a first run of some loops, and replays it in another order to compare."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .writes import NEST, Access, Writes
 if TYPE_CHECKING:
     from .order import Points
 
-#: Pieces that loops with a conflict are cut into; what is left runs as one.
+#: Limit on the pieces that loops with a conflict are split into; the rest runs as one piece.
 MOST_PIECES = 1024
 
 
 class Conflict(NamedTuple):
-    """Two points that touch one element of a buffer."""
+    """Two points that access the same element of a buffer."""
 
     buffer: str
     points: Tuple[int, int]
 
 
 class _Numbers:
-    """A number for each access: the nest, and how many the nest has made so far."""
+    """Numbers accesses: the nest's number in the high bits, a count within the nest in the low ones."""
 
     def __init__(self) -> None:
         self._counts: Dict[int, int] = {}
@@ -38,7 +38,7 @@ class _Numbers:
 
 
 class Log:
-    """The accesses of a first run, and what each point would have read in another order."""
+    """Records the accesses of a first run to the memory ``storages``, over ``points`` points."""
 
     def __init__(self, storages: Dict[int, List[torch.Tensor]], points: int) -> None:
         self.points = points
@@ -52,13 +52,13 @@ class Log:
         self._tables: Dict[int, Writes] = {}
 
     def keeps(self, flat: torch.Tensor) -> bool:
-        """Whether accesses to that memory matter."""
+        """Whether accesses to this memory are logged."""
         return flat.untyped_storage().data_ptr() in self._whole
 
     def read(
         self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any
     ) -> torch.Tensor:
-        """Read memory as it is, and note it."""
+        """Reads memory and logs the access."""
         self._reads.append(self._access(space, flat, where, name, mask))
         return memory.gather(flat, where, name, None)
 
@@ -82,7 +82,7 @@ class Log:
         name: str,
         mode: Optional[str],
     ) -> None:
-        """Write memory, and note it."""
+        """Writes memory and logs the access."""
         shape = torch.broadcast_shapes(where.shape, what.shape, space.ids.shape)
         shape = torch.Size(space.shape) if mode is not None else shape
         where, what = where.expand(shape), what.expand(shape)
@@ -93,7 +93,7 @@ class Log:
         self._increments.append((mode, what.to(flat.dtype).reshape(-1)))
 
     def close(self) -> None:
-        """The first run has ended: order what it wrote."""
+        """Ends the first run and sorts its writes."""
         for pointer, whole in self._whole.items():
             rows = [n for n, access in enumerate(self._writes) if access.storage == pointer]
             if rows:
@@ -106,23 +106,23 @@ class Log:
                 )
 
     def restore(self) -> None:
-        """Put the memory back as it was before the first run."""
+        """Restores the memory to its state before the first run."""
         for pointer, whole in self._whole.items():
             whole.copy_(self._before[pointer])
 
     def again(self, alone: bool) -> Again:
-        """A second run, in which the points come in another order."""
+        """Returns a replay in another order: each point first (``alone``), or after all others."""
         return Again(self, self._tables, self._values, alone)
 
     def passes_on(self) -> bool:
-        """Whether something is read after a store to the same memory."""
+        """Whether memory is read after a store to it."""
         first: Dict[int, int] = {}
         for access in self._writes:
             first[access.storage] = min(access.event, first.get(access.storage, access.event))
         return any(access.event > first.get(access.storage, access.event) for access in self._reads)
 
     def writer_of(self, point: int) -> Conflict:
-        """The first of what a point reads that another point writes."""
+        """Returns the first conflict of a point: an element that it reads and another point writes."""
         for access in self._reads:
             table = self._tables.get(access.storage)
             mine = access.where[access.point == point]
@@ -134,7 +134,7 @@ class Log:
         return Conflict(self._writes[0].name, (point, point))
 
     def overwritten(self) -> List[Conflict]:
-        """Elements whose last value comes from another nest if the points come in another order."""
+        """Returns conflicts in which the final value of an element depends on the order of the points."""
         found = []
         for pointer, table in self._tables.items():
             pair = table.overtaken()
@@ -144,7 +144,7 @@ class Log:
         return found
 
     def pieces(self, fused: bool) -> List[Tuple[int, int]]:
-        """Runs of points inside which the order does not matter."""
+        """Splits the points into ranges ``(start, stop)`` within which the order does not matter."""
         earlier = torch.full((self.points,), -1, dtype=torch.int64)
         later = torch.full((self.points,), self.points, dtype=torch.int64)
         for access in self._reads + (self._writes if fused else []):
@@ -172,7 +172,7 @@ def _whole(flat: torch.Tensor) -> torch.Tensor:
 
 
 class Again:
-    """A second run that writes nothing: it reads what another order leaves, and compares what it stores."""
+    """A replay that writes nothing: reads return what another order would give, stores are compared."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Again:
         alone: bool,
     ) -> None:
         self.keeps = log.keeps
-        self.differs: Optional[int] = None  # the first point that stores something else
+        self.differs: Optional[int] = None  # the first point that stores another value
         self._tables = tables
         self._values = values
         self._alone = alone
@@ -191,7 +191,7 @@ class Again:
     def read(
         self, space: Points, flat: torch.Tensor, where: torch.Tensor, name: str, mask: Any
     ) -> torch.Tensor:
-        """Read memory as the points find it in another order."""
+        """Returns the values that the points would read in another order."""
         event = self._event(space)
         table = self._tables.get(flat.untyped_storage().data_ptr())
         if table is None:
@@ -209,7 +209,7 @@ class Again:
         name: str,
         mode: Optional[str],
     ) -> None:
-        """Compare with what the first run stored."""
+        """Compares a store with that of the first run."""
         old_where, old = self._values[self._event(space)]
         changed = (where.expand(old.shape) != old_where) | differ(what.to(flat.dtype).expand(old.shape), old)
         if self.differs is None and bool(changed.any()):

@@ -1,4 +1,4 @@
-"""What was found of loops whose result depends on the order of their iterations: the facts of one process."""
+"""Collects this process's findings on loops whose result depends on the order of their iterations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 
 from .nest_trace import Program
 
-#: One row for each buffer, kind and kernel; they become the fact `order_conflicts`.
+#: One row per buffer, kind and kernel; the rows become the fact `order_conflicts`.
 FOUND: List[Dict[str, Any]] = []
 
-#: Rows that are kept.
+#: Limit on the rows.
 MOST_ROWS = 50
 
 
@@ -22,12 +22,11 @@ def tell(
     points: Sequence[Sequence[int]],
     by_contract: bool = False,
 ) -> None:
-    """Note a conflict: `kind` is read_write, write_write or unchecked, `points` are the first two of them.
+    """Notes a conflict: `kind` is read_write, write_write or unchecked, `points` are the two iterations.
 
-    Two iterations that write one element are `by_contract` where the operator itself writes where an index
-    tensor says: for index_put, index_copy and scatter torch leaves open which of several values stays, so
-    that is no fault of who made the loop. An iteration that reads what another one writes always is one: no
-    operator of torch reads its operands after it began to write.
+    A write_write conflict is `by_contract` if the operator writes to indices from a tensor (index_put,
+    index_copy, scatter): torch does not define which value remains, so the compiler is not at fault. A
+    read_write conflict is always a fault, because no operator of torch reads operands that it has written.
     """
     row = {
         "kind": kind,
@@ -43,10 +42,7 @@ def tell(
 
 
 def differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Where two values differ by more than the last bits, in which vector code and scalar code differ.
-
-    NaN is equal to NaN.
-    """
+    """Returns where two values differ by more than 4 eps, as vector and scalar code may; NaN equals NaN."""
     if not (a.dtype.is_floating_point or a.dtype.is_complex):
         return a != b
     tolerance = 4 * torch.finfo(a.dtype).eps
@@ -56,7 +52,7 @@ def differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def differing_writes(where: torch.Tensor, what: torch.Tensor) -> List[Tuple[int, int]]:
-    """The flat positions of two writes of different values to one offset, if there are any."""
+    """Returns at most one pair of flat positions that write different values to the same offset."""
     where, what = where.reshape(-1), what.reshape(-1)
     if where.numel() < 2:
         return []

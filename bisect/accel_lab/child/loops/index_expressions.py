@@ -1,8 +1,8 @@
 """Evaluates the sympy index expressions of Inductor's loop IR on whole iteration spaces, in exact integers.
 
-A symbol stands for a Python int (a size) or an int64 tensor (a loop variable, an index read from memory). The
-functions are picked by the name of their class: torch keeps its own (FloorDiv, ModularIndexing, ...) beside
-sympy's, and both have moved between releases.
+A symbol is a Python int (a size) or an int64 tensor (a loop variable, an index read from memory). Functions
+are looked up by class name, because torch has its own (FloorDiv, ModularIndexing, ...) besides sympy's, and
+both have moved between releases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from .nest_trace import NotInterpretable
 
 
 def evaluate(expr: Any, lookup: Callable[[sympy.Symbol], Any]) -> Any:
-    """The value of `expr`: an int, float, bool or a tensor. `lookup` gives the value of a symbol."""
+    """Returns the value of `expr`: an int, float, bool or tensor. `lookup` returns the value of a symbol.
+
+    Raises :class:`NotInterpretable` for an unknown function.
+    """
     if not isinstance(expr, sympy.Basic):
         return expr
     if isinstance(expr, sympy.Symbol):
@@ -40,7 +43,7 @@ def evaluate(expr: Any, lookup: Callable[[sympy.Symbol], Any]) -> Any:
 def affine(
     expr: Any, loops: Container[sympy.Symbol], lookup: Callable[[sympy.Symbol], Any]
 ) -> Optional[Tuple[int, Dict[sympy.Symbol, int]]]:
-    """`expr` as a constant and an integer factor per loop variable, or None where it is not of that form."""
+    """Returns `expr` as `(constant, {loop variable: integer factor})`, or None if it is not affine."""
     if isinstance(expr, int):
         return expr, {}
     if isinstance(expr, sympy.Symbol) and expr in loops:
@@ -89,7 +92,7 @@ def _number(expr: Any, name: str) -> Any:
 
 
 def _product(expr: sympy.Mul, lookup: Callable[[sympy.Symbol], Any]) -> Any:
-    """A product; a rational factor divides last, so that (1/2)*s0*8 stays an exact integer."""
+    """Evaluates a product; rational factors divide last, so that (1/2)*s0*8 stays an exact integer."""
     numerator: Any = 1
     denominator = 1
     for arg in expr.args:
@@ -112,7 +115,7 @@ def _clean_division(a: Any, b: Any) -> Any:
 
 
 def floor_division(a: Any, b: Any) -> Any:
-    """Python's `//`, also where one side is a tensor."""
+    """Python's `//`, also for tensors."""
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
         return torch.div(_tensor(a, b), _safe(b), rounding_mode="floor")
     return a // b
@@ -131,7 +134,7 @@ def _tensor(a: Any, like: Any) -> torch.Tensor:
 
 
 def _safe(b: Any) -> Any:
-    """Divisors of lanes that a mask switches off may be anything: no division by zero there."""
+    """Replaces zero divisors by 1, as masked-off lanes may have any divisor."""
     return torch.where(b == 0, torch.ones_like(b), b) if isinstance(b, torch.Tensor) else b
 
 
@@ -273,9 +276,9 @@ _FUNCTIONS.update(
 
 
 def blocks(sizes: List[int], iteration_loops: int, limit: int) -> List[List[Tuple[int, int]]]:
-    """Cut an iteration space into pieces of at most `limit` points, in row-major order.
+    """Splits an iteration space into pieces of at most `limit` points, in row-major order.
 
-    Only iteration loops are cut, because a reduction needs all of its points at once. Each piece is a
+    Only iteration loops are split, because a reduction needs all of its points at once. Each piece has a
     (start, stop) pair per iteration loop.
     """
     inner = [1]

@@ -1,12 +1,11 @@
-"""Runs what Inductor's lowering produced, without its scheduler and without its generated kernels.
+"""Interprets Inductor's loop IR, with or without its scheduler, in place of generated kernels.
 
-Inductor is driven as usual up to its loop IR. Then its scheduler is replaced by one that keeps the order of
-the operations, fuses nothing and reuses no memory; where a kernel would be generated, the Python wrapper that
-Inductor writes anyway (inputs, sizes, allocation, calls of eager kernels, outputs) calls back into an
-interpreter of the loop. So wrong numbers here were already wrong in the loop IR: lowering is at fault. With
-`scheduled=True` the real scheduler decides order, fusion, loop shape and memory, and only the generated
-kernels are replaced: what passes above and fails here is the scheduler's, what passes both is the code
-generator's.
+Inductor runs as usual up to its loop IR. Its scheduler is then replaced by one that keeps the order of
+operations, fuses nothing and reuses no memory. Inductor's Python wrapper (inputs, sizes, allocations, eager
+kernels, outputs) calls the interpreter where it would call a generated kernel. A wrong result here is
+therefore a fault of lowering. With `scheduled=True` the real scheduler decides order, fusion, loop shape and
+memory, and only generated kernels are replaced: a result that is wrong only here is a fault of the scheduler.
+A result that is right in both is a fault of code generation.
 
 Checked on 2.13.0 and 2.14.1.
 """
@@ -39,19 +38,19 @@ def compile_loops(
     on_graph: Optional[OnGraph] = None,
     config_patches: Optional[Dict[str, Any]] = None,
 ) -> Callable[..., Any]:
-    """A Dynamo backend that interprets Inductor's loop IR, forward and backward.
+    """Compiles a graph with Inductor so that its loop IR is interpreted, forward and backward.
 
-    `on_graph(kind, text)` gets the post-grad graph ("post_grad") and the loops that will be interpreted
-    ("loop_ir", or "scheduled_ir" with `scheduled`). `config_patches` are Inductor settings; they also hold
-    when the backward graph is compiled later. `together`, with `scheduled`, interprets what was fused as
-    fused loops.
+    `on_graph(kind, text)` gets the post-grad graph ("post_grad") and the loops to be interpreted ("loop_ir",
+    or "scheduled_ir" with `scheduled`). `config_patches` are Inductor settings, also for a backward graph
+    that is compiled later. `together`, with `scheduled`, interprets fused nests as fused loops. Raises
+    :class:`NotInterpretable`, possibly wrapped by torch, for an operation that the interpreter lacks.
     """
     inner = functools.partial(_inner_compile, scheduled=scheduled, together=together, on_graph=on_graph)
     return inductor.compile_with(inner, gm, example_inputs, patches=config_patches or {})  # type: ignore[no-any-return]
 
 
 def not_interpretable(error: Optional[BaseException]) -> Optional[str]:
-    """The interpreter's reason for giving up, found behind what torch wrapped it in; None if it is none."""
+    """Returns the message of a :class:`NotInterpretable` among an exception and its causes, or None."""
     seen = set()
     queue = [error]
     while queue:
@@ -74,7 +73,7 @@ def _inner_compile(
     on_graph: Optional[OnGraph],
     **kwargs: Any,
 ) -> Any:
-    """Stands where `compile_fx_inner` would; the result is its result, with interpreted kernels inside."""
+    """Replaces `compile_fx_inner`; the result has interpreted kernels."""
     reached: List[Any] = []
     has_work = inductor.has_calls(gm)
     replaced = _replaced_scheduler(scheduled, together, on_graph, reached)

@@ -1,4 +1,4 @@
-"""Loop nests bound to the wrapper that Inductor writes: where they find their memory and their sizes."""
+"""Binds loop nests to Inductor's wrapper, from which they get their buffers and sizes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from . import run
 from .index_expressions import evaluate
 from .nest_trace import NotInterpretable, Program
 
-#: Kernels by number: the wrapper's text names them by this number.
+#: Kernels by number; the wrapper's code calls them by this number.
 KERNELS: List[Kernel] = []
 
 
 class Kernel:
-    """Loop nests that the wrapper runs at one place; called with the wrapper's local variables.
+    """The loop nests of one generated kernel; called with the wrapper's local variables.
 
-    They run one after another, or, with ``together``, as fused loops: all at one index before the next.
+    They run one after another or, with ``together``, as fused loops: all at one index, then at the next.
     ``groups`` are the nests that generated code puts into the same loops.
     """
 
@@ -42,7 +42,7 @@ class Kernel:
                     self._renamed[name] = self._renamed.get(real, real)
 
     def text(self) -> str:
-        """All loop nests as readable text."""
+        """Formats all loop nests as text."""
         return "\n".join(program.text() for program, _ in self._programs)
 
     def __call__(self, variables: Dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class Kernel:
                 run.run_fused(group, memory, size_of)
 
     def _memory(self, variables: Dict[str, Any], name: str) -> torch.Tensor:
-        """A buffer's storage from its first element on, as one flat tensor."""
+        """A flat tensor over a buffer's storage, starting at the buffer's first element."""
         name = self._renamed.get(name, name)
         tensor = variables.get(name)
         graph = self._graph
@@ -83,13 +83,13 @@ class Kernel:
 
 
 def call_of(kernel: Kernel) -> str:
-    """The line of Python that runs a kernel from inside the wrapper, which is a module of its own."""
+    """Registers a kernel and returns the Python statement by which the wrapper calls it."""
     KERNELS.append(kernel)
     return "__import__('sys').modules[%r].KERNELS[%d](locals())" % (__name__, len(KERNELS) - 1)
 
 
 def _real_name(graph: Any, name: str) -> str:
-    """The buffer that is really written when `name` stands for a mutation of another one."""
+    """The buffer that is written if `name` is a mutation of another buffer, else `name`."""
     mutation = inductor_ir().MutationLayoutSHOULDREMOVE
     for _ in range(1000):
         buffer: Any = getattr(graph, "name_to_buffer", {}).get(name)

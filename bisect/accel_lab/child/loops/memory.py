@@ -1,4 +1,4 @@
-"""Flat memory of the loop IR: reads and writes at computed offsets, none of them outside the storage."""
+"""Reads and writes the flat memory of the loop IR at computed offsets, with bounds checks."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .pointwise import compute_dtype
 
 
 class Strided(NamedTuple):
-    """Offsets that are linear in the loop variables of a space: a view of the memory instead of a gather."""
+    """Offsets that are linear in the loop variables, so that a view can replace a gather."""
 
     shape: List[int]
     strides: List[int]
     offset: int
 
     def inside(self, length: int) -> bool:
-        """Whether all offsets lie in a storage of `length` elements."""
+        """Whether all offsets are within a storage of `length` elements."""
         spans = [stride * (size - 1) for stride, size in zip(self.strides, self.shape)]
         low = self.offset + sum(span for span in spans if span < 0)
         high = self.offset + sum(span for span in spans if span > 0)
         return low >= 0 and high < length
 
     def one_to_one(self) -> bool:
-        """Whether no two points share an address, judged by the strides alone."""
+        """Whether the strides show that no two points share an address; may be False without need."""
         extent = 1
         for stride, size in sorted(zip(self.strides, self.shape)):
             if size > 1:
@@ -35,14 +35,17 @@ class Strided(NamedTuple):
         return True
 
     def of(self, flat: torch.Tensor) -> Optional[torch.Tensor]:
-        """The view, where torch can express it."""
+        """Returns the view of `flat`; None if strides are negative or offsets out of bounds."""
         if any(stride < 0 for stride in self.strides) or not self.inside(flat.numel()):
             return None
         return flat.as_strided(self.shape, self.strides, flat.storage_offset() + self.offset)
 
 
 def gather(flat: torch.Tensor, where: torch.Tensor, name: str, mask: Optional[torch.Tensor]) -> torch.Tensor:
-    """The elements at some offsets; what lies where the mask is false does not matter."""
+    """Returns the elements at the offsets `where`; arbitrary values where the mask is false.
+
+    Raises IndexError for an offset outside the storage.
+    """
     if mask is not None:
         where = torch.where(mask, where, torch.zeros_like(where))
         if flat.numel() == 0 and not bool(mask.any()):
@@ -57,7 +60,10 @@ def gather(flat: torch.Tensor, where: torch.Tensor, name: str, mask: Optional[to
 def scatter(
     flat: torch.Tensor, where: torch.Tensor, what: torch.Tensor, name: str, mode: Optional[str]
 ) -> None:
-    """Write elements at some offsets in row-major order, or combine them with what is there."""
+    """Writes elements at offsets in row-major order, or combines them with the memory (atomic modes).
+
+    Raises IndexError for an offset outside the storage.
+    """
     problem = outside("writes", name, where, flat)
     if problem is not None:
         raise problem
@@ -73,7 +79,7 @@ def scatter(
 
 
 def storable(flat: torch.Tensor) -> torch.Tensor:
-    """The same bits in a type that every indexing kernel supports."""
+    """Returns a view in a dtype of the same size that every indexing kernel supports."""
     if flat.dtype in _INDEXABLE:
         return flat
     return flat.view(_SAME_SIZE[flat.element_size()])
@@ -100,7 +106,7 @@ _INDEXABLE = frozenset(
 
 
 def outside(verb: str, name: str, where: torch.Tensor, flat: torch.Tensor) -> Optional[Exception]:
-    """The error for an access outside the storage, or None if all are inside."""
+    """Returns the error for an access outside the storage, or None if all are inside."""
     if where.numel() == 0:
         return None
     low, high = (int(v) for v in torch.aminmax(where))

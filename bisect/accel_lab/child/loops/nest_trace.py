@@ -1,8 +1,8 @@
-"""Records one loop nest of Inductor's IR as a list of instructions that can be read, printed and replayed.
+"""Records a loop nest of Inductor's IR as a list of instructions that can be read, printed and replayed.
 
-Inductor's loop IR is a Python closure that calls `V.ops.<name>(...)`. Recording it once, at compile time,
-keeps three things apart: what lowering said (this record), what an instruction means (`loop_ops`), and when
-it runs (`loop_kernel`). Symbolic indices stay sympy expressions; values become numbered references.
+A loop body of Inductor is a Python closure that calls `V.ops.<name>(...)`. It is recorded once, at compile
+time, which separates the IR (here) from the meaning of an instruction (`operations`) and its execution
+(`kernel`, `run`). Symbolic indices stay sympy expressions; values become numbered references.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..torch_internals.loop_ir import virtualized
 
 
 class NotInterpretable(Exception):
-    """The loop interpreter does not know what this part of the IR means, so it gives no verdict on it."""
+    """Raised if the loop interpreter does not support a part of the IR, so that the rung is inconclusive."""
 
 
 class Ref:
-    """A value that an instruction has computed."""
+    """A numbered reference to the result of an instruction."""
 
     __slots__ = ("number",)
 
@@ -31,7 +31,7 @@ class Ref:
 
 
 class Block:
-    """The body of `ops.masked`: instructions that only count where the mask is true."""
+    """The body of `ops.masked`; its instructions only apply where the mask is true."""
 
     __slots__ = ("instructions", "result")
 
@@ -41,7 +41,7 @@ class Block:
 
 
 class Instruction:
-    """One call of `V.ops`; `out` is None for stores, a tuple of references for ops with several results."""
+    """One call of `V.ops`; `out` is a reference, a tuple of references, or None (for stores)."""
 
     __slots__ = ("args", "dead", "name", "out")
 
@@ -49,11 +49,11 @@ class Instruction:
         self.out = out
         self.name = name
         self.args = args
-        self.dead: Tuple[int, ...] = ()  # values that nothing needs after this instruction
+        self.dead: Tuple[int, ...] = ()  # numbers of values last used by this instruction
 
 
 class Program:
-    """A loop nest: its loops (outermost first, reduction loops last) and the instructions of its body."""
+    """A loop nest: its loops (outermost first, reduction loops last) and the body's instructions."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class Program:
         self.loops = list(loops)
         self.iteration_loops = iteration_loops
         self.instructions = instructions
-        # For conflicts: the operation's name, the operators it was made for (the last one asked for it),
-        # and whether it writes where an index tensor says.
+        # For conflicts: the operation's name, the operators that it was lowered from, in graph order,
+        # and whether it writes to indices from a tensor.
         self.name = ""
         self.operators: List[str] = []
         self.scatters = False
         _mark_dead_values(instructions)
 
     def buffers(self) -> Set[str]:
-        """Names of all buffers that the body reads or writes."""
+        """Returns the names of all buffers that the body reads or writes."""
         found: Set[str] = set()
         for instruction in walk(self.instructions):
             if instruction.name in ("load", "load_seed", "store", "store_reduction"):
@@ -82,24 +82,24 @@ class Program:
         return found
 
     def written(self) -> Set[str]:
-        """Names of the buffers that the body writes."""
+        """Returns the names of the buffers that the body writes."""
         return {i.args[0] for i in walk(self.instructions) if i.name in ("store", "store_reduction")}
 
     def takes_positions(self) -> bool:
-        """Whether a reduction encodes a point's place in the order of its loops, given no other place."""
+        """Whether an argmax or argmin returns positions in loop order, without explicit indices."""
         found = [i.args[2:4] for i in walk(self.instructions) if i.name == "reduction"]
         return any(kind.startswith("arg") and not isinstance(value, tuple) for kind, value in found)
 
     def walks(self) -> List[Optional[List[Tuple[int, int]]]]:
-        """How each load goes through memory along the reduction: sizes and strides, as few as say it.
+        """Returns, for each load, the merged ``(size, stride)`` pairs along the reduction loops.
 
-        None for a load whose index is no affine function of the loops.
+        None for a load whose index is not affine in the reduction loops.
         """
         loops = self.loops[self.iteration_loops :]
         return [_walk_of(i.args[1], loops) for i in walk(self.instructions) if i.name == "load"]
 
     def text(self) -> str:
-        """The program as a reader wants it, one instruction per line."""
+        """Formats the nest as text, one instruction per line."""
         lines = []
         for depth, (symbol, size) in enumerate(self.loops):
             kind = "for" if depth < self.iteration_loops else "reduce"
@@ -124,7 +124,7 @@ def _walk_of(index: Any, loops: Sequence[Tuple[Any, Any]]) -> Optional[List[Tupl
 
 
 def same_positions(one: Program, two: Program) -> bool:
-    """Whether two forms of one loop nest number the points of their reduction alike, as far as loads tell."""
+    """Whether two forms of a loop nest number the points of their reduction alike, judged by their loads."""
     if all(sum(size != 1 for _, size in p.loops[p.iteration_loops :]) <= 1 for p in (one, two)):
         return True
     before, after = one.walks(), two.walks()
@@ -137,7 +137,10 @@ def trace(
     iteration_loops: int,
     known: Callable[[str], bool],
 ) -> Program:
-    """Run the loop body `function` once with a recording handler and return what it did."""
+    """Runs the loop body `function` once with a recording ops handler and returns the nest.
+
+    `known(name)` says whether an operation is supported; raises :class:`NotInterpretable` for another one.
+    """
     recorder = _Recorder(known)
     with virtualized().set_ops_handler(recorder):
         function()
@@ -145,7 +148,7 @@ def trace(
 
 
 class _Recorder:
-    """An ops handler (by duck typing: its class differs between releases) that writes down."""
+    """An ops handler that records calls; duck-typed, as the base class differs between releases."""
 
     def __init__(self, known: Callable[[str], bool]) -> None:
         self.instructions: List[Instruction] = []
@@ -183,7 +186,7 @@ class _Recorder:
         return self._emit(out, "masked", (mask, block, other))
 
     def indirect_indexing(self, x: Any, size: Any, check: bool = True, wrap_neg: bool = True) -> sympy.Symbol:
-        # Inductor's own prefix for such symbols ("tmp") and its own assumptions: sympy simplifies by them.
+        # Inductor's own prefix ("tmp") and assumptions, because sympy simplifies by them.
         symbol = sympy.Symbol("tmp%d" % self._indirect, integer=True, nonnegative=True)
         self._indirect += 1
         self._emit(None, "indirect_indexing", (symbol, x, size, check, wrap_neg))
@@ -222,7 +225,7 @@ class _Recorder:
         return self._emit(tuple(self._new() for _ in values), "sort", (dtypes, values, stable, descending))
 
 
-# Parameter names of the operations that lowerings call with keywords; what is left out becomes None.
+# Parameter names of operations that lowerings call with keywords; an omitted argument becomes None.
 _PARAMETERS: Dict[str, Tuple[str, ...]] = {
     "constant": ("value", "dtype"),
     "index_expr": ("expr", "dtype"),
@@ -255,7 +258,7 @@ def _positional(name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tup
 
 
 def _unwrap(value: Any) -> Any:
-    """Inductor wraps references in OpsValue for operator overloading; a body's result still carries it."""
+    """Removes the OpsValue wrapper that Inductor uses for operator overloading."""
     if isinstance(value, (tuple, list)):
         return tuple(_unwrap(v) for v in value)
     return getattr(value, "value", value)
@@ -272,7 +275,7 @@ def walk(instructions: List[Instruction]) -> List[Instruction]:
 
 
 def refs(value: Any) -> List[int]:
-    """Numbers of all references in an argument, however deep."""
+    """Returns the numbers of all references in an argument, including nested ones."""
     if isinstance(value, Ref):
         return [value.number]
     if isinstance(value, (tuple, list)):
@@ -283,7 +286,7 @@ def refs(value: Any) -> List[int]:
 
 
 def _mark_dead_values(instructions: List[Instruction]) -> None:
-    """Note at each top-level instruction which values die there: iteration spaces are too big to keep."""
+    """Sets ``dead`` of each top-level instruction, so that values can be freed after their last use."""
     last: Dict[int, int] = {}
     for position, instruction in enumerate(instructions):
         for number in refs(instruction.args) + refs(instruction.out):

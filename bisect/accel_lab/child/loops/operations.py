@@ -1,8 +1,8 @@
-"""What each operation of Inductor's loop IR means, on torch tensors that hold a whole iteration space.
+"""Executes operations of Inductor's loop IR on torch tensors that hold a whole iteration space.
 
 A value has one dimension per loop (size 1 where it does not vary). Floats of 16 or fewer bits are computed in
-float32, as Inductor's kernels do; an explicit `to_dtype` to such a type rounds. Reads and writes outside a
-buffer's storage are errors here, where generated code would read or write whatever lies there.
+float32, as in Inductor's kernels; an explicit `to_dtype` to such a type rounds. Accesses outside a buffer's
+storage raise an error here, whereas generated code would access other memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SizeOf = Callable[[sympy.Symbol], Any]
 
 
 class Space:
-    """One piece of an iteration space: its loop variables, the values computed so far, the masks in force."""
+    """A piece of an iteration space, with its loop variables, computed values and current mask."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Space:
     # -- running ---------------------------------------------------------------------------------
 
     def execute(self, instructions: List[Instruction]) -> None:
-        """Run instructions in order, dropping each value after its last use."""
+        """Runs instructions in order and drops each value after its last use."""
         for instruction in instructions:
             result = self.apply(instruction.name, [self._resolve(arg) for arg in instruction.args])
             if isinstance(instruction.out, Ref):
@@ -90,14 +90,14 @@ class Space:
         return self.size_of(symbol) if value is None else value
 
     def index(self, expr: Any) -> torch.Tensor:
-        """An index expression as an int64 tensor with one dimension per loop."""
+        """Evaluates an index expression to an int64 tensor with one dimension per loop."""
         value = evaluate(expr, self._symbol)
         if isinstance(value, torch.Tensor):
             return value
         return torch.full([1] * len(self.shape), value, dtype=torch.int64, device=self.device)
 
     def value(self, x: Any, like: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """An operand as a tensor with one dimension per loop; a bare Python number takes the other's type."""
+        """Returns an operand as a tensor with a dimension per loop; a number takes the dtype of ``like``."""
         if isinstance(x, torch.Tensor):
             return x
         if isinstance(x, sympy.Basic):
@@ -108,7 +108,7 @@ class Space:
         return torch.full([1] * len(self.shape), x, dtype=dtype, device=self.device)
 
     def full(self, x: torch.Tensor) -> torch.Tensor:
-        """A value spread over every point of the space."""
+        """Expands a value to every point of the space."""
         return x.expand(self.shape)
 
     def _elementwise(self, name: str, args: List[Any]) -> torch.Tensor:
@@ -206,12 +206,12 @@ class Space:
         if view is None:
             return self.gather(flat, self.index(index), name)
         value = view.to(compute_dtype(flat.dtype))
-        # A view must not see what this loop nest will write.
+        # A view must not change when this loop nest writes.
         shared = value.dtype == flat.dtype and flat.untyped_storage().data_ptr() in self._written
         return value.clone() if shared else value
 
     def gather(self, flat: torch.Tensor, where: torch.Tensor, name: str) -> torch.Tensor:
-        """Elements of memory at computed offsets."""
+        """Returns the elements of memory at computed offsets."""
         return loop_memory.gather(flat, where, name, self._mask)
 
     def op_store(self, name: str, index: Any, value: Any, mode: Optional[str]) -> None:
@@ -228,9 +228,9 @@ class Space:
     def scatter(
         self, flat: torch.Tensor, where: torch.Tensor, what: torch.Tensor, name: str, mode: Optional[str]
     ) -> None:
-        """Write elements of memory at computed offsets."""
+        """Writes elements of memory at computed offsets."""
         where, what = torch.broadcast_tensors(where, what)
-        if mode is not None:  # every point of the space counts, also those that share an address
+        if mode is not None:  # every point contributes, also points that share an address
             where, what = self.full(where), self.full(what)
         loop_memory.scatter(flat, where, what, name, mode)
         if mode is None:
@@ -242,7 +242,7 @@ class Space:
             tell("write_write", [self.program], name, points, by_contract=self.program.scatters)
 
     def point(self, position: int, shape: Sequence[int]) -> List[int]:
-        """The iteration at a flat position of a value of that shape."""
+        """Returns the loop indices at a flat position of a value of that shape."""
         found: List[int] = []
         for size in reversed(shape):
             found.insert(0, position % size)
@@ -251,7 +251,7 @@ class Space:
         return [starts.get(n, 0) + at for n, at in enumerate(found)][: self.iteration_loops]
 
     def _strided(self, index: Any) -> Optional[loop_memory.Strided]:
-        """The index as an offset and a stride per loop, where it is linear in the loop variables."""
+        """The index as an offset and a stride per loop; None if it is not affine."""
         linear = affine(index, self._starts, self._symbol)
         if linear is None:
             return None
@@ -299,7 +299,7 @@ class Space:
     def op_round_to_int(self, x: Any, dtype: torch.dtype) -> torch.Tensor:
         return self._rounded(x, dtype, "round")
 
-    # -- integer division, where a switched-off lane may hold any divisor --------------------------
+    # -- integer division; a masked-off lane may have any divisor ----------------------------------
 
     def _divisor(self, x: torch.Tensor) -> torch.Tensor:
         if self._mask is None or x.is_floating_point():
@@ -364,5 +364,5 @@ class Space:
 
 
 def known(name: str) -> bool:
-    """Whether the interpreter has a meaning for this operation."""
+    """Whether the interpreter supports this operation."""
     return name in ELEMENTWISE or hasattr(Space, "op_" + name)

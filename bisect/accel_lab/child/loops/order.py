@@ -1,10 +1,10 @@
-"""Runs loops that could conflict, and finds whether their result depends on the order of their iterations.
+"""Runs loops that could conflict, and detects whether their result depends on the order of iterations.
 
-A point is one index of the loops that some nests share. The nests are run in turn, and every access to the
-memory that they write is logged. Then each point is computed again, as if all other points had been
-finished before it, and, where a nest reads what an earlier one wrote, as if no other point had been begun.
-If a point stores another value then, the loops depend on their order: they are run again in loop order, as
-generated scalar code runs them, so that a wrong result shows.
+A point is one index of the loops that the nests share. The nests run one after another, and every access to
+memory that they write is logged. Each point is then computed again as if all other points had finished before
+it and, if a nest reads what an earlier one wrote, as if no other point had started. If a point then stores
+another value, the loops depend on their order. They are run again in loop order, like generated scalar code,
+so that a wrong result shows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .conflicts import tell
 from .nest_trace import Program
 from .operations import Space
 
-#: Points, with all that lies inside them, up to which a conflict is looked for.
+#: Largest iteration space, in points of all loops, that is checked for conflicts.
 MOST_CHECKED = 1 << 21
 
 Parts = Sequence[Tuple[Program, torch.device]]
@@ -30,9 +30,9 @@ Parts = Sequence[Tuple[Program, torch.device]]
 def run_checked(
     parts: Parts, sizes: Sequence[Sequence[int]], shared: int, memory: Memory, size_of: SizeOf
 ) -> bool:
-    """Execute nests that share their outermost loops in turn, or in loop order where the order matters.
+    """Runs nests that share their outermost loops one after another, or in loop order if the order matters.
 
-    False, with nothing done, where that is not known: too many points, or memory that is seen as two types.
+    Returns False and runs nothing if this cannot be checked: too many points, or memory used as two dtypes.
     """
     loops = _Loops(parts, sizes, shared, memory, size_of)
     programs = [program for program, _ in parts]
@@ -57,7 +57,7 @@ def run_checked(
 
 
 class _Loops:
-    """Nests over the points of the loops that they share."""
+    """Loop nests with the loops that they share."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Loops:
         self.points = math.prod(sizes[0][:shared])
 
     def storages(self) -> Dict[int, List[torch.Tensor]]:
-        """The memory that the nests write, by address, seen as each buffer that lies in it."""
+        """Returns the written storages by address, each as the flat tensors of its buffers."""
         flats = [
             (self.memory(name), name in program.written())
             for program, _ in self.parts
@@ -90,7 +90,7 @@ class _Loops:
         return found
 
     def run(self, log: Optional[Any], piece: Optional[Tuple[int, int]]) -> None:
-        """Execute the nests in turn over some points, all if `piece` is None."""
+        """Runs the nests one after another over the points of `piece`, or over all points if it is None."""
         start, stop = piece or (0, self.points)
         for number, ((program, device), row) in enumerate(zip(self.parts, self.sizes)):
             ids = torch.arange(start, stop, dtype=torch.int64, device=device)
@@ -100,7 +100,7 @@ class _Loops:
             space.execute(program.instructions)
 
     def indices(self, point: int) -> List[int]:
-        """The index of each shared loop at a point."""
+        """Returns the index of each shared loop at a point."""
         found: List[int] = []
         for size in reversed(self.sizes[0][: self.shared]):
             found.insert(0, point % size)
@@ -109,7 +109,7 @@ class _Loops:
 
 
 class Points(Space):
-    """A list of points of the shared loops, in the first dimension; the loops inside a point follow."""
+    """A space whose first dimension is a list of points of the shared loops; inner loops follow."""
 
     log: Optional[Log] = None
     nest = 0
@@ -159,7 +159,7 @@ class Points(Space):
             self.log.write(self, self.memory(name), self.index(index), self.value(value), name, mode)
 
     def point(self, position: int, shape: Sequence[int]) -> List[int]:
-        """The iteration at a flat position of a value of that shape."""
+        """Returns the loop indices at a flat position of a value of that shape."""
         at = super().point(position, shape)
         point = int(self.ids.flatten()[at[0]])
         shared: List[int] = []
@@ -170,13 +170,13 @@ class Points(Space):
 
 
 def _read_conflict(loops: _Loops, log: Log) -> Optional[Conflict]:
-    """A point that stores something else if other points come before it, or after it."""
+    """The conflict of a point that stores another value if other points run before or after it, or None."""
     for alone in [False, True] if log.passes_on() else [False]:
         again = log.again(alone)
         try:
             loops.run(again, None)
         except (IndexError, RuntimeError):
-            # With what another point wrote an index is out of bounds: the order matters.
+            # A value that another point wrote makes an index out of bounds, so the order matters.
             again.differs = 0 if again.differs is None else again.differs
         if again.differs is not None:
             return log.writer_of(again.differs)

@@ -1,4 +1,4 @@
-"""Inductor's random numbers on the CPU: the Philox 4x32-10 generator, bit for bit, on whole tensors."""
+"""Reproduces Inductor's random numbers on the CPU (Philox 4x32-10) bit for bit, on whole tensors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _MASK = 0xFFFFFFFF
 
 
 def rand(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """Uniform in [0, 1), as `normalized_rand_cpu` of Inductor's C++ prefix."""
+    """Draws uniform float32 numbers in [0, 1), like `normalized_rand_cpu` of Inductor's C++ prefix."""
     return _uniform(_philox(seed, offset)[0])
 
 
 def randn(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """Normal by Box and Muller, as `randn_cpu`."""
+    """Draws normal float32 numbers by the Box-Muller transform, like `randn_cpu`."""
     words = _philox(seed, offset)
     u1 = (1 - _uniform(words[0])).to(torch.float64)
     u2 = (1 - _uniform(words[1])).to(torch.float64)
@@ -28,7 +28,7 @@ def randn(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
 def randint64(
     seed: torch.Tensor, offset: torch.Tensor, low: torch.Tensor, high: torch.Tensor
 ) -> torch.Tensor:
-    """An integer in [low, high), as `randint64_cpu`: a 64-bit unsigned draw modulo the span."""
+    """Draws integers in [low, high), like `randint64_cpu`: a 64-bit unsigned draw modulo the span."""
     words = _philox(seed, offset)
     span = high - low
     # (hi * 2^32 + lo) mod span without an unsigned 64-bit type, one bit of hi at a time.
@@ -43,7 +43,7 @@ def _uniform(word: torch.Tensor) -> torch.Tensor:
 
 
 def _philox(seed: torch.Tensor, offset: torch.Tensor) -> List[torch.Tensor]:
-    """Four 32-bit words per element, held in int64."""
+    """Four random 32-bit words per element, as int64."""
     seed, offset = torch.broadcast_tensors(seed.to(torch.int64) & _MASK, offset.to(torch.int64) & _MASK)
     zero = torch.zeros_like(offset)
     counter = [offset, zero, zero, zero]
@@ -58,7 +58,7 @@ def _philox(seed: torch.Tensor, offset: torch.Tensor) -> List[torch.Tensor]:
 
 
 def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """High and low word of a 32 x 32 bit product, from 16-bit halves that cannot overflow int64."""
+    """High and low word of a 32 x 32 bit product, by 16-bit halves that cannot overflow int64."""
     low_part = a * (b & 0xFFFF)
     high_part = a * (b >> 16)
     low = low_part + ((high_part & 0xFFFF) << 16)

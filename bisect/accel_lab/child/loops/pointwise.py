@@ -1,4 +1,4 @@
-"""The operations of the loop IR that work on one point at a time and mean what torch means by that name."""
+"""Maps pointwise operations of the loop IR to torch functions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type in which values of `dtype` are computed inside a kernel."""
+    """Returns the dtype in which a kernel computes values of `dtype`: float32 for smaller floats."""
     return torch.float32 if dtype.is_floating_point and torch.finfo(dtype).bits < 32 else dtype
 
 
 def _fma(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """One rounding: exact enough in float64 for what is stored in float32."""
+    """Fused multiply-add; float32 is computed in float64 and rounded once."""
     if x.dtype != torch.float32:
         return x * y + z
     return (x.to(torch.float64) * y.to(torch.float64) + z.to(torch.float64)).to(torch.float32)

@@ -1,4 +1,4 @@
-"""The operations of the loop IR that look at more than one point: reductions, scans, sorts, searches."""
+"""Executes operations of the loop IR that combine several points: reductions, scans, sorts, searches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def reduction(space: Space, dtype: torch.dtype, kind: str, value: Any) -> Any:
-    """The result of `ops.reduction`; it keeps a dimension of size 1 per reduction loop."""
+    """Computes `ops.reduction`; the result keeps a dimension of size 1 per reduction loop.
+
+    Raises :class:`NotInterpretable` for an unknown kind.
+    """
     parts = value if isinstance(value, tuple) else (value,)
     rows = [_rows(space, space.value(part)) for part in parts]
     shape = [*space.shape[: space.iteration_loops], *([1] * (len(space.shape) - space.iteration_loops))]
@@ -60,7 +63,7 @@ def _extreme(name: str) -> Callable[[torch.Tensor, torch.dtype], torch.Tensor]:
 
 
 def _fmax(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The maximum that ignores NaN unless there is nothing else."""
+    """The maximum ignoring NaN; NaN only if all values are NaN."""
     lowest = torch.where(torch.isnan(x), torch.full_like(x, float("-inf")), x).amax(-1)
     return torch.where(torch.isnan(x).all(-1), torch.full_like(lowest, float("nan")), lowest).to(dtype)
 
@@ -78,9 +81,9 @@ _SIMPLE: Dict[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
 
 
 def _arg(kind: str, dtype: torch.dtype, rows: List[torch.Tensor], shape: List[int]) -> Any:
-    """Position of the extreme: NaN wins over numbers, the lowest index wins a tie.
+    """Position of the extreme value: NaN wins over numbers, and the lowest index wins a tie.
 
-    A second value is the logical index of each point; otherwise it is the point's place in the loop order.
+    ``rows[1]``, if given, has the index of each point; otherwise the index is the position in loop order.
     """
     x = rows[0]
     if x.dtype == torch.bool:
@@ -102,7 +105,7 @@ def _arg(kind: str, dtype: torch.dtype, rows: List[torch.Tensor], shape: List[in
 def _welford_reduce(
     x: torch.Tensor, dtype: torch.dtype, shape: List[int]
 ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Mean, sum of squared deviations from it, and count."""
+    """Mean, sum of squared deviations from the mean, and count."""
     x = x.to(dtype)
     mean = x.mean(-1, keepdim=True)
     spread = (x - mean).square_().sum(-1)
@@ -113,7 +116,7 @@ def _welford_reduce(
 def _welford_combine(
     mean: torch.Tensor, m2: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype, shape: List[int]
 ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same three numbers for the union of samples; means that are equal infinities do not differ."""
+    """Mean, squared deviations and count of a union of samples; equal infinite means have no deviation."""
     mean, m2, weight = mean.to(dtype), m2.to(dtype), weight.to(dtype)
     total = weight.sum(-1)
     divisor = torch.where(total == 0, torch.ones_like(total), total)
@@ -130,17 +133,17 @@ def _welford_combine(
 def _online_softmax(
     rows: List[torch.Tensor], dtype: torch.dtype, shape: List[int]
 ) -> Tuple[torch.Tensor, ...]:
-    """The maximum, and the sum of exp(x - maximum); partial results come as (maximum, sum) pairs."""
+    """The maximum and the sum of exp(x - maximum); the input may be partial (maximum, sum) pairs."""
     x = rows[0].to(dtype)
     counts = rows[1].to(dtype) if len(rows) > 1 else torch.ones_like(x)
     top = x.amax(-1)
-    # -inf - -inf would be NaN: a row of nothing but -inf sums to zero.
+    # -inf - -inf would be NaN; the sum of a row of only -inf is zero.
     shift = torch.where(torch.isinf(top) & (top < 0), torch.zeros_like(top), top).unsqueeze(-1)
     return top.reshape(shape), (torch.exp(x - shift) * counts).sum(-1).reshape(shape)
 
 
 def scan(space: Space, combine: Callable[..., Any], values: Sequence[Any]) -> Tuple[torch.Tensor, ...]:
-    """Inclusive scan with an associative function, in log2(length) steps (Hillis and Steele)."""
+    """Computes an inclusive scan with an associative function, in log2(length) steps (Hillis and Steele)."""
     rows = [_rows(space, space.value(v)) for v in values]
     length = rows[0].shape[-1]
     step = 1
@@ -156,7 +159,7 @@ def scan(space: Space, combine: Callable[..., Any], values: Sequence[Any]) -> Tu
 def _combined(
     space: Space, combine: Callable[..., Any], left: Tuple[Any, ...], right: Tuple[Any, ...]
 ) -> Tuple[Any, ...]:
-    """Call the combining closure of the IR, which speaks `V.ops`, on tensors."""
+    """Calls the IR's combining closure, which uses `V.ops`, on tensors."""
     wrap = tuple(ops_value(v) for v in left), tuple(ops_value(v) for v in right)
     with virtualized().set_ops_handler(_Direct(space)):
         result = combine(*wrap)
@@ -165,7 +168,7 @@ def _combined(
 
 
 class _Direct:
-    """An ops handler that computes at once instead of recording."""
+    """An ops handler that computes immediately instead of recording."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -177,7 +180,7 @@ class _Direct:
 
 
 def sort(space: Space, values: Sequence[Any], descending: bool) -> Tuple[torch.Tensor, ...]:
-    """Sort by the first value and carry the others along; stable, which satisfies an unstable request too."""
+    """Sorts by the first value and permutes the others alike; always stable."""
     rows = [_rows(space, space.value(v)) for v in values]
     order = torch.sort(rows[0], dim=-1, stable=True, descending=descending).indices
     return tuple(torch.gather(row, -1, order).reshape(space.shape) for row in rows)
@@ -193,7 +196,7 @@ def bucketize(
     sorter: Optional[Tuple[str, Any]] = None,
     sorter_indices: Any = None,
 ) -> torch.Tensor:
-    """Binary search in a strided row of memory; `boundaries` is (name, length, total numel, stride)."""
+    """Binary-searches a strided row of memory; `boundaries` is (name, length, total numel, stride)."""
     name = boundaries[0]
     length, stride = (int(evaluate(boundaries[n], space.size_of)) for n in (1, 3))
     x = space.value(values)

@@ -1,4 +1,4 @@
-"""Runs loop nests on memory: one after another, or as the fused loops that generated code would have."""
+"""Runs loop nests on memory, one after another or as fused loops like those of generated code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .nest_trace import NotInterpretable, Program
 from .operations import Space
 from .order import run_checked
 
-#: Points of an iteration space that are held in memory at once.
+#: Points of an iteration space that are processed at once.
 CHUNK = 1 << 22
-#: Points that fused loops are run at one by one.
+#: Limit on the points at which fused loops are run one by one.
 MOST_POINTS = 1024
 
 Parts = Sequence[Tuple[Program, torch.device]]
@@ -23,16 +23,16 @@ Run = Callable[[Parts, Memory, SizeOf], None]
 
 
 def run_in_turn(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
-    """Execute loop nests one after another on `memory` (buffer name to flat storage)."""
+    """Runs loop nests one after another; `memory` maps a buffer's name to its flat storage."""
     for part in parts:
         run_fused([part], memory, size_of)
 
 
 def run_fused(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
-    """Execute loop nests that share their outermost loops.
+    """Runs loop nests that share their outermost loops.
 
-    All of one nest is computed before the next, each reading everything before it writes anything: one order
-    of many. Where the result depends on the order, that is noted, and they are run in the order of the loops.
+    Each nest is computed as a whole and reads everything before it writes, which is one valid order of many.
+    If the result depends on the order, that is noted, and the nests are run in loop order.
     """
     parts = [part for part in parts if 0 not in _sizes(part[0], size_of)[: part[0].iteration_loops]]
     programs = [program for program, _ in parts]
@@ -42,7 +42,7 @@ def run_fused(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
     if suspect and run_checked(parts, sizes, shared, memory, size_of):
         return
     if len(parts) > 1:
-        run_in_turn(parts, memory, size_of)  # each by itself may share more loops with itself
+        run_in_turn(parts, memory, size_of)  # checks each nest alone, over all of its iteration loops
     else:
         for part, row in zip(parts, sizes):
             _run(part, row, memory, size_of)
@@ -57,9 +57,9 @@ def _run(part: Tuple[Program, torch.device], sizes: List[int], memory: Memory, s
 
 
 def run_together(parts: Parts, memory: Memory, size_of: SizeOf) -> None:
-    """Execute loop nests as fused ones: all of them at one point of the loops that they share, then the next.
+    """Runs loop nests as fused loops: all of them at one point of the shared loops, then at the next.
 
-    Raises NotInterpretable where that are too many points.
+    Raises NotInterpretable if there are too many points.
     """
     sizes = [_sizes(program, size_of) for program, _ in parts]
     shared = _shared([program for program, _ in parts], sizes)
@@ -83,11 +83,11 @@ def _sizes(program: Program, size_of: SizeOf) -> List[int]:
 
 
 def _shared(programs: Sequence[Program], sizes: Sequence[Sequence[int]]) -> int:
-    """How many of the outermost loops all nests have in common."""
+    """The number of outermost loops that all nests have in common."""
     most = min((program.iteration_loops for program in programs), default=0)
     return next((n for n in range(most) if len({row[n] for row in sizes}) > 1), most)
 
 
 def _written(program: Program, memory: Memory) -> Set[int]:
-    """The addresses of the storages that a loop nest writes to."""
+    """The addresses of the storages that a loop nest writes."""
     return {memory(name).untyped_storage().data_ptr() for name in program.written()}

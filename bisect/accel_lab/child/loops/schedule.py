@@ -1,4 +1,4 @@
-"""Replaces Inductor's scheduler and code generation: nothing is fused, and kernels are interpreted."""
+"""Replaces Inductor's scheduler, or only its kernel code generation, by calls of the interpreter."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OnGraph = Callable[[str, str], None]
 
 
 class _Step:
-    """What Inductor's wrapper wants to know of a scheduled node: which operation it is."""
+    """A minimal scheduler node, with what Inductor's wrapper needs."""
 
     def __init__(self, node: Any) -> None:
         self.node = node
 
-    # Older builds sum these up for their metrics after every lowering.
+    # Older releases sum these for their metrics after every lowering.
 
     def get_read_write_buffers_sizes(self) -> int:
         return 0
@@ -31,7 +31,7 @@ class _Step:
 
 
 class InOrder:
-    """Stands in for Inductor's Scheduler: every operation by itself, in the order that lowering made."""
+    """Replaces Inductor's Scheduler: every operation is a kernel of its own, in lowering's order."""
 
     def __init__(self, on_graph: Optional[OnGraph]) -> None:
         V = virtualized()
@@ -47,7 +47,10 @@ class InOrder:
         self._on_graph = on_graph
 
     def codegen(self) -> None:
-        """Write the body of Inductor's Python wrapper."""
+        """Writes the body of Inductor's Python wrapper.
+
+        Raises :class:`NotInterpretable` for an operation that only generated code defines.
+        """
         V, ir = virtualized(), inductor_ir()
         tell_post_grad(self._on_graph)
         wrapper = V.graph.wrapper_code
@@ -58,7 +61,7 @@ class InOrder:
                 if buffer.should_allocate():
                     wrapper.codegen_allocation(buffer)
             if operation.is_no_op():
-                continue  # no elements, as the scheduler skips them too
+                continue  # no elements; the scheduler skips it too
             if isinstance(operation, ir.ComputedBuffer):
                 program = _labelled(_program(operation), operation)
                 kernel = Kernel(V.graph, [[(program, operation.get_device())]], {})
@@ -73,7 +76,7 @@ class InOrder:
                 )
 
     def free_buffers(self) -> None:
-        """Buffers live until the call returns."""
+        """Does nothing; buffers live until the call returns."""
 
     def get_buf_stream(self, name: str) -> int:
         return 0
@@ -91,10 +94,10 @@ def _outputs(operation: Any) -> List[Any]:
 
 
 def _program(buffer: Any) -> Program:
-    """The loop nest of a ComputedBuffer as lowering built it: not reordered, not merged.
+    """The loop nest of a ComputedBuffer as lowering built it, not reordered or merged.
 
-    Where the build has it, the canonical loop body is used. Making it runs Inductor's index propagation,
-    whose faults are lowering's.
+    Uses the canonical loop body if this torch has it. Creating it runs Inductor's index propagation, which
+    counts as part of lowering.
     """
     data = buffer.data
     if hasattr(buffer, "get_default_sizes_body"):
@@ -116,7 +119,7 @@ def _program(buffer: Any) -> Program:
 
 
 def _loop_variables(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[Tuple[Any, Any]]]:
-    """Index expressions for a loop nest (0 for a loop of one round, as Inductor does) and its real loops."""
+    """Index expressions of a loop nest (0 for a loop of size 1, as in Inductor), and its other loops."""
     import sympy
 
     index: List[Any] = []
@@ -135,9 +138,9 @@ def _loop_variables(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[
 
 
 def interpreting_backend(backend: Any, on_graph: Optional[OnGraph], together: bool = False) -> Any:
-    """A code generation backend that keeps its fusion rules and emits interpreted kernels.
+    """Changes a code generation backend to emit interpreted kernels and keep its fusion rules.
 
-    With ``together`` what was fused is interpreted as the fused loops that would be generated.
+    With ``together``, fused nodes are interpreted as fused loops.
     """
 
     def codegen_node(node: Any) -> None:
@@ -173,17 +176,17 @@ def interpreting_backend(backend: Any, on_graph: Optional[OnGraph], together: bo
 
 
 def _same_loops(node: Any) -> List[Any]:
-    """The parts of a scheduled node that are loops of their own.
+    """The parts of a scheduled node that become separate loops.
 
-    Fused outer loops are shared only where the code generator can keep what is between them in the inner
-    loops; else each of them becomes loops of its own.
+    The code generator shares fused outer loops only if it can keep the intermediate values in the inner
+    loops; otherwise each part gets its own loops.
     """
     outer = getattr(node, "get_outer_nodes", None)
     return [node] if outer is None else list(outer())
 
 
 def _labelled(program: Program, operation: Any) -> Program:
-    """The program with the name of its operation and of the operators that it was made for."""
+    """Sets the nest's operation name, its source operators, and whether it scatters."""
     V, ir = virtualized(), inductor_ir()
     program.name = operation.get_name()
     program.scatters = isinstance(operation.data, ir.Scatter)
@@ -194,7 +197,7 @@ def _labelled(program: Program, operation: Any) -> Program:
 
 
 def _scheduled_program(node: Any) -> Program:
-    """The loop nest of a scheduler node after its loops were reordered, merged and simplified."""
+    """The loop nest of a scheduler node, after reordering, merging and simplification."""
     iteration, reduction = (list(sizes) for sizes in node._sizes)
     program = _body_program(lambda *index: node.codegen(index), iteration, reduction)
     if program.takes_positions() and not same_positions(_program(node.node), program):
@@ -217,7 +220,7 @@ def _numbered(prefix: str, sizes: Sequence[Any]) -> Tuple[List[Any], List[Tuple[
 
 
 def _inplace_names(kernel: Any) -> Dict[str, str]:
-    """Buffers whose memory an output of the same kernel has taken over, and that output's name."""
+    """Maps each buffer that an output of the same kernel overwrites in place to that output's name."""
     return {
         name: entry.other_names[-1]
         for name, entry in getattr(kernel.args, "inplace_buffers", {}).items()

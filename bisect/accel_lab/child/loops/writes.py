@@ -1,4 +1,4 @@
-"""All that some loops wrote to one storage, and what a point of them reads in another order."""
+"""Indexes all writes of some loops to one storage, and computes what a point reads in another order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 
 from .conflicts import differ
 
-#: Bits of an access's time that count the accesses of its nest; the nest's number lies above them.
+#: Low bits of an access's event number that count the accesses of its nest; the nest's number is above them.
 NEST = 20
-#: How a store combines with what is there; a plain one is the first.
+#: Store modes; the first is a plain store.
 _MODES = (None, "atomic_add", "atomic_max", "atomic_min")
 
 
 class Access(NamedTuple):
-    """One load or store of all points: where, by which point; flat, without what a mask switches off."""
+    """One load or store over all points: flat offsets and their points, without masked-off lanes."""
 
     event: int
     name: str
@@ -25,7 +25,7 @@ class Access(NamedTuple):
 
 
 class Writes:
-    """All writes to one storage, by element, then point, then time."""
+    """All writes to one storage, sorted by element, then point, then time."""
 
     def __init__(
         self,
@@ -40,21 +40,21 @@ class Writes:
         event = torch.cat([torch.full_like(access.where, access.event) for access in writes])
         mode = torch.cat([torch.full_like(a.where, _MODES.index(m)) for a, (m, _) in zip(writes, stored)])
         value = torch.cat([what for _, what in stored])
-        # In the order in which they were made; a stable sort keeps it.
+        # A stable sort keeps the order in time.
         order = torch.argsort(where * points + point, stable=True)
         self.where, self.point, self.event = where[order], point[order], event[order]
         self.mode, self.value = mode[order], value[order]
         self.atomic = self.mode != 0
         self._points = points
         self._cell = self.where * points + self.point
-        # Times are few: numbered, a key of element, point and time fits into 64 bits.
+        # There are few distinct times; numbering them makes a key of element, point and time fit 64 bits.
         self._times = torch.unique(event)
         self._key = self._cell * (len(self._times) + 1) + torch.searchsorted(self._times, self.event)
         self.before = before
         self.after = after
 
     def own(self, where: torch.Tensor, point: torch.Tensor, event: int) -> Tuple[torch.Tensor, torch.Tensor]:
-        """The last write of an element by the point itself before that time: its row, whether it exists."""
+        """Returns ``(row, exists)`` of the point's own last write of an element before that time."""
         cell = where * self._points + point
         time = int((self._times < event).sum())
         row = torch.searchsorted(self._key, cell * (len(self._times) + 1) + time) - 1
@@ -62,7 +62,7 @@ class Writes:
         return safe, (row >= 0) & (self._cell[safe] == cell)
 
     def other(self, where: torch.Tensor, point: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-        """The last write of an element by another point: its row, whether it exists."""
+        """Returns ``(row, exists)`` of the last write of an element by another point."""
         last = torch.searchsorted(self._cell, (where + 1) * self._points) - 1
         safe = last.clamp(min=0)
         mine = (last >= 0) & (self.where[safe] == where) & (self.point[safe] == point)
@@ -71,7 +71,10 @@ class Writes:
         return safe, (row >= 0) & (self.where[safe] == where)
 
     def neighbours(self, where: torch.Tensor, point: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-        """The nearest points around one that write an element; -1 and the number of points if none do."""
+        """Returns the nearest lower and higher points that write an element.
+
+        They are -1 and the number of points if there is none.
+        """
         cell = where * self._points + point
         row = torch.searchsorted(self._cell, cell) - 1
         safe = row.clamp(min=0)
@@ -83,13 +86,13 @@ class Writes:
         return before, torch.where(there, self.point[safe], torch.full_like(where, self._points))
 
     def reads(self, where: torch.Tensor, point: torch.Tensor, event: int, alone: bool) -> torch.Tensor:
-        """What a point reads if no other point has been begun, or if all others have been finished."""
+        """Returns what a point reads if no other point has started (``alone``), or if all have finished."""
         old = self.before[where]
         mine, own = self.own(where, point, event)
         added = self.atomic[mine]
         theirs, other = self.other(where, point)
         if alone:
-            added &= other  # what nobody else adds to is as the first run left it
+            added &= other  # an element that only this point adds to is as the first run left it
             summed = self._own_sum(mine) if bool(added.any()) else old
             stored = torch.where(self.atomic[mine], self.after[where], self.value[mine])
             return torch.where(own, torch.where(added, summed, stored), old)
@@ -98,9 +101,9 @@ class Writes:
         return torch.where(own, torch.where(added, self.after[where], self.value[mine]), others)
 
     def _own_sum(self, mine: torch.Tensor) -> torch.Tensor:
-        """What stands in an element if only one point has accumulated there; `mine` is its last row."""
+        """The value of an element if only one point has accumulated there; `mine` is its last row."""
         total = self.before[self.where]
-        first = torch.searchsorted(self._cell, self._cell)  # one place per element and point
+        first = torch.searchsorted(self._cell, self._cell)  # first row of each element and point
         for code, mode in enumerate(_MODES[1:], 1):
             rows = self.mode == code
             if mode == "atomic_add":
@@ -111,7 +114,7 @@ class Writes:
         return total[first[mine]]
 
     def overtaken(self) -> Optional[Tuple[int, int]]:
-        """Two points whose last writes of one element are of two nests, and of different values."""
+        """Returns two points of different nests whose last writes of an element differ, or None."""
         last = torch.ones_like(self.where, dtype=torch.bool)
         last[:-1] = self._cell[1:] != self._cell[:-1]
         where, point, nest = self.where[last], self.point[last], self.event[last] >> NEST

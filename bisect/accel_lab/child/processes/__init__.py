@@ -1,1 +1,1 @@
-"""The rung in the Python processes that a script starts, and what they leave of their facts."""
+"""Applies the rung in Python processes that a script starts, and collects their facts."""

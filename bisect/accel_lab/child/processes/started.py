@@ -1,11 +1,11 @@
-"""Instruments in a process that the probed script starts: its rung, and the facts for the probe.
+"""Installs the rung in processes that the script starts, and reads their facts for the probe.
 
-The probe's process names a job in its environment and puts ``start/`` first on PYTHONPATH. What it starts
-inherits both, so that a pool of spawned workers, a launcher like ``torchrun`` and a script of its own run on
-the rung that the question asks for. An interpreter started with ``-I``, ``-E`` or ``-S`` reads neither.
+The probe's process sets a variable that names a job, and puts ``start/`` first on PYTHONPATH. Its child
+processes inherit both, so spawned workers, launchers like ``torchrun`` and other scripts run on the probe's
+rung. An interpreter started with ``-I``, ``-E`` or ``-S`` ignores both.
 
-A process may be ended at any moment, so its facts are written as its regions are called. Nothing is recorded:
-the values of several processes have no common order.
+A process may be killed at any time, so its facts are written while its regions are called. Values are not
+recorded, as those of several processes have no common order.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, Dict, List
 from ..artifacts import write_json
 from ..runner import Session
 
-#: Names the job in the environment of the processes that the script starts; start/sitecustomize.py reads it.
+#: Variable with the path of the job for started processes; ``start/sitecustomize.py`` reads it.
 VARIABLE = "ACCEL_LAB_PROCESS_JOB"
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start")
 _FOLDER = "processes"
 _RESULT = "result.json"
-#: What says nothing of the compiler, or something of the probe's own process alone.
+#: Facts that do not concern the compiler, or only the probe's own process.
 _OWN_FACTS = ("lab_error", "not_applicable", "other_entries", "determinism", "opened")
-#: What takes every answer from the whole run, whichever process says it.
+#: Facts that make the whole run inconclusive, whichever process has them.
 _NO_ANSWER = ("lab_error", "not_applicable")
 
 
 def announce(job: Any) -> None:
-    """Let the Python processes that this one starts run on the job's rung."""
+    """Makes Python processes that this process starts run on the job's rung."""
     folder = os.path.join(job["folder"], _FOLDER)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "job.json")
@@ -41,7 +41,7 @@ def announce(job: Any) -> None:
 
 
 def begin(path: str) -> None:
-    """In a process that the script has started: prepare the rung, as in the probe's own process."""
+    """Prepares the rung in a process that the script has started; ``path`` is the job's file."""
     with open(path, encoding="utf-8") as stream:
         job = json.load(stream)
     job["folder"] = os.path.join(os.path.dirname(path), str(os.getpid()))
@@ -53,7 +53,7 @@ def begin(path: str) -> None:
 
 
 def facts_of(folder: str) -> Dict[str, Any]:
-    """The facts of the process that tells most: one in which a region raised, else one with regions."""
+    """Returns the facts of the most relevant process: one in which a region raised, else one with calls."""
     found: List[Dict[str, Any]] = []
     no_answer: Dict[str, Any] = {}
     try:

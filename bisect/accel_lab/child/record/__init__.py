@@ -1,1 +1,1 @@
-"""What compiled regions took, changed and returned, and the Python state that they can see."""
+"""Records the inputs, outputs and mutations of compiled regions, and the Python state that they can see."""

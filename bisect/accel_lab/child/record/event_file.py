@@ -1,7 +1,7 @@
-"""The two files of a recording: one line an event, and the values of its tensors.
+"""Writes a recording: ``records.jsonl`` with one event a line, and ``tensors.bin`` with tensor values.
 
-Both are opened by path for each event: a script that closes every descriptor, crashes or is killed loses
-nothing that was written before.
+Both files are reopened for each event, so that earlier events survive a script that closes all descriptors,
+crashes or is killed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .values import (
 if TYPE_CHECKING:
     from ..shadow.mode import ShadowMode
 
-#: Beyond the cap this many evenly spaced elements of a tensor are still kept.
+#: Beyond the cap, a tensor is sampled to at most this many evenly spaced elements.
 SAMPLE_ELEMENTS = 4096
 
-# The script may replace these; the recorder's own copies stay.
+# Copies, because the script may replace these functions.
 _open, _write, _close, _getpid = os.open, os.write, os.close, os.getpid
 
 
 def _append(path: str, data: Any) -> int:
-    """Append to a file, opened anew, and return the offset at which the data begins."""
+    """Appends to the file at ``path`` and returns the offset of the data."""
     descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
     try:
         offset = os.lseek(descriptor, 0, os.SEEK_END)
@@ -53,10 +53,9 @@ def _append(path: str, data: Any) -> int:
 
 
 class EventFile:
-    """Writes ``records.jsonl`` and ``tensors.bin`` in ``folder``; at most ``cap_bytes`` of tensor values.
+    """Writes events to ``folder`` with at most ``cap_bytes`` of full tensor values.
 
-    ``shadow`` gives the float64 values that belong to a tensor or a number, where there are any. A process
-    that was forked off writes nothing.
+    ``shadow`` looks up the float64 reference of a tensor or number. A forked process writes no events.
     """
 
     def __init__(self, folder: str, cap_bytes: int, shadow: Optional[ShadowMode]) -> None:
@@ -70,11 +69,11 @@ class EventFile:
 
     @property
     def ours(self) -> bool:
-        """Whether this is the process that began the recording."""
+        """Whether this process started the recording."""
         return _getpid() == self._pid
 
     def leaf(self, event: Dict[str, Any], value: Any) -> None:
-        """Write one leaf; what cannot be read as values is written by its type, and by its parts if any."""
+        """Writes one leaf; one whose values cannot be read is written as its type, with its parts if any."""
         head, parts = dict(event), []
         try:
             event.update(self._describe(value))
@@ -103,7 +102,7 @@ class EventFile:
         return {"kind": "object", "type": type_name(value)}
 
     def _number(self, value: Any) -> Dict[str, Any]:
-        """The float64 value of a Python number that was taken out of a tensor."""
+        """The float64 reference of a Python number that was read from a tensor, if known."""
         if self._shadow is None or not isinstance(value, (float, complex)):
             return {}
         found = self._shadow.number(value)
@@ -113,9 +112,9 @@ class EventFile:
         return {"exact": {**scalar(found.value), "spread": spread}}
 
     def _numpy(self, value: Any) -> Dict[str, Any]:
-        """An array or scalar that numpy made, read through torch: this module does without numpy."""
+        """Describes a numpy array or scalar without importing numpy."""
         if type(value).__name__ == "ndarray":
-            with warnings.catch_warnings():  # torch warns of arrays that cannot be written
+            with warnings.catch_warnings():  # torch warns about read-only arrays
                 warnings.simplefilter("ignore")
                 return {**self._tensor(torch.as_tensor(value)), "type": "numpy.ndarray"}
         return {"kind": "value", "type": type_name(value), **scalar(value.item())}
@@ -151,7 +150,7 @@ class EventFile:
     def _store(
         self, event: Dict[str, Any], flat: torch.Tensor, memory: Any, extras: Dict[str, torch.Tensor]
     ) -> None:
-        """Keep the values whole within the cap, a sample of them beyond it."""
+        """Writes all values within the cap, a sample beyond it, and none beyond the cap of samples."""
         size = len(memory) + sum(len(raw_bytes(extra)) for extra in extras.values())
         if size <= self._left:
             self._left -= size

@@ -1,8 +1,8 @@
-"""Gradients as they arrive at the parameters of a module, one backward pass at a time.
+"""Records the gradient of each backward pass as it arrives at the parameters of a module.
 
-What a script leaves in ``.grad`` is the sum of all passes, or what the last one brought after an optimizer
-has carried roundings from step to step. A gradient that arrives before any parameter is written has neither
-in it (#179804: a sum of two gradients in bfloat16 no longer looks like one).
+The final ``.grad`` is a sum over passes, or follows optimizer steps that propagate rounding errors. A
+gradient that arrives before any parameter is written has neither problem (#179804: a sum of two bfloat16
+gradients does not compare like a single one).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import torch
 
 from .values import has_memory, is_plain, undisturbed
 
-#: Backward passes of a parameter that are recorded, as long as nothing writes to it.
+#: Recorded backward passes per parameter; recording also ends once the parameter is written.
 MOST_PASSES = 4
-#: Gradients that are recorded, in bytes; they are a part of what one run may keep.
+#: Limit on the total size of the watched parameters, in bytes.
 GRADIENT_BYTES = 32 << 20
 
-#: What receives one pass: its event and the gradient.
+#: Called for each pass with ``(event, gradient)``.
 Emit = Callable[[Dict[str, Any], torch.Tensor], None]
 
 
 class ArrivingGradients:
-    """Hooks on the nodes that sum up gradients: on a tensor itself Dynamo would see them.
+    """Hooks the ``AccumulateGrad`` nodes of parameters, as Dynamo would see hooks on the tensors.
 
-    torch keeps such a node only while a graph leads to it; it is held here until its last pass is recorded.
+    torch frees such a node once no graph refers to it, so it is kept here until its last recorded pass.
     """
 
     def __init__(self, emit: Emit) -> None:
@@ -36,7 +36,7 @@ class ArrivingGradients:
         self._nodes: Dict[int, Any] = {}
 
     def watch(self, event: Dict[str, Any], module: torch.nn.Module) -> None:
-        """Await the gradients of a module's parameters; ``event`` is what their records begin with."""
+        """Records the gradients of a module's parameters; ``event`` has the common keys of their events."""
         for name, parameter in module.named_parameters():
             size = parameter.numel() * parameter.element_size()
             fits = size <= self._left
@@ -62,6 +62,6 @@ class ArrivingGradients:
 
 
 def _summing_node(parameter: torch.Tensor) -> Any:
-    """The node that adds to a leaf's ``.grad``; a view leads to it."""
+    """The ``AccumulateGrad`` node of a leaf tensor, reached through a view."""
     with undisturbed(), torch.enable_grad():
         return parameter.view_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Numbers of a run that may become worse from release to release: time, memory, graph breaks, kernels."""
+"""Measures what may regress between releases: latency, compile time, memory, graph breaks, kernels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..torch_internals import metrics
 
 MEBI = 1 << 20
 MAX_CALLS = 100_000
-#: What a call takes beyond what was resident is distinguished from nothing only above this.
+#: Peak memory of a call beyond the start is reported as at least this many MB; less is noise.
 LEAST_MB = 16.0
 
 
 class Meter:
-    """Times the outermost calls of compiled regions; nothing is recorded in such a run."""
+    """Measures time and memory of the outermost calls of compiled regions; such a run records no values."""
 
     def __init__(self) -> None:
         self._seconds: List[float] = []
@@ -23,13 +23,13 @@ class Meter:
         self._compiled: List[bool] = []
 
     def begin(self) -> Any:
-        """What :meth:`end` needs to know."""
+        """Starts a call; returns the state that :meth:`end` needs."""
         _wait()
         _reset_peak()
         return metrics.graphs(), _memory_mb(), time.perf_counter()
 
     def end(self, before: Any) -> None:
-        """A call has returned, or raised."""
+        """Ends a call that has returned or raised."""
         _wait()
         now = time.perf_counter()
         graphs, memory, began = before
@@ -42,7 +42,11 @@ class Meter:
             self._memory.append(max(LEAST_MB, peak - memory))
 
     def facts(self) -> Dict[str, Any]:
-        """The numbers; None for what cannot be measured on this release or in this run."""
+        """Returns the measures; None for one that this torch or this run cannot give.
+
+        ``latency``: median seconds of the calls that compiled nothing. ``compile_time``: seconds.
+        ``peak_memory``: MB.
+        """
         steady = [s for s, compiled in zip(self._seconds, self._compiled) if not compiled]
         whole = len(self._memory) == len(self._compiled)
         later = _later(self._memory, self._compiled) if whole else self._memory
@@ -59,7 +63,7 @@ class Meter:
 
 
 def _later(memory: List[float], compiled: List[bool]) -> List[float]:
-    """The calls that compiled nothing, where there are any: a compiler needs memory of its own."""
+    """The memory of calls that compiled nothing, or of all calls if every one compiled."""
     later = [mb for mb, compiling in zip(memory, compiled) if not compiling]
     return later or memory
 
@@ -75,7 +79,7 @@ def _median(values: List[float]) -> Optional[float]:
 
 
 def _cuda() -> Any:
-    """``torch.cuda``, once the script uses it."""
+    """``torch.cuda`` if the script uses it, else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and cuda.is_available() and cuda.is_initialized() else None
 
@@ -113,7 +117,7 @@ def _peak_mb() -> Optional[float]:
 
 
 def _status(name: str) -> Optional[float]:
-    """A size of ``/proc/self/status`` in MB; None where there is none."""
+    """A size from ``/proc/self/status`` in MB; None if it is missing."""
     try:
         with open("/proc/self/status") as rows:
             for row in rows:

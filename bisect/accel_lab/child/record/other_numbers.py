@@ -1,8 +1,8 @@
-"""Gives a region equally valid numbers: drawn from another seed, or rounded the other way.
+"""Changes a region's numbers within what a compiler may do: another random stream, or other rounding.
 
-A script that fails with these uncompiled refuses what any compiler may do. Equal states of the generator
-still give equal numbers, and what belongs together (a mask and its gradient) still does: only a check of the
-very numbers can tell.
+A script that fails this way uncompiled checks for more than any compiler guarantees. Equal generator states
+still give equal numbers, and a dropout mask still matches its gradient, so only a check for exact values
+can fail.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten
 
 @contextlib.contextmanager
 def other_random(number: int) -> Iterator[None]:
-    """Random numbers of another stream, which depends on the generator's state and on ``number`` only."""
+    """Reseeds torch's generators inside the context, from their states and ``number``."""
     generators = _generators()
     states = [generator.get_state() for generator in generators]
     started = []
@@ -31,7 +31,7 @@ def other_random(number: int) -> Iterator[None]:
         for generator, before, state in zip(generators, started, states):
             drew = not torch.equal(before, generator.get_state())
             generator.set_state(state)
-            if drew:  # as compiled code does: the state moves on by what seeds its own numbers
+            if drew:  # compiled code also advances the state, by the draw that seeds its own numbers
                 torch.rand(1, generator=generator, device=generator.device)
 
 
@@ -43,9 +43,9 @@ def _generators() -> List[Any]:
 
 
 def round_otherwise(result: Any, number: int, inputs: Any) -> None:
-    """Move each element of the tensors returned by one unit in the last place, up or down; gradients as well.
+    """Scales each element of the returned tensors, and of their gradients, by ``1 + eps`` or ``1 - eps``.
 
-    What shares memory with ``inputs`` is left as it is: it is not the region's to round.
+    ``eps`` is the machine epsilon of the dtype. Tensors that share memory with ``inputs`` are not changed.
     """
     known: Set[int] = {_memory(value) for value in inputs if isinstance(value, torch.Tensor)}
     for turn, value in enumerate(tree_flatten(result)[0]):
@@ -53,7 +53,7 @@ def round_otherwise(result: Any, number: int, inputs: Any) -> None:
             continue
         if value.layout is not torch.strided or 0 in value.stride() or _memory(value) in known:
             continue
-        # Not by an operator on the tensor itself: what autograd has saved must not count as written.
+        # Through ``.data``, so that the version counter does not change: autograd may have saved the tensor.
         value.data.copy_(_moved(value.detach(), number + turn))
         if value.requires_grad:
             value.register_hook(lambda grad, by=number + turn: _moved(grad, by))

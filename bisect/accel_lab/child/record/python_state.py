@@ -1,8 +1,8 @@
-"""The Python state that a compiled region can see, in words: what it reads, and what it may write.
+"""Describes, as text, the Python state that a compiled region can read or write.
 
-The walk starts at the function's globals (only the names in its code), closure cells, its module or
-object, its arguments and torch's own modes, and is bounded in depth and number. It reads attributes out
-of ``__dict__`` only and never calls the script's code, so that looking changes nothing.
+The walk covers the function's arguments, closure cells, globals (only the names in its code), its module or
+object, and torch's modes; depth and number of entries are bounded. It reads ``__dict__`` and slots directly
+and does not call the script's code.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..exceptions import short
 MAX_ENTRIES = 240
 MAX_DEPTH = 5
 MAX_ITEMS = 24
-#: So many tensors among the arguments are held against each other.
+#: Tensor arguments compared pairwise for shared memory.
 MAX_TENSORS = 6
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _LIBRARY = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-#: Attributes of a module that say nothing of the script.
+#: Attributes of a module that are left out.
 _PRIVATE = frozenset(
     {
         "_parameters", "_buffers", "_modules", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
@@ -44,7 +44,7 @@ _PRIVATE = frozenset(
 
 
 def state_of(fn: Any, args: Any, kwargs: Any, results: Sequence[Any] = ()) -> Dict[str, str]:
-    """Path to words for everything in reach; ``results`` holds what the call returned, if it did."""
+    """Returns ``{path: description}`` of all reachable state; ``results`` has the call's result, if any."""
     walk = _Walk()
     try:
         names = _parameters(fn)
@@ -58,13 +58,13 @@ def state_of(fn: Any, args: Any, kwargs: Any, results: Sequence[Any] = ()) -> Di
         for value in results:
             walk.seen.clear()
             walk.visit("returned", value, 1)
-    except Exception as error:  # looking must never end the script's run
+    except Exception as error:  # observation must not fail the script
         walk.found["(not all could be read)"] = type(error).__name__
     return walk.found
 
 
 def _parameters(fn: Any) -> List[str]:
-    """The names of a function's positional parameters, without ``self``."""
+    """A function's positional parameter names, without ``self``."""
     fn = getattr(fn, "_orig_mod", fn)
     bound = not isinstance(fn, types.FunctionType)
     if isinstance(fn, types.MethodType):
@@ -76,7 +76,7 @@ def _parameters(fn: Any) -> List[str]:
 
 
 def changes(before: Dict[str, str], after: Dict[str, str]) -> List[str]:
-    """The paths whose words differ; a path that one side lacks counts as well."""
+    """Returns the paths whose descriptions differ, including paths that only one side has."""
     return [path for path in {**before, **after} if before.get(path) != after.get(path)]
 
 
@@ -87,7 +87,7 @@ class _Walk:
         self.modules: List[str] = []
 
     def root(self, fn: Any) -> None:
-        """The region's own function, method, module or callable object."""
+        """Visits the region's function, method, module or callable object."""
         fn = getattr(fn, "_orig_mod", fn)
         if isinstance(fn, types.MethodType):
             self.visit("self", fn.__self__, 0)
@@ -131,7 +131,7 @@ class _Walk:
             self.thing(path, value, depth)
 
     def function(self, path: str, fn: Any, depth: int) -> None:
-        """What a function reads: globals by the names in its code, closure cells, defaults."""
+        """Visits what a function reads: closure cells, globals named in its code, defaults."""
         code = fn.__code__
         names = _names(code)
         inside = path + "." if path else ""
@@ -154,7 +154,7 @@ class _Walk:
             self.visit("%sdefault %d" % (inside, number), value, depth + 1)
 
     def attributes_of_module(self, path: str, module: Any, names: Sequence[str], depth: int) -> None:
-        """Of the script's own modules those attributes that its code names."""
+        """Visits the attributes ``names`` of a module, if the module is the script's own."""
         if not _is_script_file(getattr(module, "__file__", None) or "") and module.__name__ != "__main__":
             return
         for name in names:
@@ -217,7 +217,7 @@ class _Walk:
             self.function(path, forward, depth + 1)
 
     def thing(self, path: str, value: Any, depth: int) -> None:
-        """An object of the script, an iterator, or something else that is known by its type only."""
+        """Visits another object; attributes are read only if its class is the script's own."""
         kind = type(value)
         self.found[path] = "%s%s" % (kind.__qualname__, _progress(value))
         if depth >= MAX_DEPTH or not _is_script_file(_file_of(kind)):
@@ -243,7 +243,7 @@ class _Walk:
 
 
 def _hooks(module: Any) -> str:
-    """How many hooks it and its parts have, of each kind that a call runs (pytorch#186507)."""
+    """The number of hooks of a module and its submodules, by kind (pytorch#186507)."""
     counts: Dict[str, int] = {}
     for part in itertools.islice(module.modules(), MAX_ENTRIES):
         for name in _HOOKS:
@@ -264,7 +264,7 @@ def _text(value: Any) -> str:
 
 
 def _tensor(value: Any) -> str:
-    """Its metadata: values may change from call to call without a new graph."""
+    """A tensor's metadata; values are left out, as they may change without a recompilation."""
     try:
         text = "%s %s %s" % (type(value).__name__, str(value.dtype)[6:], list(value.shape))
         if value.layout is torch.strided:
@@ -275,7 +275,7 @@ def _tensor(value: Any) -> str:
 
 
 def _baked(path: str, value: Any) -> Dict[str, str]:
-    """What compiled code depends on and no graph shows; only what is not as for a new tensor."""
+    """Tensor properties that compiled code depends on but no graph shows, unless as in a new tensor."""
     found: Dict[str, Any] = {}
     try:
         found["requires_grad"] = value.requires_grad
@@ -292,7 +292,7 @@ def _baked(path: str, value: Any) -> Dict[str, str]:
 
 
 def _memory(arguments: Sequence[Tuple[str, Any]]) -> Dict[str, str]:
-    """Which tensors among the arguments are one object, or lie over the same bytes."""
+    """For each pair of tensor arguments: whether they are one object or share memory."""
     tensors = [(name, value) for name, value in arguments if isinstance(value, torch.Tensor)][:MAX_TENSORS]
     found = {}
     for (one, left), (two, right) in itertools.combinations(tensors, 2):
@@ -309,7 +309,7 @@ def _shared(left: Any, right: Any) -> str:
 
 
 def _bytes_of(tensor: Any) -> Tuple[int, int]:
-    """The addresses that a strided tensor lies between."""
+    """The address range ``(start, end)`` of a strided tensor."""
     if not tensor.numel():
         return (0, 0)
     span = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
@@ -318,7 +318,7 @@ def _bytes_of(tensor: Any) -> Tuple[int, int]:
 
 
 def _progress(value: Any) -> str:
-    """How far an iterator of Python's own has come, without moving it."""
+    """The position of a generator or built-in iterator, without advancing it."""
     if isinstance(value, types.GeneratorType):
         frame = value.gi_frame
         return " (ended)" if frame is None else " (at line %d)" % frame.f_lineno
@@ -331,7 +331,7 @@ def _progress(value: Any) -> str:
 
 
 def _names(code: Any, depth: int = 0) -> List[str]:
-    """The globals that a code object and those inside it read."""
+    """The globals that a code object and its nested code objects access."""
     found = [
         step.argval
         for step in dis.get_instructions(code)
@@ -359,7 +359,7 @@ def _file_of(kind: Any) -> str:
 
 
 def _is_script_file(path: str) -> bool:
-    """Whether code is the user's: neither of torch or another installed package, nor of Python itself."""
+    """Whether a file is the user's: not of torch, an installed package or the standard library."""
     if path == "__main__":
         return True
     if not path or path.startswith("<") or short(path) != path.replace(os.sep, "/"):
@@ -368,7 +368,7 @@ def _is_script_file(path: str) -> bool:
 
 
 def _modes() -> Dict[str, str]:
-    """torch's own state that decides what a graph does."""
+    """torch's global modes that affect compilation."""
     found = {
         "torch.get_default_dtype()": str(torch.get_default_dtype()),
         "torch.is_grad_enabled()": str(torch.is_grad_enabled()),

@@ -1,7 +1,7 @@
-"""What a function reads besides its arguments: modules and tensors in closures, globals, defaults, its owner.
+"""Finds the modules and tensors that a function can read from closures, globals, defaults and its owner.
 
-A training step that is compiled as a function names its model as a global. The gradients and buffers of that
-model are results of the compiled region as much as what it returns.
+A training step that is compiled as a function often uses its model as a global. The gradients and buffers
+of that model are results of the compiled region, like its return value.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 
 from .values import leaves
 
-#: Helper functions that are looked into, objects whose attributes are read, and how deep.
+#: Limits on visited helper functions, on objects whose attributes are read, and on the depth of attributes.
 _MOST_FUNCTIONS, _MOST_OBJECTS, _DEPTH = 200, 200, 3
-#: More leaves than this of one name are data, not state.
+#: Leaves per name; a larger container is data, not state.
 _MOST_LEAVES = 2000
-#: What every module has; its parameters, buffers and modules among it.
+#: Attributes of every module, including the dicts of parameters, buffers and submodules.
 _OF_TORCH = frozenset(vars(torch.nn.Module()))
-#: torch's neighbours, Python's own library, and this package: nothing of the script's.
+#: Folders that hold no code of the script: site-packages, the standard library, this package.
 _LIBRARIES = tuple(
     os.path.join(path, "")
     for path in {
@@ -34,12 +34,15 @@ _LIBRARIES = tuple(
 
 
 def reached(function: Any) -> List[Tuple[str, Any]]:
-    """``(path, module or tensor)`` for all that the function, and the script's own helpers, can read."""
+    """Lists ``(path, module or tensor)`` that the function and the script's helper functions can read."""
     return list(_Walk().function(function, ""))
 
 
 def state_of(function: Any, arguments: Dict[str, Any]) -> Dict[str, torch.Tensor]:
-    """``path: tensor`` for what a call can leave results in: lists, attributes, also of modules."""
+    """Returns ``{path: tensor}`` of the state in which a call can leave results (lists, attributes).
+
+    Includes attributes of modules, but not their parameters and buffers.
+    """
     found: Dict[str, torch.Tensor] = {}
     for path, value in _Walk(into_modules=True).call(function, arguments):
         if isinstance(value, torch.Tensor):
@@ -48,9 +51,9 @@ def state_of(function: Any, arguments: Dict[str, Any]) -> Dict[str, torch.Tensor
 
 
 class _Walk:
-    """One look: each object is yielded once, under the first path that leads to it.
+    """One traversal; it yields each object once, under the first path found.
 
-    ``into_modules``: a module's own attributes are yielded in its place, without its parameters and buffers.
+    ``into_modules``: yields a module's attributes instead of the module, without parameters and buffers.
     """
 
     def __init__(self, *, into_modules: bool = False) -> None:
@@ -60,13 +63,13 @@ class _Walk:
         self._objects = _MOST_OBJECTS
 
     def call(self, function: Any, arguments: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
-        """What one call reads: its arguments by their names, and what the function reads beside them."""
+        """Yields what one call can read: its arguments, then what the function reads besides."""
         for name, value in arguments.items():
             yield from self._value(value, name, _DEPTH)
         yield from self.function(function, "")
 
     def function(self, function: Any, path: str) -> Iterator[Tuple[str, Any]]:
-        """What one function, method, partial or callable object reads."""
+        """Yields what a function, method, partial or callable object reads besides its arguments."""
         while isinstance(function, functools.partial):
             yield from self._value([function.args, function.keywords], path + "partial", _DEPTH)
             function = function.func
@@ -79,7 +82,7 @@ class _Walk:
         function = getattr(function, "__func__", function)
         if not isinstance(function, types.FunctionType) or self._functions <= 0 or id(function) in self._seen:
             return
-        if function.__code__.co_filename.startswith(_LIBRARIES):  # a decorator of torch's, no_grad say
+        if function.__code__.co_filename.startswith(_LIBRARIES):  # a library's decorator, such as no_grad
             yield from self.function(getattr(function, "__wrapped__", None), path)
             return
         self._functions -= 1
@@ -131,7 +134,7 @@ class _Walk:
                 yield from self._value(value, f"{path}.{name}", depth - 1)
 
     def _module(self, module: torch.nn.Module, path: str) -> Iterator[Tuple[str, Any]]:
-        """The attributes that are neither parameters nor buffers nor torch's own."""
+        """Yields attributes that are neither parameters nor buffers nor torch's own."""
         for where, part in module.named_modules():
             if id(part) in self._seen or self._objects <= 0:
                 continue
@@ -143,7 +146,7 @@ class _Walk:
 
 
 def _is_the_users(value: Any) -> bool:
-    """Whether the object's attributes are state of the script: its own classes, and torch's optimizers."""
+    """Whether an object's attributes are state of the script: its own classes and torch's optimizers."""
     kind = type(value)
     if isinstance(value, torch.optim.Optimizer):
         return True
@@ -155,7 +158,7 @@ def _is_the_users(value: Any) -> bool:
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:
-    """Names that the code, or a function defined in it, may look up; attributes are among them."""
+    """Names that the code and its nested functions may look up; includes names of attributes."""
     found: Dict[str, None] = {}
     stack = [code]
     while stack:

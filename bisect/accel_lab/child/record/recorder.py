@@ -1,12 +1,12 @@
-"""Recorder: what the compiled regions took, changed and returned, written down as it happens.
+"""Records the outputs, mutated inputs, state and gradients of compiled regions while the script runs.
 
-Each event is one line of ``records.jsonl``; the values of tensors lie in ``tensors.bin`` as contiguous
-logical values (so that strides are compared apart from values) and the event says where (``event_file``).
+Each event is one line of ``records.jsonl``. Tensor values are stored in ``tensors.bin`` as contiguous logical
+values, so that strides are compared separately; the event has the offset (``event_file``).
 
-The recorder must never disturb the run: it works with autograd, dispatch modes and function modes
-switched off, draws no random number, touches no gradient and no version counter, and an exception of its
-own becomes an ``object`` event with a note instead of reaching the script. What it keeps alive until the
-end are watched modules and leaf inputs, within a budget of memory; beyond that it holds them weakly.
+The recorder must not disturb the run. It turns off autograd, dispatch modes and function modes, draws no
+random numbers, and does not touch gradients or version counters. Its own exceptions become events, not
+errors of the script. It keeps watched modules and leaf inputs alive within a memory budget; beyond that it
+holds them weakly.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from .values import (
 if TYPE_CHECKING:
     from ..shadow.mode import ShadowMode
 
-#: Inputs up to this much per call are checksummed, so that a change is seen without a version counter.
+#: Bytes of inputs checksummed per call, to detect writes that no version counter shows.
 SNAPSHOT_BYTES = 16 << 20
 #: Leaf inputs kept alive for their gradients, in bytes; the rest are held weakly.
 LEAF_BYTES = 64 << 20
-#: Inputs made by earlier operators whose gradients are recorded.
+#: Non-leaf inputs whose gradients are recorded in a run.
 MOST_HOOKS = 2000
 
 
 class _Input:
-    """A tensor that went into a call, with what shows whether the call changed it."""
+    """A tensor input of a call, with version and checksum to detect a write."""
 
     __slots__ = ("checksum", "path", "tensor", "version")
 
@@ -65,13 +65,13 @@ class _Input:
         return zlib.crc32(raw_bytes(flat_values(self.tensor)))
 
     def change(self) -> Tuple[bool, Optional[bool]]:
-        """``(worth recording, known to have other values)``."""
+        """Returns ``(may have been written, values differ)``; the second is None without a checksum."""
         different = None if self.checksum is None else self.checksum != self._checksum()
         return different is True or self.version != _version(self.tensor), different
 
 
 class Call:
-    """A call in progress. ``digest`` identifies its arguments, ``thread`` the thread that called."""
+    """A call in progress. ``digest`` identifies its arguments, ``thread`` is the number of its thread."""
 
     __slots__ = ("digest", "index", "inputs", "name", "reads", "region", "state", "thread")
 
@@ -86,7 +86,7 @@ class Call:
         self.state: Dict[str, Tuple[Callable[[], Any], Optional[int]]] = {}
 
     def add_argument(self, path: str, value: Any) -> None:
-        """Take an argument into the digest: a tensor by its values where they were read, else by its form."""
+        """Adds an argument to the digest: a tensor by checksum, dtype and shape, a scalar by value."""
         if isinstance(value, _Input):
             tensor = value.tensor
             value = f"{value.checksum} {tensor.dtype} {tuple(tensor.shape)}"
@@ -97,9 +97,9 @@ class Call:
 
 
 class Recorder:
-    """Writes the events of one run into ``folder``; at most ``cap_bytes`` of tensor values.
+    """Writes the events of one run into ``folder``, with at most ``cap_bytes`` of full tensor values.
 
-    ``shadow`` gives the float64 values that belong to a tensor or a number, where there are any.
+    ``shadow`` looks up the float64 reference of a tensor or number.
     """
 
     def __init__(self, folder: str, cap_bytes: int, shadow: Optional[ShadowMode] = None) -> None:
@@ -119,14 +119,14 @@ class Recorder:
         self._gradients = ArrivingGradients(self._arrived)
         self._awaited = 0
 
-    # ---- what the instruments call -----------------------------------------------------------------
+    # ---- public interface --------------------------------------------------------------------------
 
     def begin_call(
         self, region: int, name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any = None
     ) -> Call:
-        """Remember a call's tensor inputs; the handle goes to ``end_call`` or ``raised``.
+        """Notes a call's inputs; pass the result to ``end_call`` or ``raised``.
 
-        What ``function`` reads besides its arguments counts as input too, and its modules are watched.
+        Tensors that ``function`` can read besides its arguments count as inputs; modules are watched.
         """
         with self._lock:
             index = self._calls.get(region, 0)
@@ -165,7 +165,7 @@ class Recorder:
         return call
 
     def end_call(self, call: Call, result: Any) -> None:
-        """Record what the call returned and the inputs that it changed."""
+        """Records the call's result, the state that it left, and the inputs that it changed."""
         with self._guard(), undisturbed(), self._lock:
             memory = {memory_address(entry.tensor): entry.path for entry in reversed(call.inputs)}
             for path, value in leaves(result, "out"):
@@ -179,7 +179,7 @@ class Recorder:
             self._changed_inputs(call)
 
     def raised(self, call: Call, error: BaseException) -> None:
-        """Record that the call raised, and the inputs that it had changed by then."""
+        """Records the call's exception and the inputs that it changed."""
         with self._guard(), undisturbed(), self._lock:
             event = self._head(call, "raised", "raised")
             bases = [name_of(c) for c in type(error).__mro__[1:] if c not in (BaseException, object)]
@@ -188,23 +188,23 @@ class Recorder:
             self._changed_inputs(call)
 
     def watch_module(self, region: int, module: torch.nn.Module, *, untrained: bool = False) -> None:
-        """Record the module's parameters, buffers and gradients at the end.
+        """Records the module's parameters, buffers and gradients at the end of the run.
 
-        ``untrained``: only if no parameter was written until then. What an optimizer makes of roundings in
-        bfloat16 within some steps is as large as a fault.
+        ``untrained``: only if no parameter was written until then. After some optimizer steps, rounding in
+        bfloat16 causes differences as large as those of a fault.
         """
         with self._guard(), self._lock:
             if any(get() is module for _, get, _ in self._modules):
                 return
             size = 0
-            with contextlib.suppress(Exception):  # parameters that are not yet materialised have no size
+            with contextlib.suppress(Exception):  # uninitialized (lazy) parameters have no size
                 size = sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
             keep = size <= self._module_left
             self._module_left -= size if keep else 0
             self._modules.append((region, _hold(module, keep), _versions(module) if untrained else None))
 
     def finish(self) -> None:
-        """Record the end state: watched modules, gradients of leaf inputs, the random state."""
+        """Records the final state: watched modules, gradients of leaf inputs, random state."""
         if not self._file.ours:
             return
         with self._guard(), undisturbed(), self._lock:
@@ -222,11 +222,11 @@ class Recorder:
                 self._file.leaf({**event, "path": path}, tensor.grad)
             self._file.emit({"event": "rng", **random_state()})
 
-    # ---- inside ------------------------------------------------------------------------------------
+    # ---- internals ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """An error of the recorder itself is noted and goes no further."""
+        """Turns an exception of the recorder into a note event."""
         try:
             yield
         except Exception as error:
@@ -253,7 +253,7 @@ class Recorder:
     def _inputs(
         self, region: int, args: Tuple[Any, ...], kwargs: Dict[str, Any], function: Any
     ) -> Iterator[Tuple[str, Any]]:
-        """All that goes into a call, with where it comes from; modules that it reads are watched instead."""
+        """Yields ``(path, value)`` of each input of a call; modules that it reads are watched instead."""
         yield from leaves(tuple(args), "args")
         yield from leaves(dict(kwargs), "kwargs")
         for path, value in reached(function) if function is not None else ():
@@ -263,9 +263,9 @@ class Recorder:
                 yield path, value
 
     def _await_gradient(self, call: Call, path: str, tensor: torch.Tensor) -> None:
-        """Record the gradient that reaches an input which earlier operators made.
+        """Records the gradient of a non-leaf input.
 
-        The hook sits on the operator, not on the tensor, which Dynamo would see.
+        The hook is on its ``grad_fn``, because Dynamo would see a hook on the tensor.
         """
         node = tensor.grad_fn
         if node is None or self._hooks_left <= 0 or not hasattr(node, "register_prehook"):
@@ -285,7 +285,7 @@ class Recorder:
         node.register_prehook(arrived)
 
     def _await_parameter_gradients(self) -> None:
-        """Record what arrives at the parameters of modules that were not watched at the last call."""
+        """Starts recording parameter gradients of modules that are watched since the last call."""
         with self._lock:
             first, self._awaited = self._awaited, len(self._modules)
             fresh = self._modules[first:]
@@ -311,10 +311,10 @@ class Recorder:
         self._leaf_inputs.append((call.region, call.name, call.index, path, _hold(tensor, keep), version))
 
     def _left_state(self, call: Call, result: Any) -> None:
-        """Record the tensors that the call left in lists, attributes and modules, beside what it returned."""
+        """Records tensors that the call left in lists, attributes and modules and did not return."""
         reads, call.reads = call.reads, None
         if reads is None or len(self._threads) > 1:
-            return  # what another thread leaves at the same time is not this call's
+            return  # another thread may have changed the state meanwhile
         known = {id(entry.tensor) for entry in call.inputs}
         known.update(id(value) for _, value in leaves(result, "out"))
         for path, tensor in state_of(*reads).items():
@@ -343,12 +343,12 @@ class Recorder:
 
 
 def _hold(value: Any, keep: bool) -> Callable[[], Any]:
-    """A way back to an object: by keeping it, or weakly."""
+    """Returns a getter of an object that holds it strongly (``keep``) or weakly."""
     return functools.partial(_same, value) if keep else weakref.ref(value)
 
 
 def _version(tensor: torch.Tensor) -> Optional[int]:
-    """How often a tensor was written; None for one that does not count it, or is not yet materialised."""
+    """A tensor's version counter; None for inference tensors and uninitialized parameters."""
     try:
         return None if tensor.is_inference() else int(tensor._version)
     except Exception:

@@ -1,6 +1,6 @@
-"""Reading values without touching them: the leaves of what a call took or returned, and a tensor's bytes.
+"""Reads values without side effects: leaves of nested containers, tensor bytes, statistics, random state.
 
-Nothing here draws a random number, builds a graph, or changes a tensor's gradient or version.
+Nothing here draws a random number, builds an autograd graph, or changes a tensor's gradient or version.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Leaf = Tuple[str, Any]
 
 
 def type_name(value: Any) -> str:
-    """The qualified name of a value's type."""
+    """Returns the qualified name of a value's type."""
     return name_of(type(value))
 
 
 def name_of(kind: type) -> str:
-    """A type's name with its module, but for the built-in ones."""
+    """Returns a type's qualified name, with its module unless it is built-in."""
     module = getattr(kind, "__module__", "")
     return kind.__qualname__ if module in ("builtins", "") else f"{module}.{kind.__qualname__}"
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's values lie in memory that can be read as they are."""
+    """Whether the tensor's values can be read directly from strided memory."""
     if dispatch.takes_operators_apart(type(tensor)):
         return False
     if tensor.layout is not torch.strided or tensor.device.type in ("meta", "lazy", "vulkan"):
@@ -49,7 +49,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return not dispatch.is_wrapped(tensor)
 
 
-#: Where the layouts that are not strided keep their values; all are plain tensors.
+#: Attributes that hold the plain tensors of a compressed sparse tensor.
 _COMPRESSED = {
     "sparse_csr": ("crow_indices", "col_indices", "values"),
     "sparse_bsr": ("crow_indices", "col_indices", "values"),
@@ -59,18 +59,18 @@ _COMPRESSED = {
 
 
 def layout_of(tensor: torch.Tensor) -> str:
-    """``strided``, ``sparse_coo``, ``nested``, ``quantized`` and the like."""
+    """Returns the layout's name: ``strided``, ``sparse_coo``, ..., or ``nested`` or ``quantized``."""
     if tensor.is_nested:
         return "nested"
     return "quantized" if tensor.is_quantized else str(tensor.layout)[len("torch.") :]
 
 
 def hidden_parts(tensor: torch.Tensor) -> List[Leaf]:
-    """The plain tensors that hold the values of one that is not plain itself; empty where there are none."""
+    """Lists ``(path, plain tensor)`` of the parts of a sparse, nested or quantized tensor; else empty."""
     layout = layout_of(tensor)
     value = tensor.detach()
     if layout == "sparse_coo":
-        value = value.coalesce()  # in the order of the indices, which another run may have written otherwise
+        value = value.coalesce()  # sorts by index, because the order may differ between runs
         return [(".indices", value.indices()), (".values", value.values())]
     if layout in _COMPRESSED:
         return [("." + name, getattr(value, name)()) for name in _COMPRESSED[layout]]
@@ -79,12 +79,12 @@ def hidden_parts(tensor: torch.Tensor) -> List[Leaf]:
     return [(".int_repr", value.int_repr())] if layout == "quantized" else []
 
 
-#: Devices whose storages hold the elements; one that is registered from Python keeps them elsewhere.
+#: Devices whose storage holds the elements; devices registered from Python may keep them elsewhere.
 _STORED = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "mtia"})
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the storage holds every element: a storage resized to nothing must not be read."""
+    """Whether the storage is large enough for every element; a storage resized to 0 must not be read."""
     if tensor.numel() == 0 or tensor.device.type not in _STORED:
         return True
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -93,12 +93,15 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 
 def flat_values(tensor: torch.Tensor) -> torch.Tensor:
-    """The logical values as one contiguous row on the host."""
+    """Returns the logical values as a contiguous 1-d tensor on the CPU."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
 
 
 def raw_bytes(flat: torch.Tensor) -> Any:
-    """The memory of a contiguous host tensor, without a copy; it keeps the tensor alive."""
+    """Returns the memory of a contiguous CPU tensor without a copy; the result keeps the tensor alive.
+
+    Raises ``RuntimeError`` if a non-empty tensor has no memory.
+    """
     size = flat.numel() * flat.element_size()
     if size == 0:
         return b""
@@ -111,7 +114,7 @@ def raw_bytes(flat: torch.Tensor) -> Any:
 
 
 def statistics(flat: torch.Tensor) -> Dict[str, Any]:
-    """Least, greatest and mean finite value, and how many are NaN or infinite; empty if it cannot be read."""
+    """Returns min, max and mean of the finite values, and counts of NaN and infinity; empty if unreadable."""
     if flat.numel() == 0:
         return {"min": None, "max": None, "mean": None, "nan": 0, "inf": 0}
     try:
@@ -142,14 +145,14 @@ def statistics(flat: torch.Tensor) -> Dict[str, Any]:
 
 
 def _children(value: Any) -> Optional[List[Leaf]]:
-    """The parts of a container with the path piece that leads to each, or None if it is no container."""
+    """The items of a container with their path pieces, or None if it is not a container."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [("." + name, item) for name, item in zip(value._fields, tuple(value))]
     if isinstance(value, (tuple, list)):
         walk = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
         return [(f"[{index}]", item) for index, item in enumerate(walk)]
     if isinstance(value, dict):
-        dotted = dataclasses.is_dataclass(value)  # transformers' ModelOutput is both
+        dotted = dataclasses.is_dataclass(value)  # ModelOutput of transformers is both a dict and a dataclass
         pairs = list(dict.items(value))
         return [(f".{key}" if dotted else f"[{_key(key)}]", item) for key, item in pairs]
     if isinstance(value, (UserDict, types.MappingProxyType)):
@@ -165,12 +168,12 @@ def _children(value: Any) -> Optional[List[Leaf]]:
 
 
 def _is_slot(value: Any, name: str) -> bool:
-    """Whether a field lies in a slot that is filled; a property, which runs code, is left alone."""
+    """Whether a field is a filled slot; false for a property, as reading it runs code."""
     return isinstance(getattr(type(value), name, None), types.MemberDescriptorType) and hasattr(value, name)
 
 
 def _registered_children(value: Any) -> Optional[List[Leaf]]:
-    """The parts of a container registered with torch's pytrees, or the tensors inside a wrapper."""
+    """The items of a container registered with pytree, or the inner tensors of a wrapper subclass."""
     if isinstance(value, torch.Tensor):
         flatten = getattr(type(value), "__tensor_flatten__", None)
         if flatten is None or is_plain(value):
@@ -188,7 +191,10 @@ def _key(key: Any) -> str:
 
 
 def leaves(value: Any, path: str) -> Iterator[Leaf]:
-    """Every leaf below a value with a path that is the same in each run; cycles and depths are cut."""
+    """Yields ``(path, leaf)`` for every leaf of a nested value; paths are the same in each run.
+
+    Stops at cycles, at ``MAX_DEPTH`` and after ``MAX_LEAVES``.
+    """
     budget = [MAX_LEAVES]
 
     def walk(item: Any, where: str, above: Tuple[int, ...]) -> Iterator[Leaf]:
@@ -214,7 +220,7 @@ def leaves(value: Any, path: str) -> Iterator[Leaf]:
 
 
 class Empty:
-    """Stands for an empty container, so that a call that returns one leaves an event."""
+    """The leaf of an empty container, so that a call that returns one has an event."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -222,16 +228,16 @@ class Empty:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """No graph is built and no mode sees an operator."""
+    """Turns off autograd, function modes and dispatch modes inside the context."""
     with dispatch.disable_functions(), torch.no_grad(), dispatch.disable_modes():
         yield
 
 
 def memory_address(value: Any) -> Optional[int]:
-    """Where a tensor's memory begins; None where it has none, or none that can be read."""
+    """Returns the address of a tensor's storage; None if it has none or the value is not a tensor."""
     try:
         return value.untyped_storage().data_ptr() or None
-    except Exception:  # no tensor, sparse, a subclass, a device without addresses
+    except Exception:  # not a tensor, sparse, a subclass, or a device without addresses
         return None
 
 
@@ -243,7 +249,7 @@ def text_of(error: BaseException) -> str:
 
 
 def scalar(value: Any) -> Dict[str, Any]:
-    """A Python value as JSON; floats that JSON lacks are written as text."""
+    """Returns a Python scalar as JSON; NaN and infinities become text, and long text gets a hash."""
     if isinstance(value, bool) or value is None:
         return {"value": value}
     if isinstance(value, int):
@@ -260,7 +266,7 @@ def scalar(value: Any) -> Dict[str, Any]:
 
 
 def random_state() -> Dict[str, Any]:
-    """Hashes of the generators that the process uses; reading their state draws nothing."""
+    """Returns hashes of the states of torch's, Python's, CUDA's and numpy's generators."""
     parts = {"torch": _digest(raw_bytes(torch.get_rng_state()))}
     parts["python"] = _digest(repr(random.getstate()).encode())
     if torch.cuda.is_available() and torch.cuda.is_initialized():

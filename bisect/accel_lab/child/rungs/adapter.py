@@ -1,4 +1,4 @@
-"""The rung ``accelerator``: every compiled region on an adapter's accelerator, by one of its own rungs."""
+"""The rung ``accelerator``: runs every compiled region on an adapter's accelerator, by one of its rungs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..torch_internals.caches import no_caches
 from .builder import RungBuilder
 from .regions import boxed
 
-#: The way that needs nothing of the accelerator: its graphs, decomposed as it asks, run by torch on the host.
+#: The way that does not use the accelerator: torch runs its graphs, with its decompositions, on the host.
 GRAPHS = "graphs"
 
 
 class AdapterRung:
-    """One accelerator in one run; its backend is made when the first region is compiled.
+    """The accelerator of one run; its backend is created when the first region is compiled.
 
-    ``given``: ``name`` of the adapter; ``way``: the name of one of its rungs, "graphs" for its graphs run by
-    torch on the host, or nothing for the way that it usually takes; ``part``: the name of a part that is
-    replaced; ``options`` for ``AcceleratorAdapter.configured``; ``files``: what explains the run is written
-    below the probe's artifacts (``AcceleratorAdapter.keep_files``).
+    ``given`` has the keys ``name`` (of the adapter), ``way`` (the name of one of its rungs, "graphs" for its
+    graphs run by torch on the host, or empty for its usual backend), ``part`` (the name of a part to
+    replace), ``options`` for ``AcceleratorAdapter.configured``, and ``files`` (whether
+    ``AcceleratorAdapter.keep_files`` writes explanatory files below the probe's artifacts).
     """
 
     def __init__(self, given: Any, folder: str) -> None:
@@ -36,14 +36,17 @@ class AdapterRung:
         show_library()
 
     def compile(self, gm: Any, example_inputs: Any) -> Any:
-        """The region on the accelerator."""
+        """Compiles a region for the accelerator; raises ``NotApplicable`` if the adapter cannot run here."""
         if self._backend is None:
             self._backend = self._prepared()
         with no_caches():
             return self._backend(gm, example_inputs)
 
     def facts(self) -> Dict[str, Any]:
-        """What the search should know of this run: ways and parts, seeded faults, violations, environment."""
+        """Returns the facts of this run: rungs, parts, seeded faults, violations, environment, observations.
+
+        Empty if no region was compiled.
+        """
         adapter = self._adapter
         if adapter is None:
             return {}
@@ -65,7 +68,7 @@ class AdapterRung:
         }
 
     def _prepared(self) -> Any:
-        """The backend; only when a region is compiled is all of torch there."""
+        """Loads the adapter and returns its backend; called at the first region, after torch is imported."""
         try:
             with library():
                 from accel_lab.accelerators import discovery, loading
@@ -94,7 +97,6 @@ class AdapterRung:
         raise NotApplicable("the adapter %s has no way called %s" % (self._name, self._way))
 
     def _part_options(self, adapter: Any) -> Dict[str, Any]:
-        """The options that replace the part that was asked for."""
         if not self._part:
             return {}
         for part in adapter.parts():
@@ -104,7 +106,7 @@ class AdapterRung:
 
 
 class Builder(RungBuilder):
-    """The accelerator of this run."""
+    """Compiles regions for the accelerator of this run."""
 
     def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         self.ladder.reached.add("accelerator")

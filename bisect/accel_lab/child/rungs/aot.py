@@ -1,4 +1,4 @@
-"""The rung ``aot``: AOTAutograd with the default partitioner, no decompositions; its graphs run eagerly."""
+"""The rung ``aot``: AOTAutograd with the default partitioner and no decompositions; graphs run eagerly."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .regions import boxed, interpreted
 
 
 class Builder(RungBuilder):
-    """AOTAutograd; the rungs above add a partitioner, decompositions, or a check of the graphs."""
+    """AOTAutograd; subclasses change the partitioner, add decompositions, or check the graphs."""
 
     def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         return self.traced(gm, example_inputs)
 
     def traced(self, gm: Any, example_inputs: Any, **more: Any) -> Any:
-        """The graph compiled by AOTAutograd; ``more`` are keywords of it."""
+        """Compiles a graph with AOTAutograd; ``more`` are further keywords of AOTAutograd."""
         return aot.aot_autograd(
             gm,
             example_inputs,
@@ -29,11 +29,11 @@ class Builder(RungBuilder):
         )
 
     def partitioner(self) -> Any:
-        """What parts the joint graph into forward and backward."""
+        """Returns the function that splits the joint graph into forward and backward."""
         return aot.default_partition()
 
     def run(self, gm: Any) -> Any:
-        """A graph of AOTAutograd as a callable."""
+        """Returns a boxed callable for a graph of AOTAutograd."""
         return interpreted(gm, contiguous=True) if self.ladder.switches.get("contiguous") else boxed(gm)
 
     def _graph(self, kind: str, gm: Any, example_inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the builders of the rungs share: how a rung's part of the compiler becomes a backend of Dynamo."""
+"""The base class of the rungs' builders; it turns a rung's part of the compiler into a backend for Dynamo."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .regions import RungBackend
 
 
 class RungBuilder:
-    """Compiles captured graphs on one rung; its module is the one that the rung's record names.
+    """Compiles captured graphs on one rung; the rung's record names the subclass's module.
 
-    A region can be kept on another rung than the run's own, so several builders may be at work in one run.
+    The switch ``hold`` can keep a region on another rung, so one run may use several builders.
     """
 
     def __init__(self, ladder: Any, rung: str) -> None:
@@ -21,14 +21,14 @@ class RungBuilder:
         self.rung = rung
 
     def prepare(self) -> None:
-        """Hook into the compiler, once, where this is the run's own rung."""
+        """Installs hooks into the compiler; called once, and only for the run's own rung."""
 
     def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
-        """A captured graph as a callable; ``patches`` are settings of Inductor."""
+        """Compiles a captured graph to a callable; ``patches`` are Inductor settings."""
         raise NotImplementedError
 
     def backend(self, region: Any, requested: Any, options: Any) -> Any:
-        """The backend that Dynamo calls for a region; ``options`` are those that the script gave."""
+        """Returns the backend that Dynamo calls for a region; ``options`` are the script's own."""
         ladder = self.ladder
         patches = dict(options or {})
         patches.update(ladder.switches.get("inductor") or {})
@@ -55,7 +55,7 @@ class RungBuilder:
 
 
 def builder_of(ladder: Any, rung: str) -> RungBuilder:
-    """The builder of a rung that compiles something."""
+    """Creates the builder of a rung; the rung must be one that compiles something."""
     module = importlib.import_module("." + rungs.Rung(rung).record.builder, __package__)
     made: RungBuilder = module.Builder(ladder, rung)
     return made

@@ -1,6 +1,6 @@
-"""Checks a script's regions against an accelerator's constraints while they run eagerly: `accel-lab check`.
+"""Checks a script's regions against an accelerator's constraints while they run eagerly (`accel-lab check`).
 
-What is found is written after every graph, so that it is there however the script ends.
+Results are written after every graph, so that they exist however the script ends.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from .regions import boxed
 
 
 class Checker:
-    """The constraints, the graphs seen so far, and what they violate."""
+    """Checks each compiled region against the adapter's constraints and writes ``check.json``."""
 
     def __init__(self, given: Any, folder: str) -> None:
-        """``given``: ``adapter`` (empty: the mock), ``options`` for its ``configured``, ``repros``."""
+        """Loads the adapter.
+
+        ``given``: the value of the switch ``check``, with ``adapter`` (empty: the mock), ``options`` for the
+        adapter's ``configured`` and ``repros`` (whether to write a script for each violated constraint).
+        """
         self._folder = folder
         self._repros = bool(given.get("repros"))
         self._scripts: Dict[str, str] = {}
@@ -37,7 +41,7 @@ class Checker:
         self._write()
 
     def compile(self, gm: Any, example_inputs: Any, _: Any) -> Any:
-        """The region as AOTAutograd's graphs, each checked and then run as it is."""
+        """Compiles a region with AOTAutograd; each graph is checked and then run eagerly."""
         from accel_lab.accelerators.constraints.watch import Watch
 
         watch = Watch(
@@ -74,7 +78,7 @@ class Checker:
         )
 
     def _lower(self, watch: Any, graph: Any, inputs: Any, direction: str) -> None:
-        """Ask what the accelerator's compiler leaves to the host; a graph that it cannot take is noted."""
+        """Asks the adapter which operators its compiler refuses; a graph that it cannot lower is noted."""
         try:
             watch.lowering(graph, direction, self._adapter.refusals(graph, inputs))
         except Exception as error:
@@ -82,10 +86,10 @@ class Checker:
             self._not_lowered.append(line[:500])
 
     def _note(self, watch: Any) -> None:
-        """Write a script for the first violation of each constraint, and all violations."""
+        """Writes ``check.json`` and, if repros are wanted, one for the first error of each constraint."""
         for violation in watch.violations.values():
             if not self._repros or violation.severity != "error":
-                continue  # a warning stops nothing, so no script could show it
+                continue  # a warning does not fail a run, so a repro could not show it
             if violation.constraint not in self._scripts:
                 folder = os.path.join(self._folder, "repros")
                 self._scripts[violation.constraint] = watch.repro(violation, folder)

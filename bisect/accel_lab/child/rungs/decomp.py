@@ -11,7 +11,7 @@ from . import partition
 
 
 class Builder(partition.Builder):
-    """The rung ``partition`` with decompositions, under Inductor's settings, which the table depends on."""
+    """The rung ``partition`` with decompositions; the table is made under the script's Inductor settings."""
 
     def prepare(self) -> None:
         install_decompositions(self.ladder.applications)

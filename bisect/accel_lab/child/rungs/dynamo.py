@@ -1,4 +1,4 @@
-"""The rung ``dynamo``: the captured graph run as it is."""
+"""The rung ``dynamo``: runs the captured graph eagerly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .builder import RungBuilder
 
 
 class Builder(RungBuilder):
-    """Nothing below Dynamo."""
+    """Returns each captured graph uncompiled."""
 
     def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         compiled = lookup_backend("eager")(gm, example_inputs)

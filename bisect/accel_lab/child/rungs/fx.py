@@ -1,4 +1,4 @@
-"""The rung ``fx``: Inductor up to its last FX graph, which an interpreter runs operator by operator."""
+"""The rung ``fx``: runs Inductor up to its last FX graph and interprets that graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .regions import interpreted
 
 
 class Builder(RungBuilder):
-    """Inductor, stopped where its lowering would begin."""
+    """Inductor, stopped before lowering."""
 
     def prepare(self) -> None:
         Passes(self.ladder.applications).install()

@@ -1,7 +1,7 @@
-"""The inputs of a captured graph: what Dynamo promised of each, and what it hands over at run time.
+"""Compares the inputs of a captured graph at run time with the fake tensors that it was captured with.
 
-The compiler below trusts the promise: generated code reads eight bytes as four where a float64 tensor comes
-in the place of a float32 one. Graphs that are run operator by operator hide it.
+Generated code trusts the captured dtype: given a float64 tensor for a float32 input, it reads the wrong
+bytes. A graph that is interpreted hides the mismatch.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
-#: Calls of one graph that are looked at.
+#: Calls of one graph that are checked.
 MOST_CALLS = 8
-#: Differences that are noted.
+#: Mismatches that are noted in a run.
 MOST_ENTRIES = 20
 
 
 class GraphInputs:
-    """Notes where inputs are not as promised; with ``correct`` the graph gets them as promised."""
+    """Notes inputs whose dtype differs from the captured one; ``correct`` converts them before the call."""
 
     def __init__(self, correct: bool) -> None:
         self.entries: List[Dict[str, str]] = []
         self._correct = correct
 
     def around(self, promised: List[Tuple[str, Any]], compiled: Any) -> Any:
-        """The compiled graph, whose tensor inputs are held against :func:`promises`."""
+        """Wraps the compiled graph so that its tensor inputs are compared with those of :func:`promises`."""
         if not any(isinstance(fake, torch.Tensor) for _, fake in promised):
             return compiled
         calls = 0
@@ -61,6 +61,6 @@ class GraphInputs:
 
 
 def promises(gm: Any) -> List[Tuple[str, Any]]:
-    """Each input of a captured graph by name, with the fake value that it was captured with."""
+    """Returns ``(name, fake value)`` of each input of a captured graph."""
     nodes = [node for node in gm.graph.nodes if node.op == "placeholder"]
     return [(node.name, node.meta.get("example_value", node.meta.get("val"))) for node in nodes]

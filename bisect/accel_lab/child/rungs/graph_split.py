@@ -1,8 +1,8 @@
-"""Cuts a captured graph so that chosen operators run as they are, outside of AOTAutograd.
+"""Splits a captured graph so that chosen operators run eagerly, outside of AOTAutograd.
 
-The graph is split into runs of nodes in their own order; the runs between the chosen ones are compiled
-each by itself, when they are first called, on what really comes in. A pair of nodes that enters and
-leaves a mode, and a node with the picks of its result, are never parted.
+The graph is split into subgraphs in the original node order. Each subgraph between chosen operators is
+compiled on its own at its first call, for the inputs that it receives. Two kinds of groups stay whole: the
+nodes from entering to leaving a mode, and a node up to the last ``getitem`` of its result.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from ..exceptions import NotApplicable
 from ..torch_internals.dispatch import is_operator, is_overload_packet
 
 _OPS = ("call_function", "call_method", "call_module")
-#: Functions that change a mode of torch until they are called again.
+#: Functions that set a global mode of torch until the next call.
 _STATEFUL = ("set_grad_enabled", "inference_mode", "set_autocast", "set_deterministic")
 
 
 def units_of(gm: Any, turn: int) -> List[Dict[str, Any]]:
-    """The operators of a captured graph that can be run outside: key, target, the user's line."""
+    """Lists the operators of a captured graph that can run outside of AOTAutograd.
+
+    Each row has ``key``, ``target``, ``line`` (the user's) and ``operators`` (their number in the group).
+    ``turn`` is the number of the graph within the run.
+    """
     rows: List[Dict[str, Any]] = []
     for group in _groups(gm):
         if all(node.op not in _OPS for node in group):
@@ -38,7 +42,7 @@ def units_of(gm: Any, turn: int) -> List[Dict[str, Any]]:
 
 
 def target_name(gm: Any, node: Any) -> str:
-    """An operator's name as a reader knows it."""
+    """Returns a readable name of a node's operator, such as ``Linear`` or ``Tensor.view``."""
     if node.op == "call_module":
         return type(gm.get_submodule(node.target)).__name__
     if node.op == "call_method":
@@ -51,7 +55,7 @@ def target_name(gm: Any, node: Any) -> str:
 
 
 def user_line(node: Any) -> str:
-    """``file:line, source`` of the innermost line of the script that called for the node."""
+    """Returns file, line and source of the innermost frame in a node's stack trace; empty without one."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").strip().splitlines()]
     for place in range(len(lines) - 1, -1, -1):
         if lines[place].startswith("File "):
@@ -61,13 +65,16 @@ def user_line(node: Any) -> str:
 
 
 class Outside:
-    """Builds graphs in which the operators of ``keys`` run outside; an empty set only cuts nothing off."""
+    """Builds graphs in which the operators ``keys`` run eagerly; with no keys a graph is not split."""
 
     def __init__(self, keys: Any) -> None:
         self.keys = frozenset(keys)
 
     def build(self, gm: Any, turn: int, example_inputs: Any, builder: Any) -> Any:
-        """A callable for the graph; ``builder(gm, inputs)`` compiles what stays inside."""
+        """Returns a callable for the graph; ``builder(gm, inputs)`` compiles the parts that stay inside.
+
+        Raises ``NotApplicable`` if this torch cannot split a graph in node order.
+        """
         from torch.fx.passes.split_module import split_module
 
         if "keep_original_order" not in inspect.signature(split_module).parameters:
@@ -96,12 +103,12 @@ class Outside:
 
 
 class _Lazy(torch.nn.Module):
-    """A part of a graph, compiled for each kind of inputs that it meets."""
+    """A subgraph that is compiled once for each combination of input metadata."""
 
     def __init__(self, gm: Any, builder: Any) -> None:
         super().__init__()
         self._single = _returns_tuple(gm)
-        self._part = [gm]  # in a list, so that it is no child of this module
+        self._part = [gm]  # in a list, so that it is not registered as a submodule
         self._builder = builder
         self._compiled: Dict[Tuple[Any, ...], Any] = {}
 
@@ -116,7 +123,7 @@ class _Lazy(torch.nn.Module):
 
 
 def _returns_tuple(gm: Any) -> bool:
-    """Let the graph return a tuple, as compilers expect; whether it returned a bare value."""
+    """Makes the graph return a tuple, as compilers expect; returns whether its result was a bare value."""
     output = next(node for node in gm.graph.nodes if node.op == "output")
     if isinstance(output.args[0], (tuple, list)):
         return False
@@ -142,10 +149,10 @@ def _is_state(node: Any) -> bool:
 
 
 def _groups(gm: Any) -> List[List[Any]]:
-    """The nodes that compute something, in order, grouped by what must not be parted."""
+    """Groups the call nodes, in order, so that nodes which must stay together are in one group."""
     nodes = [node for node in gm.graph.nodes if node.op in _OPS]
     place = {node: number for number, node in enumerate(nodes)}
-    joined = [False] * len(nodes)  # whether a node belongs to the same group as the one before it
+    joined = [False] * len(nodes)  # whether a node is in the same group as the previous one
     last_state: Dict[str, int] = {}
     for number, node in enumerate(nodes):
         begin = None

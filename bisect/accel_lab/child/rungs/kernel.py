@@ -1,4 +1,4 @@
-"""The rung ``kernel``: Inductor as the user asked for it, with generated kernels."""
+"""The rung ``kernel``: runs the script's own backend, normally Inductor with generated kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .regions import Backend
 
 
 class Builder(RungBuilder):
-    """The script's own backend; Inductor with the switches that are asked for."""
+    """The script's own backend; if that is Inductor, with the run's switches."""
 
-    _waits = False  # with its hooks, for the end of an import
+    _waits = False  # hooks are installed later, because Inductor is still being imported
 
     def prepare(self) -> None:
         self._waits = loop_ir.being_imported()
@@ -39,7 +39,10 @@ class Builder(RungBuilder):
 
 
 def open_kernels(ladder: Any) -> None:
-    """Note the scheduler's choices, and look into the kernels as far as the switches ask for it."""
+    """Installs the hooks on the scheduler and, as the switches say, on generated kernels.
+
+    Raises ``NotApplicable`` if this torch lacks a place that a switch needs.
+    """
     switches = ladder.switches
     install_choices(ladder.subsystems)
     if switches.get("before_compiler") and not compilers.stop_before_compiler(ladder.on_compiler):
@@ -59,7 +62,7 @@ def open_kernels(ladder: Any) -> None:
 
 
 class GraphNoted(Backend):
-    """The script's own backend, behind a look at the graph that Dynamo hands to it."""
+    """The script's own backend; each graph that Dynamo gives it is saved first."""
 
     def __init__(self, requested: Any, ladder: Any) -> None:
         super().__init__(requested, "kernel")
@@ -72,7 +75,7 @@ class GraphNoted(Backend):
 
 
 class KernelBackend(Backend):
-    """The user's own Inductor request, with the switches that cannot be settings."""
+    """Inductor as the script requested it, with the switches that are not Inductor settings."""
 
     compiler_name = "inductor"
 
@@ -86,14 +89,14 @@ class KernelBackend(Backend):
         ladder = self._ladder
         ladder.save_graph("dynamo_graph", gm)
         capturing = ladder.capturing(gm, self._region)
-        # What Inductor returns stays as it is for Dynamo; the rungs above have looked at the same inputs.
+        # Inductor's result is wrapped only to correct inputs; the rungs above check the same inputs.
         promised = promises(gm) if ladder.switches.get("correct_inputs") else []
         if ladder.python_kernels is not None:
             ladder.python_kernels.install()
         with no_caches(but=ladder.switches.get("caches") or ()):
             compiled = self._inner(gm, example_inputs, **kwargs)
         if ladder.annotator is not None and ladder.artifacts is not None:
-            ladder.annotator.write(ladder.artifacts.home)  # a kernel can end the process
+            ladder.annotator.write(ladder.artifacts.home)  # written now, as a kernel can end the process
         return capturing(ladder.graph_inputs.around(promised, compiled))
 
     def get_compiler_config(self) -> Any:

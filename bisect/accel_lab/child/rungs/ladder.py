@@ -1,9 +1,8 @@
-"""Forces a rung of the ladder onto an unmodified script.
+"""Runs an unmodified script on a chosen rung of the ladder.
 
-What ``torch.compile`` (as function, decorator, with any arguments), ``nn.Module.compile()`` and old code all
-end in is one function of Dynamo, which is replaced; ``torch.compile`` itself stays as it is. The replacement
-takes the backend from the rung's builder and wraps what comes back, so that every outermost call of a
-compiled region is recorded.
+``torch.compile`` in any form, ``nn.Module.compile()`` and the older APIs all call Dynamo's ``optimize``. The
+ladder replaces ``optimize`` and leaves ``torch.compile`` alone. The replacement takes the backend from the
+rung's builder and wraps the compiled callable, so that every outermost call of a region is recorded.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from .graph_inputs import GraphInputs
 from .meta_check import MismatchLog, checking_mode, correct_meta_kernels, watch_fake_kernels
 from .regions import Context, Identity, identity
 
-#: The rungs that take the place of any backend, also of one that the lab knows nothing of.
+#: Rungs that replace every backend of a script, also one that the lab does not know.
 _OWN_BACKENDS = frozenset(rung for rung in rungs.Rung if rung.record.own_backends)
 _ORDER = list(rungs.Rung)
 
 
-#: Operators that draw random numbers, as they are called in a captured graph.
+#: Matches calls of random operators in the code of a captured graph.
 _RANDOM = re.compile(r"rand|dropout|bernoulli|normal|multinomial|exponential|poisson|gumbel|cauchy|geometric")
 
 
 class Ladder:
-    """The rung in force, its switches (see ``protocol.switches``), and what was noticed on the way."""
+    """The rung of this run, its switches (``protocol.switches``), and the observations of its regions."""
 
     def __init__(self, rung: str, switches: Any, recorder: Any, artifacts: Any) -> None:
         self.rung = rung
@@ -81,7 +80,10 @@ class Ladder:
     # -- installing ----------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Replace what every form of torch.compile ends in, once."""
+        """Replaces Dynamo's ``optimize`` and applies the switches; only the first call has an effect.
+
+        Raises ``NotApplicable`` if this torch lacks a place that a switch needs.
+        """
         if self._original is None:
             self._original = dynamo.replace_optimize(self._optimize)
             self._apply_global_switches()
@@ -164,22 +166,22 @@ class Ladder:
             self.on_region()
 
     def _rung_on(self, index: int, backend: str) -> str:
-        """The rung of a region: one that ends above its backend is asked for as it is."""
+        """Returns a region's rung: ``kernel`` (backend unchanged) if the run's rung cannot replace it."""
         asked = (self.switches.get("hold") or {}).get(str(index), self.rung)
         rung = rungs.Rung(asked)
         known = rungs.BY_BACKEND.get(backend)
         if rung.record.place is rungs.Place.ACCELERATOR:
             return asked
         if _ORDER.index(rung) > _ORDER.index(known or rungs.Rung.KERNEL):
-            return rungs.Rung.KERNEL.value  # the user's own backend ends above this rung
+            return rungs.Rung.KERNEL.value  # the user's backend runs less of the compiler than this rung
         if known is None and rung not in _OWN_BACKENDS:
-            return rungs.Rung.KERNEL.value  # a backend that we know nothing of can only be run as it is
+            return rungs.Rung.KERNEL.value  # an unknown backend can only run unchanged
         return asked
 
     # -- calls ---------------------------------------------------------------------------------
 
     def wrap(self, compiled: Any, original: Any, region: Any) -> Any:
-        """The compiled callable, recording each outermost call; Dynamo looks through it when nested."""
+        """Wraps the compiled callable so that outermost calls are recorded; Dynamo inlines the original."""
         import torch
 
         if isinstance(original, type):
@@ -231,7 +233,7 @@ class Ladder:
                 raise
             finally:
                 ladder._depth.value = 0
-                if region["calls"] & (region["calls"] - 1) == 0:  # the first, and ever fewer
+                if region["calls"] & (region["calls"] - 1) == 0:  # calls 1, 2, 4, 8, ...
                     ladder._changed()
                 if ladder.meter is not None:
                     ladder.meter.end(before)
@@ -256,7 +258,7 @@ class Ladder:
         return result
 
     def order_conflicts(self) -> List[Dict[str, Any]]:
-        """What the loop interpreter found of loops whose result depends on the order of their iterations."""
+        """Returns loops whose result depends on iteration order, as the loop interpreter found them."""
         if "loops" not in self.reached:
             return []
         from ..loops.conflicts import FOUND
@@ -280,7 +282,7 @@ class Ladder:
     # -- artifacts -----------------------------------------------------------------------------
 
     def capturing(self, gm: Any, region: Any) -> Any:
-        """What turns the compiled graph into one whose calls are written down; called before compiling."""
+        """Returns a wrapper for the compiled graph that writes down its calls; call this before compiling."""
         if not self.switches.get("capture") or self.artifacts is None:
             return identity
         if self._capture is None:
@@ -307,7 +309,7 @@ class Ladder:
 
 
 def _dtypes(gm: Any) -> Set[str]:
-    """The types of floating-point numbers that a captured graph computes with."""
+    """Names of the floating-point dtypes in a captured graph, such as ``float32``."""
     values = [node.meta.get("example_value") for node in gm.graph.nodes]
     kinds = {getattr(value, "dtype", None) for value in values}
     return {str(kind)[6:] for kind in kinds if kind is not None and kind.is_floating_point}

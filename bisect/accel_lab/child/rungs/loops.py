@@ -1,4 +1,4 @@
-"""The rung ``loops``: Inductor's loop IR as lowering made it, run by an interpreter."""
+"""The rung ``loops``: interprets Inductor's loop IR after lowering, before scheduling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .builder import RungBuilder
 
 
 class Builder(RungBuilder):
-    """Inductor with its scheduler replaced by one that schedules nothing."""
+    """Inductor's lowering, with its loop IR interpreted unscheduled."""
 
     scheduled = False
 

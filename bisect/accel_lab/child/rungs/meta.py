@@ -1,4 +1,4 @@
-"""The rung ``meta``: AOTAutograd's graphs, each operator's result checked against its meta kernel."""
+"""The rung ``meta``: runs AOTAutograd's graphs and checks each operator against its meta kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .meta_check import checking_interpreter
 
 
 class Builder(aot.Builder):
-    """The rung ``aot`` under the check."""
+    """The rung ``aot`` with every graph interpreted under the check."""
 
     def run(self, gm: Any) -> Any:
         return checking_interpreter(gm, self.ladder.meta_log)

@@ -1,11 +1,12 @@
-"""The ``meta`` rung: every operator's real result is checked against its meta (fake) kernel.
+"""Checks every operator's real result against its meta (fake) kernel, for the rung ``meta``.
 
-The post-AOT graph is interpreted under a dispatch mode that first runs each operator on fake copies
-of its inputs, then compares shape, dtype and strides, and whether both raise. What differs is noted
-with the operator's name; the run itself goes on undisturbed.
+The graph after AOTAutograd is interpreted under a dispatch mode. The mode first runs each operator on fake
+copies of its inputs, then compares shape, dtype, strides, and whether both raise. Mismatches are noted with
+the operator's name; the run continues.
 
-A composite operator may call another kernel on fake tensors than on real ones (batch_norm does), and Dynamo
-sees the fake ones only. So each operator can also be checked the other way round, as Dynamo runs it.
+A composite operator may call a different kernel on fake tensors than on real ones (batch_norm does), and
+Dynamo sees only the fake ones. ``watch_fake_kernels`` therefore checks in the other direction: it runs the
+real kernel for each operator that Dynamo runs on fake tensors.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from typing import Any, Dict, Iterator, List
 from ..protocol import facts, files
 from ..torch_internals.dispatch import fake_tensors, is_operator, without_modes
 
-#: Operators whose result, or whose argument afterwards, no meta kernel can know without the values.
+#: Tags of operators whose output metadata depends on values, or that change an argument's metadata.
 _VALUE_TAGS = ("data_dependent_output", "dynamic_output_shape", "inplace_view")
-#: Bytes of an operator's name that are written down while its meta kernel runs.
+#: Longest operator name, in bytes, written to the file while the meta kernel runs.
 _MOST_NAME = 200
 
 
 class MismatchLog:
-    """Mismatches in the order they were seen, each once.
+    """Distinct mismatches in the order seen, at most 50.
 
-    ``folder``: where the operator whose meta kernel runs is named, for a run that does not come back from it.
+    A file in ``folder`` names the operator whose meta kernel is running, in case the kernel never returns.
     """
 
     def __init__(self, folder: str) -> None:
@@ -38,14 +39,14 @@ class MismatchLog:
 
     @contextlib.contextmanager
     def inside(self, op: Any) -> Iterator[None]:
-        """While the operator's meta kernel runs, which may call others."""
+        """Marks ``op`` as the operator whose meta kernel is running; calls can nest."""
         before, self._inside = self._inside, str(op)
         self._note()
         try:
             yield
         except Exception:
             raise
-        except BaseException:  # the run was stopped while the kernel was at work
+        except BaseException:  # the run was stopped inside the kernel
             self.add(op, *facts.NO_META_RESULT)
             raise
         finally:
@@ -64,7 +65,7 @@ class MismatchLog:
 
 
 def checking_interpreter(gm: Any, log: Any) -> Any:
-    """A boxed callable that runs ``gm`` node by node under the check."""
+    """Returns a boxed callable that interprets ``gm`` under :func:`checking_mode`."""
     import torch
 
     interpreter = torch.fx.Interpreter(gm)
@@ -80,7 +81,7 @@ def checking_interpreter(gm: Any, log: Any) -> Any:
 
 
 def checking_mode(log: MismatchLog) -> Any:
-    """The check as a dispatch mode, to be entered around eager code or a graph that is interpreted."""
+    """Returns a dispatch mode that checks each operator of eager code or of an interpreted graph."""
     import torch
     from torch.utils import _pytree as pytree
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -114,7 +115,6 @@ def checking_mode(log: MismatchLog) -> Any:
         def _applies(func: Any, args: Any, kwargs: Any) -> Any:
             if not is_operator(func) or any(t in func.tags for t in skip_tags):
                 return False
-            # A custom operator without a fake kernel has nothing to be compared with.
             leaves = (
                 pytree.tree_leaves((args, kwargs))
                 if hasattr(pytree, "tree_leaves")
@@ -152,14 +152,13 @@ def checking_mode(log: MismatchLog) -> Any:
 
 
 def _tags(*names: str) -> Any:
-    """Those of torch's tags of operators that this release has."""
     import torch
 
     return tuple(getattr(torch.Tag, name) for name in names if hasattr(torch.Tag, name))
 
 
 def _is_no_answer(error: Any) -> bool:
-    """Whether a fake kernel says by this error that it cannot know, or that there is none."""
+    """Whether this error means that the fake kernel is missing or cannot compute the metadata."""
     return isinstance(error, NotImplementedError) or type(error).__name__ in (
         "UnsupportedOperatorException",
         "DynamicOutputShapeException",
@@ -208,7 +207,7 @@ _FILLINGS = (0, 1)
 
 
 def _filled(tensor: Any, value: Any, device: Any) -> Any:
-    """A tensor of the same dtype, shape and strides that holds ``value`` everywhere."""
+    """Returns a tensor of the same dtype, shape and strides, filled with ``value``."""
     import torch
 
     storage = torch.full((_extent(tensor),), value, dtype=tensor.dtype, device=device)
@@ -216,7 +215,7 @@ def _filled(tensor: Any, value: Any, device: Any) -> Any:
 
 
 def _refuses_any_values(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether the real kernel raises for what a meta kernel can know, and not for the values it was given."""
+    """Whether the real kernel raises on every filling: its error then depends on metadata, not on values."""
     import torch
 
     def other(leaf: Any, value: Any) -> Any:
@@ -230,7 +229,10 @@ def _refuses_any_values(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _on_fillings(func: Any, args: Any, kwargs: Any, other: Any) -> Any:
-    """What the real kernel returns for ``other(leaf, filling)``; its own error if it refuses all fillings."""
+    """Returns the real kernel's result on ``other(leaf, filling)`` for the first filling that it accepts.
+
+    Raises the kernel's first error if it accepts none.
+    """
     from torch.utils import _pytree as pytree
 
     refused = None
@@ -245,17 +247,18 @@ def _on_fillings(func: Any, args: Any, kwargs: Any, other: Any) -> Any:
 
 
 class _NotStatic(Exception):
-    """The arguments have symbolic sizes, or more elements than are to be made for real."""
+    """Raised if the arguments have symbolic sizes, or more elements than the limit."""
 
 
-#: Elements of all arguments of an operator, beyond which its fake result is not checked.
+#: An operator whose arguments have more elements than this in total is not checked.
 _MOST_ELEMENTS = 1 << 26
 
 
 def _on_real_fillings(func: Any, args: Any, kwargs: Any, most: float = float("inf")) -> Any:
-    """What the real kernel returns for zeros in place of the fake tensors, or for ones if it refuses zeros.
+    """Returns the real kernel's result with fake tensors replaced by zeros, or by ones if it refuses zeros.
 
-    ``most`` elements are made for both together. Raises :class:`_NotStatic`, or what the real kernel raises.
+    At most ``most`` elements are allocated for both fillings together. Raises :class:`_NotStatic`, or the
+    real kernel's error.
     """
     import torch
 
@@ -282,9 +285,9 @@ def _on_real_fillings(func: Any, args: Any, kwargs: Any, most: float = float("in
 
 
 def _around_fake_kernels(around: Any) -> None:
-    """From now on ``around(run, mode, func, args, kwargs)`` stands for the fake result of each operator.
+    """Makes ``around(run, mode, func, args, kwargs)`` compute the fake result of each operator.
 
-    ``run()`` gives the one that torch's fake kernel gives. Relies on ``FakeTensorMode.dispatch``.
+    ``run()`` returns the result of torch's fake kernel. Patches ``FakeTensorMode.dispatch``.
     """
     _, mode_type = fake_tensors()
     original = mode_type.dispatch
@@ -297,10 +300,10 @@ def _around_fake_kernels(around: Any) -> None:
 
 
 def correct_meta_kernels(names: Any) -> None:
-    """From now on the fake results of the operators ``names`` take their metadata from the real kernel.
+    """Makes the operators ``names`` take the metadata of their fake results from the real kernel.
 
-    The real kernel is run on zeros of the same shapes and strides, and where it refuses those, on ones; what
-    it refuses, the fake one then refuses too. Shapes must be static.
+    The real kernel runs on zeros of the same shapes and strides, or on ones if it refuses zeros; if it
+    refuses both, its error is raised. Calls with symbolic shapes keep torch's fake kernel.
     """
     import torch
     from torch.utils import _pytree as pytree
@@ -331,9 +334,10 @@ def correct_meta_kernels(names: Any) -> None:
 
 
 def watch_fake_kernels(log: MismatchLog) -> None:
-    """From now on each fake result is compared with what the real kernel returns for zeros.
+    """Makes each fake result be compared with the real kernel's result on zeros, or on ones.
 
-    An operator of torch's own, whose result depends on no values and draws no random numbers.
+    Covers ``aten`` and ``prims`` operators that draw no random numbers and whose output metadata does not
+    depend on values.
     """
     skip_tags = _tags(*_VALUE_TAGS, "nondeterministic_seeded")
 
@@ -343,7 +347,7 @@ def watch_fake_kernels(log: MismatchLog) -> None:
             return run()
         try:
             real = _on_real_fillings(func, args, kwargs, most=_MOST_ELEMENTS)
-        except Exception:  # it refuses both fillings, as it may, or they cannot be made
+        except Exception:  # it refuses both fillings, or they cannot be made
             return run()
         try:
             with log.inside(func):

@@ -1,7 +1,7 @@
-"""The rung ``mock``: every compiled region on the mock accelerator, with single parts of it replaced.
+"""The rung ``mock``: runs every compiled region on the mock accelerator, with parts of it replaced on demand.
 
-It is the rung of an adapter like any other, whose options are the switch ``mock``; besides, a script may ask
-for the backend "mock" by its name where accel-lab is not installed.
+The mock is an adapter like any other; its options are the value of the switch ``mock``. In addition, the
+backend name "mock" is registered, so that a script may use it where accel-lab is not installed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ..torch_internals.backends import register_backend
 from .adapter import AdapterRung
 from .builder import RungBuilder
 
-#: What the search reads of a run on the mock.
+#: The facts of a run on the mock that the search reads.
 FACTS = ("faults", "statistics", "kernels", "steps", "environment")
 
 
 class MockRung(AdapterRung):
-    """The mock in one run. ``given``: options of ``MockAdapter.configured``, and ``files``."""
+    """The mock accelerator of one run; ``given`` has options of ``MockAdapter.configured``, and ``files``."""
 
     def __init__(self, given: Any, folder: str) -> None:
         options = dict(given, folder=os.path.join(folder, "mock"))
@@ -28,13 +28,13 @@ class MockRung(AdapterRung):
         _register()
 
     def facts(self) -> Dict[str, Any]:
-        """Seeded faults, counters, the kernels of a traced run, the steps of a compared one."""
+        """Returns seeded faults, counters, environment, kernels of a traced run, steps of a compared run."""
         found = super().facts()
         return {name: found[name] for name in FACTS if name in found}
 
 
 def _register() -> None:
-    """Let a script ask for the backend "mock" by name where accel-lab is not installed; the rung runs it."""
+    """Registers the backend name "mock" for scripts that use it; only the rung ``mock`` can run it."""
 
     def mock(gm: Any, example_inputs: Any, **_: Any) -> Any:
         raise NotApplicable("the backend mock is run by the rung mock alone")
@@ -43,7 +43,7 @@ def _register() -> None:
 
 
 class Builder(RungBuilder):
-    """The mock accelerator of this run."""
+    """Compiles regions for the mock accelerator of this run."""
 
     def compile(self, gm: Any, example_inputs: Any, patches: Any) -> Any:
         self.ladder.reached.add("mock")

@@ -9,7 +9,7 @@ from . import aot
 
 
 class Builder(aot.Builder):
-    """The rung ``aot`` with the partitioner that Inductor takes."""
+    """The rung ``aot`` with Inductor's partitioner."""
 
     def partitioner(self) -> Any:
         return min_cut_partition()

@@ -1,4 +1,4 @@
-"""What stands between a compiled region and Dynamo: backends, contexts, and callables for graphs."""
+"""Backends and contexts that the ladder gives to Dynamo, and ways to run a graph without a compiler."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..torch_internals.dynamo import module_shell
 
 
 class Backend:
-    """A backend that is equal to another one of the same request on the same rung.
+    """A backend that equals any other with the same requested backend and rung.
 
-    So are torch's own (``torch/__init__.py: _TorchCompileInductorWrapper.__eq__``), and Dynamo takes a graph
-    of one for the other where the code object is the same: it must go on doing so.
+    torch's own backends compare this way (``torch/__init__.py: _TorchCompileInductorWrapper.__eq__``). Dynamo
+    relies on it to reuse the compiled code of a code object for an equal backend.
     """
 
     def __init__(self, requested: Any, rung: str) -> None:
@@ -32,7 +32,7 @@ class Backend:
 
 
 class RungBackend(Backend):
-    """The part of the compiler that belongs to a rung."""
+    """The backend of a rung; ``build(gm, example_inputs)`` compiles a captured graph."""
 
     def __init__(self, requested: Any, rung: str, compiler_name: str, build: Any) -> None:
         super().__init__(requested, rung)
@@ -44,7 +44,7 @@ class RungBackend(Backend):
 
 
 class Identity:
-    """Stands where Dynamo's context would: the function runs as it is, a module behind a thin shell."""
+    """Replaces Dynamo's context and compiles nothing; a module is wrapped in a thin ``nn.Module``."""
 
     def __call__(self, fn: Any) -> Any:
         import torch
@@ -65,7 +65,7 @@ def identity(fn: Any) -> Any:
 
 
 class Context:
-    """What ``optimize`` returns: called with the function or module that is to be compiled."""
+    """The return value of the replaced ``optimize``; call it with the function or module to compile."""
 
     def __init__(self, context: Any, ladder: Any, region: Any) -> None:
         self._context = context
@@ -99,7 +99,7 @@ def _shell(fn: Any) -> Any:
 
 
 def boxed(gm: Any) -> Any:
-    """The graph's own code under the boxed calling convention: one list, which the callee empties."""
+    """Returns the graph's code under the boxed calling convention: one list, which the callee empties."""
     import torch.fx.graph
 
     codegen = getattr(torch.fx.graph, "_BoxedCodeGen", None)
@@ -120,7 +120,7 @@ def boxed(gm: Any) -> Any:
 
 
 def interpreted(gm: Any, contiguous: bool = False) -> Any:
-    """The graph run operator by operator; ``contiguous``: each gets its tensors laid out row by row."""
+    """Returns a boxed callable that interprets the graph; ``contiguous``: on contiguous copies of inputs."""
     import torch
 
     class Interpreter(torch.fx.Interpreter):
@@ -139,9 +139,9 @@ def interpreted(gm: Any, contiguous: bool = False) -> Any:
 
 
 def _contiguous(gm: Any) -> Any:
-    """An interpreter that copies what is not contiguous before an operator reads it.
+    """Returns an interpreter that gives operators contiguous copies of their tensors.
 
-    What makes a view or writes to its arguments gets them as they are: it is about that very memory.
+    Operators that return views or write to their arguments get the originals, as they act on that memory.
     """
     import torch
     from torch.utils._pytree import tree_map_only
@@ -162,10 +162,10 @@ def _contiguous(gm: Any) -> Any:
 
 
 def _written(target: Any, args: Any, result: Any) -> Any:
-    """What an operator returned; for a foreach operator in place, which returns nothing, what it wrote.
+    """Returns the operator's result, or the tensors it wrote if it is an in-place foreach operator.
 
-    Where Inductor's passes make one in place, the nodes after it still take tensors out of its result
-    (#198033): without them the rung fails in a way that has nothing to do with the script.
+    Inductor's passes can make a foreach operator in-place while later nodes still index its result
+    (#198033). The in-place form returns None, so the rung would fail for a reason unrelated to the script.
     """
     name = str(getattr(getattr(target, "_schema", None), "name", ""))
     if result is None and name.startswith("aten::_foreach_") and name.endswith("_") and args:

@@ -1,4 +1,4 @@
-"""The rung ``scheduled``: Inductor's loops as its scheduler ordered and fused them, run by an interpreter."""
+"""The rung ``scheduled``: interprets Inductor's loop IR after scheduling and fusion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .kernel import open_kernels
 
 
 class Builder(loops.Builder):
-    """The rung ``loops`` with the real scheduler, whose choices are noted and can be switched off."""
+    """The rung ``loops`` with Inductor's scheduler; its fusions and buffer reuses can be switched off."""
 
     scheduled = True
 

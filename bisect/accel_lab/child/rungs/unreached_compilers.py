@@ -1,7 +1,7 @@
-"""The ways into a compiler that no rung reaches: torch.export, AOTInductor, TorchScript, ONNX.
+"""Watches calls to compilers that no rung covers: torch.export, AOTInductor, TorchScript, ONNX.
 
-Each call that the script makes is written down, and whether the exception that ended the run passed through
-it. A call that ends the whole process is found in ``entries.json``, as one that is still running.
+Notes each call that the script makes, and whether the exception that ended the run passed through it. If a
+call ends the process, ``entries.json`` shows it as still running.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..exceptions import type_name
 from ..torch_internals.entries import ENTRIES, LATER
 
 MAX_WRITES = 50
-#: ``(how deep in a torch.compile region, exceptions that came out of regions, calls of regions)``.
+#: Returns ``(nesting depth in torch.compile regions, exceptions raised by regions, calls of regions)``.
 State = Callable[[], Tuple[int, int, int]]
 
 
 class Entries:
-    """Wraps the entries of each module that is there, and remembers who called them and how that ended."""
+    """Wraps compiler entry points and notes who called them and how each call ended."""
 
     def __init__(self, folder: str, notes: List[str], state: State) -> None:
         self._folder = folder
@@ -34,7 +34,7 @@ class Entries:
         self._writes = 0
 
     def watch(self, module_name: str) -> None:
-        """Wrap the entries of a module that has been imported."""
+        """Wraps the entry points of a module that is already imported."""
         module = sys.modules.get(module_name)
         for attribute in ENTRIES[module_name]:
             original = getattr(module, attribute, None)
@@ -42,14 +42,15 @@ class Entries:
                 setattr(module, attribute, self._wrapped(original, module_name + "." + attribute))
 
     def facts(self, error: Any) -> List[Dict[str, Any]]:
-        """A row for each entry that was called; ``error`` is the exception that ended the run, if one did.
+        """Returns a row for each entry point that was called; ``error`` is the exception that ended the run.
 
-        ``ended``: it passed through that entry, and through no region of torch.compile inside of it.
+        ``ended`` is true if that exception passed through the entry point, and not through a torch.compile
+        region inside of it. ``error`` is None if no exception ended the run.
         """
         mine, calls = _chain(error), self._state()[2]
         for raised, row, calls_then in reversed(self._raised):
             direct = mine.get(id(raised))
-            # What was raised before regions ran again need not be why the program gave up.
+            # If regions ran after the exception, it need not be why the program exited.
             if direct or (direct is not None and calls_then == calls):
                 row["ended"] = True
                 break
@@ -60,7 +61,7 @@ class Entries:
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if shifts:  # torch.jit.script looks up names in its caller's frame, which is one further up now
+            if shifts:  # torch.jit.script looks up names in its caller's frame; this wrapper adds one frame
                 kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             file = sys._getframe(1).f_code.co_filename.replace(os.sep, "/")
             depth, caught, _ = self._state()
@@ -76,7 +77,7 @@ class Entries:
                 return self._later(row, result)
             return result
 
-        # Dynamo looks through it, as through the recorder of a region.
+        # Dynamo inlines the original, as with the recorder of a region.
         call._torchdynamo_inline = original  # type: ignore[attr-defined]
         return call
 
@@ -122,7 +123,7 @@ class Entries:
 
 
 def _chain(error: Any) -> Dict[int, bool]:
-    """The exceptions that ``error`` was raised from, by id; False where a handler only gave up after it."""
+    """Ids of ``error`` and its causes; False for exceptions being handled when ``SystemExit`` was raised."""
     found: Dict[int, bool] = {}
     direct = True
     while error is not None and id(error) not in found:

@@ -1,1 +1,1 @@
-"""A float64 run alongside the real one, along the same discrete choices."""
+"""Runs a script's operators a second time in float64, with the same discrete choices as the real run."""

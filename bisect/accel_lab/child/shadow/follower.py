@@ -1,4 +1,4 @@
-"""Follower: runs each operator once more on one set of shadows and keeps what came of it."""
+"""Runs each operator again on a set of float64 shadows and keeps the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .tensors import (
 
 
 class Operation:
-    """One call of an operator: its tensors by the part that they play."""
+    """One call of an operator, with its input, written and created tensors."""
 
     __slots__ = ("args", "bound", "func", "inputs", "keys", "kwargs", "made", "plan", "real", "writes")
 
@@ -45,21 +45,21 @@ class Operation:
         self.made: List[torch.Tensor] = []
 
     def returned(self, real: Any) -> None:
-        """Take the real result; what shares an input's storage is a view and has its shadow already."""
+        """Sets the real result; an output that shares an input's storage already has a shadow."""
         self.real = real
         self.made = made_of(real, self.keys)
 
 
 def made_of(real: Any, keys: Set[int]) -> List[torch.Tensor]:
-    """The tensors of a result that lie in storages of their own."""
+    """Returns the tensors of a result that do not share a storage of ``keys``."""
     return [t for t in tensors_in(real) if t.numel() and shadowed(t) and storage_key(t) not in keys]
 
 
 class Follower:
-    """One float64 run alongside the real one. With ``shake`` it rounds at random as the real one does.
+    """One float64 run alongside the real run; with ``shake`` it rounds each result at random.
 
-    ``fallbacks`` counts the operators that could not be followed, ``followed`` is the number of those that
-    were. All methods are called aside (see ``shadow``), so that the script's own state is not touched.
+    ``fallbacks`` counts the operators that could not be followed, ``followed`` the calls that were. Call all
+    methods inside ``mode._aside()``, so that the script's state is not changed.
     """
 
     def __init__(self, shake: Optional[Shake] = None) -> None:
@@ -69,7 +69,7 @@ class Follower:
         self._shake = shake
 
     def values(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
-        """What this run has for a tensor; None where it has lost it, or where there is nothing to add."""
+        """Returns the float64 values of a tensor; None if they were lost or equal the tensor's own."""
         if not shadowed(tensor):
             return None
         row = self.rows.find(tensor)
@@ -78,11 +78,11 @@ class Follower:
         return None if row.values is None else view_of(row.values, tensor).clone()
 
     def before(self, op: Operation) -> None:
-        """Keep what the operator is about to overwrite."""
+        """Saves the values that the operator is about to overwrite."""
         self.rows.before_write(op.inputs, op.writes)
 
     def after(self, op: Operation, takes_real: bool) -> None:
-        """Do what the real operator did. Whatever goes wrong here, the script must not see it."""
+        """Repeats the real operator on the shadows; an error makes its results lose their reference."""
         written = self.rows.after_write(op.writes)
         try:
             if takes_real:
@@ -94,7 +94,7 @@ class Follower:
             self.rows.give_up(op.made + written)
 
     def after_foreign(self, op: Operation) -> None:
-        """Give up what an operator that is not torch's own made or wrote by other means than torch's."""
+        """Drops the reference of tensors that a custom operator made or wrote without torch operators."""
         lost = list(op.made)
         try:
             lost = self._lost(op)
@@ -105,16 +105,16 @@ class Follower:
             self.rows.give_up(lost)
 
     def give_up(self, op_name: str, tensors: List[torch.Tensor]) -> None:
-        """From here on these have no shadow."""
+        """Drops the reference of these tensors."""
         self.fallbacks[op_name] += 1
         self.rows.give_up(tensors)
 
     def _follow(self, op: Operation, written: List[torch.Tensor]) -> None:
-        """Run the float64 twin and keep what it made."""
+        """Runs the operator on shadows and keeps its results."""
         if self._shake is None:
             narrow = any(t.dtype not in WIDE for t in op.made + written)
             if not narrow and not self.rows.any_of(op.inputs):
-                return  # float64 computed from float64
+                return  # float64 computed from exact float64
         elif not self._shake.can(op.made + written):
             self.rows.give_up(op.made + written)
             return
@@ -140,7 +140,7 @@ class Follower:
         self.followed += 1
 
     def _depends_on_lost(self, op: Operation, written: List[torch.Tensor]) -> bool:
-        """Whether an input that matters has no reference."""
+        """Whether an input that affects the result has no reference."""
         writes = {id(t) for t in written} if op.plan.overwrites else set()
         chosen = {id(t) for name in op.plan.choosers for t in tensors_in(op.bound.get(name))}
         for tensor in op.inputs:
@@ -150,7 +150,7 @@ class Follower:
         return False
 
     def _twin(self, op: Operation, written: List[torch.Tensor], name: str, leaf: Any, taken: Set[int]) -> Any:
-        """What the float64 twin is given for an argument; storages that it may hold go to ``taken``."""
+        """The float64 argument for a real one; its storage is added to ``taken``."""
         if isinstance(leaf, torch.dtype):
             return wide(leaf)
         if not isinstance(leaf, torch.Tensor):
@@ -172,7 +172,7 @@ class Follower:
         return twin
 
     def _rounded(self, op: Operation, written: List[torch.Tensor], twin: Any) -> Any:
-        """The twin's results rounded at random, as the real operator rounds its own."""
+        """Rounds the float64 results at random, to the precision of the real ones."""
         assert self._shake is not None
         if op.plan.rounding == "none" and not self._shake.narrows(op.inputs, op.made + written):
             return twin
@@ -190,7 +190,10 @@ class Follower:
     def _keep(
         self, op: Operation, written: List[torch.Tensor], twin: Any, taken: Set[int], was_exact: bool
     ) -> None:
-        """Make rows of the twin's outputs, once all of them fit; none where exact values stayed exact."""
+        """Stores the float64 outputs as rows if all match the real ones; exact values need no row.
+
+        Raises :class:`Unfollowed` if number, shape or dtype of the outputs differ.
+        """
         for tensor in written if was_exact and op.plan.overwrites else ():
             values = self.rows.to_write(tensor, True)
             if covers(tensor) and torch.equal(view_of(values, tensor), exact(tensor)):
@@ -215,7 +218,10 @@ class Follower:
                     self.rows.put(a, rows[key])
 
     def _take_real(self, op: Operation, written: List[torch.Tensor]) -> None:
-        """After a discrete or random operator: what it gave is exact, unless it scaled rounded values."""
+        """Treats the real result of a discrete or random operator as exact.
+
+        Raises :class:`Unfollowed` if a random operator scaled rounded values.
+        """
         if op.plan.name == "native_dropout" and self._dropout(op):
             return
         read = [t for t in op.inputs if shadowed(t) and not any(t is w for w in written)]
@@ -231,7 +237,7 @@ class Follower:
                 copy_into(view_of(row.values, tensor), tensor)
 
     def _dropout(self, op: Operation) -> bool:
-        """The fused dropout returns its mask: the shadow goes through the same one."""
+        """Applies the mask that fused dropout returned to the shadow; False if that is not possible."""
         source, probability, (result, mask) = op.bound["input"], op.bound["p"], op.real
         row = self.rows.find(source)
         if not op.made or (row is not None and row.values is None):
@@ -246,7 +252,7 @@ class Follower:
         return True
 
     def _lost(self, op: Operation) -> List[torch.Tensor]:
-        """What a foreign operator made or wrote by other means than torch's operators."""
+        """Tensors that a custom operator made or wrote without torch operators."""
         rounded = self.rows.any_of(op.inputs)
         lost = [t for t in op.made if self.rows.find(t) is None and (rounded or t.dtype not in WIDE)]
         for tensor in self.rows.after_write(op.writes):
@@ -258,7 +264,7 @@ class Follower:
 
 @contextlib.contextmanager
 def _default_float64() -> Iterator[None]:
-    """Operators that make floats out of nothing, or of integers, make float64."""
+    """Makes operators without floating-point inputs create float64."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -1,25 +1,24 @@
-"""ShadowMode: a float64 run alongside the real one, along the same discrete choices.
+"""A dispatch mode that runs a script's operators a second time in float64, with the same discrete choices.
 
-While the mode is active the script's eager operators run as they are, and each is run once more in float64
-(complex128) on shadows of its inputs. So one uncompiled run yields what it computed and, for the same
-inputs, what it would have computed without rounding: the reference that compiled results are measured
-against.
+While the mode is active, the script's eager operators run unchanged, and each one runs again in float64
+(complex128) on shadows of its inputs. One uncompiled run thus yields its own results and a reference without
+rounding errors, against which compiled results are measured.
 
-Where shadows live: one per storage, a row of float64 with an element for each real number of the storage;
-the shadow of a tensor is that row seen through the tensor's own size, stride and offset. So views, in-place
-operators, ``out=`` and aliasing need nothing more. A storage without a row is exact: its shadow is the real
-value in float64, taken anew at each use, so an input that numpy writes into is never stale.
+Storage: each storage has one shadow, a row of float64 with an element for each real number of the storage. A
+tensor's shadow is that row viewed with the tensor's size, stride and offset, which covers views, in-place
+operators, ``out=`` and aliasing. A storage without a row is exact: its shadow is the real value in float64,
+converted at each use, so that writes by numpy are seen.
 
-What is taken from the real run: everything discrete (comparisons, indices, integers, rounding, signs) and
-every random draw; random operators are never run twice, so the generators advance as without the mode.
-Casts between floating-point types, though the script asked for them, do not round the shadow: the reference
-measures all rounding, that of casts too. float8 and integers end a shadow: their values are data.
+Taken from the real run: all discrete values (comparisons, indices, integers, rounding, signs) and all random
+draws. Random operators never run twice, so the generators advance as without the mode. Casts between
+floating-point dtypes do not round the shadow, because the reference measures the rounding of casts too. A
+shadow ends at float8 and integers, whose values count as data.
 
-What cannot be followed: an operator that has no float64 kernel, or answers otherwise there, or is not
-torch's own. Its result is the real one, it is counted in ``fallbacks``, and what depends on it has no
-reference (``lookup`` returns None), since the errors made before it would not be seen. A Python number taken
-out of a tensor (``item()``) counts as exact where it goes back into one; so do values written behind torch's
-back into a computed tensor.
+Not followed: an operator without a float64 kernel, one that behaves differently in float64, and a custom
+operator. Its real result is used, ``fallbacks`` counts it, and values that depend on it have no reference
+(``lookup`` returns None), because earlier errors would be missed. A Python number from a tensor (``item()``)
+counts as exact when it is used in an operator; so do values that are written to a computed tensor without
+torch.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ from .operators import Plan, kernel_key
 from .shake import Shake, unit
 from .tensors import exact, shadowed, storage_key, tensors_in, view_of
 
-#: How often a recorded run is followed with random roundings: one draw may be lucky, two seldom are.
+#: Number of randomly rounded runs of a recorded run; a single one may be off by chance.
 DRAWS = 2
-#: Python numbers whose float64 value is remembered.
+#: Limit on Python numbers whose float64 value is kept.
 _MOST_NUMBERS = 4096
 
 
 class Number(NamedTuple):
-    """The float64 value of a Python number, and how far rounding may move it."""
+    """The float64 reference of a Python number, and how far rounding may move it (None: not known)."""
 
     value: complex
     spread: Optional[float]
 
 
 class ShadowMode(TorchDispatchMode):
-    """Keeps the shadows; ``lookup`` gives that of a tensor, ``spread`` how far rounding may move it.
+    """Keeps float64 shadows; ``lookup`` returns that of a tensor, ``spread`` the effect of rounding on it.
 
-    With ``draws`` the operators are followed so many times more, rounding at random (``shadow_shake``).
-    ``half`` says that an operator made a tensor of a half type.
+    ``draws`` is the number of additional runs that round at random (``shake``). ``half`` is true once an
+    operator has created a float16 or bfloat16 tensor.
     """
 
     supports_higher_order_operators = True
@@ -77,7 +76,7 @@ class ShadowMode(TorchDispatchMode):
 
     @property
     def fallbacks(self) -> Counter[str]:
-        """The operators that could not be followed, with how often."""
+        """Counts the operators that could not be followed, by name."""
         return self._exact.fallbacks
 
     @property
@@ -85,11 +84,11 @@ class ShadowMode(TorchDispatchMode):
         return self._exact.followed
 
     def lookup(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
-        """The float64 values of a tensor, or None where there is no reference.
+        """Returns the float64 values of a tensor, or None if there is no reference.
 
-        None for types without shadows, for what depends on an operator that could not be followed, and for
-        float64 values computed from float64 only: those are their own reference. None too in threads that
-        the script starts: a mode is of one thread, so what they compute is not followed.
+        None for dtypes without shadows, for values that depend on an operator that could not be followed, and
+        for float64 values computed only from float64 (they are their own reference). Also None in other
+        threads, because a dispatch mode applies to one thread.
         """
         if threading.get_ident() != self._thread:
             return None
@@ -97,7 +96,7 @@ class ShadowMode(TorchDispatchMode):
             return self._exact.values(tensor)
 
     def spread(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
-        """How far roundings drawn at random moved each element, in float64; None where it is not known."""
+        """Returns each element's RMS distance of the randomly rounded runs from float64; None if unknown."""
         if threading.get_ident() != self._thread or not self._shaken:
             return None
         with _aside():
@@ -111,7 +110,7 @@ class ShadowMode(TorchDispatchMode):
             for follower in self._shaken:
                 row = follower.rows.find(tensor)
                 if row is None:
-                    continue  # nothing was rounded on the way
+                    continue  # nothing was rounded
                 if row.values is None:
                     return None
                 moved = (view_of(row.values, tensor) - middle).abs()
@@ -119,7 +118,7 @@ class ShadowMode(TorchDispatchMode):
             return (total / len(self._shaken)).sqrt()
 
     def number(self, value: complex) -> Optional[Number]:
-        """What was taken out of a tensor as this Python number (``item()``), in float64, and its spread."""
+        """Returns the reference of a number that came from a tensor (``item()``); None if not known."""
         return self._numbers.get(value) if threading.get_ident() == self._thread else None
 
     def __torch_dispatch__(
@@ -127,7 +126,7 @@ class ShadowMode(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if any(map(dispatch.takes_operators_apart, types)):
-            return NotImplemented  # the subclass takes the operator apart; its parts come back here
+            return NotImplemented  # the subclass decomposes the operator; the mode sees its parts
         if not dispatch.is_operator(func):
             return self._higher_order(func, args, kwargs)
         plan = self._plans.get(func)
@@ -142,7 +141,7 @@ class ShadowMode(TorchDispatchMode):
         return self._foreign(operation) if plan.kind == "foreign" else self._operator(operation)
 
     def _operator(self, op: Operation) -> Any:
-        """Run an operator of torch as it is, then on the shadows."""
+        """Runs an operator of torch, then again on the shadows."""
         takes_real = op.plan.kind == "discrete" or op.plan.draws(op.bound)
         if op.writes and not takes_real:
             with _aside():
@@ -159,7 +158,7 @@ class ShadowMode(TorchDispatchMode):
         return op.real
 
     def _remember(self, value: Any, tensor: torch.Tensor) -> None:
-        """Keep the float64 value of a number that leaves its tensor: the number itself carries none."""
+        """Stores the reference of a Python number that was read from a tensor."""
         if not isinstance(value, (float, complex)) or threading.get_ident() != self._thread:
             return
         shadow, spread = self.lookup(tensor), self.spread(tensor)
@@ -171,12 +170,12 @@ class ShadowMode(TorchDispatchMode):
             if len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[value] = here
         elif self._numbers[value] != here:
-            self._numbers[value] = None  # two tensors held this very number: which one it was is unknown
+            self._numbers[value] = None  # ambiguous: two tensors had this value with different references
 
     def _foreign(self, op: Operation) -> Any:
-        """Run an operator that is not torch's own once; what it does by torch's operators is followed.
+        """Runs a custom operator once and follows the torch operators inside it.
 
-        It is never run twice: it may count, print, or draw.
+        It never runs twice, as it may have side effects.
         """
         with _aside():
             for follower in self._followers:
@@ -193,7 +192,7 @@ class ShadowMode(TorchDispatchMode):
         return op.real
 
     def _higher_order(self, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        """Run an operator that takes functions; what they compute is not followed."""
+        """Runs a higher-order operator; its results get no reference."""
         keys = {storage_key(tensor) for tensor in tensors_in([args, kwargs])}
         real = func(*args, **kwargs)
         made = made_of(real, keys)
@@ -206,13 +205,13 @@ class ShadowMode(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _aside() -> Iterator[None]:
-    """Shadows live under inference mode: no graph and no version counter, whatever the script does."""
+    """Turns off modes and enables inference mode, so that shadows have no graph and no version counter."""
     with dispatch.disable_functions(), torch.inference_mode(), dispatch.disable_modes():
         yield
 
 
 def _teach_higher_order_operators() -> None:
-    """Before torch had ``supports_higher_order_operators`` each such operator had to know each mode."""
+    """Registers the mode with each higher-order operator, if this torch requires it."""
     if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
         return
     for operator in dispatch.higher_order_operators():

@@ -1,4 +1,4 @@
-"""What the shadow run has to know about an operator: what it writes, whether it draws, whether it steps."""
+"""Classifies operators for the shadow run: written arguments, random draws, discrete results, rounding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..torch_internals import dispatch
 _TAG_RANDOM = getattr(torch.Tag, "nondeterministic_seeded", None)
 _TAG_INPLACE_VIEW = getattr(torch.Tag, "inplace_view", None)
 
-# By name too: torch 2.0 has fewer tags, and an operator that drew twice would change the script's own draws.
+# By name as well, as torch 2.0 has fewer tags, and running a random operator twice would change the script.
 _RANDOM = re.compile(
     r"((new_)?rand|normal|uniform|bernoulli|multinomial|poisson$|binomial|exponential|geometric|cauchy|log_normal"
     r"|random|rrelu|_?sample_dirichlet|_?standard_gamma|_scaled_dot_product|_?fused_dropout|native_dropout"
@@ -21,18 +21,18 @@ _RANDOM = re.compile(
 _NOT_RANDOM = re.compile(r".*(backward|_masked_scale)")
 _EMPTY = re.compile(r"(new_)?empty(_like|_strided|_permuted|_quantized)?$")
 
-#: Operators that change geometry or storage and no value.
+#: Operators that change geometry or storage but no values.
 _GEOMETRY = re.compile(
     r"(set|resize|resize_as|_resize_output|as_strided|t|transpose|swapaxes|swapdims|squeeze|unsqueeze|detach|movedim"
     r"|rename|requires_grad)_$|record_stream$"
 )
 
-#: Piecewise constant functions: which step it is, the real run decides. So are draws by a given probability.
+#: Piecewise constant functions, and draws by a given probability; their real results are used.
 _DISCRETE = re.compile(
     r"(sign|sgn|floor|ceil|round|trunc|fix|heaviside|floor_divide|nextafter|bernoulli|multinomial|poisson|binomial)$"
 )
 
-#: Arguments that choose a branch, given to the shadow run with their real values.
+#: Arguments that select a branch; the shadow run uses their real values.
 _CHOOSERS: Dict[str, Tuple[str, ...]] = {
     "threshold_backward": ("self",),
     "hardtanh_backward": ("self",),
@@ -43,15 +43,15 @@ _CHOOSERS: Dict[str, Tuple[str, ...]] = {
     "copysign": ("other",),
 }
 
-#: Kernels whose workspaces are bound to the type they were made for, or that exist for one type only.
+#: Kernels whose workspaces depend on the dtype, or that exist for one dtype only.
 _OPAQUE = re.compile(
     r"_?(cudnn|miopen|mkldnn|thnn_fused|flash_attention|efficient_attention)|_scaled_mm|_fake_quant"
 )
 
-#: Operators after which nothing is left of what the written argument held.
+#: Operators that overwrite their written argument completely.
 _OVERWRITES = frozenset(("copy_", "fill_", "zero_"))
 
-#: Operators that give back values that they were given: they round only where the type is narrower.
+#: Operators that only move values, so that they round only if the result's dtype is narrower.
 _MOVES = re.compile(
     r"(_to_copy|copy|clone|contiguous|cat|stack|index|index_select|index_copy|gather|take|where|(constant_)?pad(_nd)?"
     r"|expand|repeat|flip|roll|tri[lu]|masked_(fill|select|scatter)|(select|slice|diagonal|as_strided)(_scatter"
@@ -60,18 +60,19 @@ _MOVES = re.compile(
     r"|max_pool[123]d(_with_indices)?|sort|topk|kthvalue|median|mode|diag(_embed)?|real|imag|complex|lift_fresh(_copy)?"
     r"|alias|detach|arange|eye|nan_to_num|unbind|split(_with_sizes)?)(_copy)?$"
 )
-#: Operators whose result is the exact one rounded once.
+#: Operators whose result is the exact result, rounded once.
 _ONE_ROUNDING = re.compile(r"(add|sub|rsub|mul|div|reciprocal|sqrt|_foreach_(add|sub|mul|div|neg|sqrt))$")
 
 _TORCH_NAMESPACES = frozenset(("aten", "prims", "prim"))
 
 
 class Plan:
-    """An operator's schema, read once.
+    """How to follow an operator, derived from its schema.
 
-    ``kind`` is ``real`` (no value is made), ``composite`` (made of operators that are seen by themselves),
-    ``foreign`` (not torch's own), ``random``, ``discrete``, ``opaque`` (has no float64 twin) or ``shadow``.
-    ``rounding`` is ``none`` (it moves values), ``once`` (its result) or ``inside`` (its steps too).
+    ``kind`` is ``real`` (creates no values), ``composite`` (calls operators that the mode sees), ``foreign``
+    (custom), ``random``, ``discrete``, ``opaque`` (no float64 version) or ``shadow`` (runs in float64).
+    ``rounding`` is ``none`` (only moves values), ``once`` (rounds its result) or ``inside`` (rounds
+    intermediate values too).
     """
 
     __slots__ = ("choosers", "kind", "name", "names", "overwrites", "rounding", "writes")
@@ -84,7 +85,7 @@ class Plan:
         writes = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
         outs = {a.name for a in schema.arguments if a.name in writes and a.kwarg_only}
         if "batch_norm" in self.name and not self.name.endswith("backward"):
-            # The oldest schemas do not say that running statistics are updated in place.
+            # Schemas of old releases do not mark the running statistics as written.
             writes |= {"running_mean", "running_var"} & set(self.names)
         self.writes: FrozenSet[str] = frozenset(writes)
         self.overwrites = bool(writes) and (writes == outs or self.name in _OVERWRITES)
@@ -110,11 +111,11 @@ class Plan:
         return "opaque" if _OPAQUE.match(self.name) else "shadow"
 
     def bind(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[str, Any]:
-        """The arguments by name."""
+        """Returns the arguments by name."""
         return {**dict(zip(self.names, args)), **kwargs}
 
     def draws(self, bound: Dict[str, Any]) -> bool:
-        """Whether this call of a random operator draws: without dropout, or in evaluation, it does not."""
+        """Whether this call draws random numbers; false with zero dropout or in evaluation mode."""
         if self.kind != "random":
             return False
         if self.name.startswith("_scaled_dot_product"):
@@ -123,7 +124,7 @@ class Plan:
 
 
 def _composite(func: Any) -> bool:
-    """Whether the operator only calls others: under inference mode such ones arrive whole."""
+    """Whether the operator only calls others; under inference mode the mode sees it undecomposed."""
     name = func.name()
     if not dispatch.has_kernel(name, "CompositeImplicitAutograd"):
         return False
@@ -131,7 +132,7 @@ def _composite(func: Any) -> bool:
 
 
 def kernel_key(func: Any, inputs: List[torch.Tensor]) -> Any:
-    """The dispatch key of the kernel that a foreign operator would run, or None."""
+    """Returns the dispatch key of the kernel that a custom operator would run, or None."""
     if not hasattr(func, "_op_dk"):
         return None
     device = next((t.device.type for t in inputs if t.device.type != "cpu"), "cpu")

@@ -1,4 +1,4 @@
-"""Rows: the float64 shadows of all storages, each kept as long as its storage lives."""
+"""Stores the float64 shadows of storages, each for the lifetime of its storage."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SWEEP_ROWS = 4096
 
 
 class Unfollowed(Exception):
-    """The float64 run cannot go where the real one went."""
+    """Raised if the float64 run cannot follow an operator."""
 
 
 class Row:
-    """The shadow of one storage; without ``values`` it only says that there is no reference.
+    """The shadow of one storage; ``values`` None means that the storage has no reference.
 
-    Holding the weak reference keeps the storage's address from being used again.
+    The weak reference keeps the storage's address from being reused.
     """
 
     __slots__ = ("alive", "part", "values")
@@ -32,9 +32,9 @@ class Row:
 
 
 class Rows:
-    """Finds the row of a tensor's storage. A storage without a row is exact.
+    """Maps storages to rows; a storage without a row is exact.
 
-    With ``wide_too`` what is float64 in the real run has rows as well.
+    With ``wide_too``, storages that are float64 in the real run get rows too.
     """
 
     def __init__(self, wide_too: bool = False) -> None:
@@ -47,7 +47,7 @@ class Rows:
         return len(self._rows)
 
     def find(self, tensor: torch.Tensor) -> Optional[Row]:
-        """The row of the tensor's storage, if it is of the tensor's type and of the storage's size."""
+        """Returns the row of the tensor's storage if its dtype and size still match, else None."""
         storage = tensor.untyped_storage()
         row = self._rows.get(storage._cdata)
         if row is None:
@@ -64,7 +64,7 @@ class Rows:
         return any(shadowed(tensor) and self.find(tensor) is not None for tensor in tensors)
 
     def put(self, tensor: torch.Tensor, values: Optional[torch.Tensor]) -> Row:
-        """Give the tensor's storage a row in place of the one it had."""
+        """Sets the row of the tensor's storage; ``values`` None means no reference."""
         storage = tensor.untyped_storage()
         row = self._rows[storage._cdata] = Row(storage, PARTS[tensor.dtype][0], values)
         self._unswept += 0 if values is None else values.numel() * 8
@@ -75,20 +75,20 @@ class Rows:
         return row
 
     def drop(self, tensor: torch.Tensor) -> None:
-        """The storage is exact again."""
+        """Removes the row; the storage is then exact."""
         self._rows.pop(storage_key(tensor), None)
 
     def give_up(self, tensors: Iterable[torch.Tensor]) -> None:
-        """From here on these storages have no reference."""
+        """Marks the tensors' storages as without reference."""
         for tensor in tensors:
             if tensor.numel() and shadowed(tensor):
                 self.put(tensor, None)
 
     def before_write(self, inputs: List[torch.Tensor], written: List[torch.Tensor]) -> None:
-        """Keep what the tensors about to be written hold. float64 needs it only beside rounded values."""
+        """Creates rows for tensors about to be written; exact float64 needs one only with rounded inputs."""
         rounded = self.any_of(inputs)
         for tensor in written:
-            # An `out=` of no size is made anew by the operator.
+            # The operator reallocates an empty `out=`.
             if tensor.numel() == 0 or not shadowed(tensor) or self.find(tensor) is not None:
                 continue
             if rounded or self._wide_too or tensor.dtype not in WIDE:
@@ -98,7 +98,7 @@ class Rows:
                     self.put(tensor, None)
 
     def after_write(self, written: List[torch.Tensor]) -> List[torch.Tensor]:
-        """The written tensors that are followed; a row that was written through another type is void."""
+        """Returns the written tensors to follow; drops a row that was written through another dtype."""
         followed = []
         for tensor in written:
             row = self._rows.get(storage_key(tensor))
@@ -111,7 +111,10 @@ class Rows:
         return followed
 
     def to_write(self, tensor: torch.Tensor, overwrites: bool) -> torch.Tensor:
-        """The values to write into: made anew after an ``out=`` was resized, or where all are overwritten."""
+        """Returns the row's values to write into; recreates them after a resize or if all are overwritten.
+
+        Raises :class:`Unfollowed` if a part of the storage has no reference.
+        """
         row = self.find(tensor)
         if row is None or (row.values is None and overwrites and covers(tensor)):
             row = self.put(tensor, whole_storage(tensor))

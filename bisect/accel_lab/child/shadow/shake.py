@@ -1,9 +1,9 @@
-"""Shake: roundings of the real run drawn at random, so that a float64 run shows what rounding can do.
+"""Rounds the results of a float64 run at random, to show how far rounding can move a value.
 
-A value that happens to be exact in the real run says nothing of how well it can be computed: a difference
-of equal numbers is exactly zero in one order of operations and the last bit of a large number in another. A
-float64 run whose every result is moved by one rounding of the real type, up or down at random (Monte Carlo
-arithmetic), moves its values as far as another order of operations may.
+A value that is exact in the real run by chance does not show how accurately it can be computed: a difference
+may be exactly zero in one order of operations, and the last bit of a large number in another. A float64 run
+that moves each result up or down at random by one rounding of the real dtype (Monte Carlo arithmetic) moves
+values as far as another order of operations may.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 
 from .tensors import PARTS, shadowed
 
-#: Half the distance from 1 to the next number: the most that one rounding moves a value of about 1.
+#: Unit roundoff per dtype: half the distance from 1 to the next number.
 UNIT: Dict[torch.dtype, float] = {
     torch.bfloat16: 2.0**-8,
     torch.float16: 2.0**-11,
     torch.float32: 2.0**-24,
     torch.float64: 2.0**-53,
 }
-#: Larger tensors are not shaken: their own many elements tell enough, and memory is dear.
+#: Larger tensors (in elements) are not shaken, to save memory.
 MOST_ELEMENTS = 1 << 22
 
 
@@ -30,7 +30,7 @@ def unit(dtype: torch.dtype) -> float:
 
 
 class Shake:
-    """Random roundings from a generator of its own: the script's draws stay as they are."""
+    """Rounds at random with its own generator, so that the script's random numbers do not change."""
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator()
@@ -40,17 +40,17 @@ class Shake:
         return all(tensor.numel() <= MOST_ELEMENTS for tensor in tensors)
 
     def result(self, values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """A result as the real operator might have rounded it."""
+        """Returns a result with each element moved up or down by one rounding of ``dtype``."""
         return self._moved(values, unit(dtype))
 
     def inside(self, values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """An operand moved by one rounding of the type that operators calculate in: at least float32."""
+        """Returns an operand moved by one rounding of ``dtype``, or of float32 if that is more precise."""
         if not (values.is_floating_point() or values.is_complex()):
             return values
         return self._moved(values, min(unit(dtype), unit(torch.float32)))
 
     def narrows(self, inputs: List[torch.Tensor], results: List[torch.Tensor]) -> bool:
-        """Whether an operator that only moves values writes them in a narrower type."""
+        """Whether a result has a narrower dtype than an input."""
         units = [unit(t.dtype) for t in inputs if shadowed(t)]
         return bool(units) and any(unit(t.dtype) > min(units) for t in results)
 

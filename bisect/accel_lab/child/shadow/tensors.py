@@ -1,4 +1,4 @@
-"""Tensors and their float64 shadows: which have one, and how a row of float64 lies over a storage."""
+"""Maps tensors to their float64 shadows: which tensors have one, and how a row covers a storage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from ..torch_internals import dispatch
 
-#: The types that shadows are kept for, with the type and the bytes of their real and imaginary parts.
+#: Dtypes that have shadows, with the dtype and the size in bytes of their real and imaginary parts.
 PARTS: Dict[torch.dtype, Tuple[torch.dtype, int]] = {
     torch.float16: (torch.float16, 2),
     torch.bfloat16: (torch.bfloat16, 2),
@@ -23,7 +23,7 @@ _NO_SHADOW_DEVICES = ("meta", "mps")
 
 
 def shadowed(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is of a kind that shadows are kept for."""
+    """Whether the tensor's dtype, layout and device can have a shadow."""
     return (
         tensor.dtype in PARTS
         and tensor.layout is torch.strided
@@ -34,7 +34,7 @@ def shadowed(tensor: torch.Tensor) -> bool:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """What identifies a storage; 0 where there is none (sparse tensors and other wrappers)."""
+    """Returns the identity of a tensor's storage; 0 if it has none (sparse tensors and wrappers)."""
     try:
         if tensor.layout is not torch.strided or tensor._is_zerotensor():
             return 0
@@ -50,18 +50,18 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def exact(tensor: torch.Tensor) -> torch.Tensor:
-    """The real values in float64."""
+    """Returns the real values in float64."""
     return tensor.to(wide(tensor.dtype))
 
 
 def _bare(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as its storage has it: without the conjugate and negative bits."""
+    """The tensor without conjugate and negative bits, as in its storage."""
     tensor = tensor.conj() if tensor.is_conj() else tensor
     return dispatch.negated_view(tensor) if tensor.is_neg() else tensor
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's whole storage as a new row of float64."""
+    """Returns the tensor's whole storage as a new row of float64."""
     count = tensor.untyped_storage().nbytes() // PARTS[tensor.dtype][1]
     bare = _bare(tensor)
     flat = torch.view_as_real(bare) if bare.is_complex() else bare
@@ -69,7 +69,7 @@ def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def view_of(values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """A row seen through a tensor's geometry."""
+    """Returns a row viewed with a tensor's size, stride, offset, and conjugate and negative bits."""
     if tensor.is_complex():
         values = torch.view_as_complex(values[: values.numel() // 2 * 2].view(-1, 2))
     view = values.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
@@ -78,7 +78,7 @@ def view_of(values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def covers(tensor: torch.Tensor) -> bool:
-    """Whether the tensor reaches every element of its storage."""
+    """Whether the tensor covers every element of its storage."""
     return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes() and not _repeats(
         tensor
     )
@@ -89,7 +89,7 @@ def _repeats(tensor: torch.Tensor) -> bool:
 
 
 def copy_into(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Copy, also where the target is expanded: one element for each place of the memory."""
+    """Copies ``source``, also into an expanded target (one element per memory location)."""
     for dimension, (size, stride) in enumerate(zip(target.shape, target.stride())):
         if stride == 0 and size > 1:
             target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
@@ -97,7 +97,7 @@ def copy_into(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def adopt(real: torch.Tensor, twin: torch.Tensor, taken: Set[int]) -> torch.Tensor:
-    """The row for a new output: the twin's own memory where its geometry is the same, else a copy."""
+    """Returns the row for a new output: the memory of ``twin`` if its geometry is equal, else a copy."""
     count = real.untyped_storage().nbytes() // PARTS[real.dtype][1]
     storage = twin.untyped_storage()
     key = int(storage._cdata)
@@ -116,7 +116,7 @@ def adopt(real: torch.Tensor, twin: torch.Tensor, taken: Set[int]) -> torch.Tens
 
 
 def agrees(values: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether a row is roughly what its storage holds: whoever wrote one wrote the other."""
+    """Whether a row roughly equals its storage, so that the same operator must have written both."""
     whole = whole_storage(tensor)
     scale = float(whole.abs().nan_to_num(posinf=0.0).max()) if whole.numel() else 0.0
     return torch.allclose(values, whole, rtol=0.05, atol=0.01 * scale, equal_nan=True)
@@ -134,7 +134,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nested arguments with each leaf changed."""
+    """Returns nested arguments with ``change`` applied to each leaf; tuples become lists."""
     if isinstance(value, (tuple, list)):
         return [map_leaves(item, change) for item in value]
     return change(value)

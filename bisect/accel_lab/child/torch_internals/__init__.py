@@ -1,5 +1,6 @@
-"""All that depends on a torch release, picked by feature: the only place that names what is private to torch.
+"""Wraps torch's private names and settings; no other package of the child may use them.
 
-One module a subsystem of torch; each function says which file of torch it relies on. Checked on torch 2.5.1
-to 2.14.1. torch is imported in the functions: a cold run imports these modules while torch is half imported.
+One module per subsystem of torch; docstrings name the torch file that a function relies on. Differences
+between releases are detected by feature, not by version. Checked on torch 2.5.1 to 2.14.1. Functions import
+torch themselves, because a cold run imports these modules while torch is half imported.
 """

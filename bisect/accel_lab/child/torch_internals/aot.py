@@ -1,4 +1,4 @@
-"""AOTAutograd, its partitioners, and the decomposition table that it traces with."""
+"""Wraps AOTAutograd, its partitioners, and Inductor's decomposition table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .caches import no_caches
 
 
 def aot_autograd(gm: Any, example_inputs: Any, **keywords: Any) -> Any:
-    """A captured graph compiled by AOTAutograd alone (``torch/_dynamo/backends/common.py``)."""
+    """Compiles a captured graph with AOTAutograd only (``torch/_dynamo/backends/common.py``)."""
     from torch._dynamo.backends.common import aot_autograd as backend
 
     with no_caches():
@@ -16,21 +16,21 @@ def aot_autograd(gm: Any, example_inputs: Any, **keywords: Any) -> Any:
 
 
 def default_partition() -> Any:
-    """The partitioner that saves what the backward needs (``torch/_functorch/partitioners.py``)."""
+    """Returns the partitioner that saves what the backward needs (``torch/_functorch/partitioners.py``)."""
     from torch._functorch.partitioners import default_partition as partition
 
     return partition
 
 
 def min_cut_partition() -> Any:
-    """The partitioner that recomputes what is cheap (``torch/_functorch/partitioners.py``)."""
+    """Returns the partitioner that recomputes cheap activations (``torch/_functorch/partitioners.py``)."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition as partition
 
     return partition
 
 
 def decomposition_table() -> Any:
-    """Inductor's table under the settings of the moment (``torch/_inductor/decomposition.py``)."""
+    """Returns Inductor's table under its current settings (``torch/_inductor/decomposition.py``)."""
     from torch._inductor.decomposition import select_decomp_table
 
     return select_decomp_table()

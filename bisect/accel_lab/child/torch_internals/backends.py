@@ -1,4 +1,4 @@
-"""The backends of torch.compile: what was asked for, under which name, with which settings."""
+"""Looks up, registers and describes backends of torch.compile, and changes Inductor's settings for one."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .inductor import compile_fx
 
 
 def lookup_backend(name: str) -> Any:
-    """The backend registered under a name (``torch/_dynamo/backends/registry.py``)."""
+    """Returns the backend registered under ``name`` (``torch/_dynamo/backends/registry.py``)."""
     from torch._dynamo.backends.registry import lookup_backend as lookup
 
     return lookup(name)
 
 
 def register_backend(name: str, compiler: Any) -> None:
-    """Let a script ask for a backend by a name that is free (``torch/_dynamo/backends/registry.py``)."""
+    """Registers a backend; no effect if the name is taken (``torch/_dynamo/backends/registry.py``)."""
     from torch._dynamo.backends import registry
 
-    # Asking for the list of backends would import them all, and in a cold run torch is half imported here.
+    # Listing the backends first would import them all; in a cold run torch is half imported at this point.
     with contextlib.suppress(AssertionError):
         registry.register_backend(compiler_fn=compiler, name=name)
 
 
 def describe_backend(backend: Any) -> Any:
-    """``(name, inductor options or None, callable)`` of what was handed to ``torch._dynamo.optimize``.
+    """Returns ``(name, Inductor options or None, backend)`` of the argument of ``torch._dynamo.optimize``.
 
     ``torch.compile`` wraps its backend in ``_TorchCompileInductorWrapper`` (options in ``.config``)
     or ``_TorchCompileWrapper`` (``torch/__init__.py``).
@@ -43,7 +43,7 @@ def describe_backend(backend: Any) -> Any:
         or type(backend).__name__
     )
     if inner is not None and _registered_name(inner) is None and name in ("eager", "aot_eager", "inductor"):
-        name = "custom:" + name  # a user's own function that happens to carry a well-known name
+        name = "custom:" + name  # a user's function with the name of one of torch's backends
     registered = _registered_name(inner if inner is not None else backend)
     return registered or str(name), None, backend
 
@@ -60,15 +60,15 @@ def _registered_name(fn: Any) -> Any:
 
 
 def inductor_with(requested: Any, patches: Any) -> Any:
-    """The same Inductor request with some settings changed, over the user's own mode and options."""
+    """Returns the Inductor request with ``patches`` applied over the user's mode and options."""
     if isinstance(requested, str):
-        # Asked for by name, Dynamo would look it up and we could not come between.
+        # Dynamo would resolve the name itself, so the lab could not wrap the compiler.
         return _InductorWith(None, patches or {"fx_graph_cache": False})
     return _InductorWith(requested, patches) if patches else requested
 
 
 class _InductorWith:
-    """Calls Inductor with extra settings; they hold for the lazily compiled backward graph too."""
+    """Calls Inductor with extra settings, which also apply to the lazily compiled backward graph."""
 
     compiler_name = "inductor"
 

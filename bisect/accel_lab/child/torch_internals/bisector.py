@@ -1,4 +1,4 @@
-"""torch's own compiler bisector (``torch/_inductor/compiler_bisector.py``, from 2.6 on)."""
+"""Drives or replaces torch's compiler bisector (``torch/_inductor/compiler_bisector.py``, since 2.6)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Callable
 
 
 def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
-    """Drive torch's own compiler bisector by its environment variables; False where there is none.
+    """Sets up torch's compiler bisector by its environment variables; False if this torch has none.
 
-    ``maximum`` is how often the subsystem may be applied (``torch/_inductor/compiler_bisector.py``).
+    ``maximum`` is how often the subsystem may be applied.
     """
     try:
         from torch._inductor.compiler_bisector import CompilerBisector, get_env_val
@@ -26,12 +26,12 @@ def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
     clear = getattr(get_env_val, "cache_clear", None)
     if clear is not None:
         clear()
-    CompilerBisector.bisection_enabled = True  # decided at import, which was before these were set
+    CompilerBisector.bisection_enabled = True  # torch decides this at import, before the variables were set
     return bool(CompilerBisector.get_backend() == backend)
 
 
 def answer_bisector(ask: Callable[[str, Any], Any]) -> bool:
-    """Let ``ask(subsystem, debug_info)`` answer in the bisector's place; False where this torch has none."""
+    """Replaces ``disable_subsystem`` by ``ask(subsystem, debug_info)``; False if this torch lacks it."""
     try:
         from torch._inductor.compiler_bisector import CompilerBisector
     except ImportError:

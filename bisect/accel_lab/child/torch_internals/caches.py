@@ -1,4 +1,4 @@
-"""torch's caches of compiled graphs, which would answer in the place of what a rung looks at."""
+"""Turns off torch's caches of compiled graphs, which would bypass the part of the compiler under test."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from .settings import of, patched
 
 @contextlib.contextmanager
 def no_caches(but: Sequence[str] = ()) -> Iterator[Any]:
-    """Compile without the FX graph cache and AOTAutograd's cache, ``but`` for ``fx`` or ``autograd`` of them.
-
-    Either would answer instead of the part of the compiler that a rung wants to look at.
-    """
+    """Turns off the FX graph cache and AOTAutograd's cache; ``but`` keeps ``fx`` or ``autograd`` on."""
     fx = {} if "fx" in but else {"fx_graph_cache": False, "fx_graph_remote_cache": False}
     names = ("enable_autograd_cache", "enable_remote_autograd_cache")
     autograd = {} if "autograd" in but else dict.fromkeys(names, False)

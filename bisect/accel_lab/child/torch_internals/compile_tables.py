@@ -1,9 +1,9 @@
-"""What Dynamo keeps of its compilations: their metrics, and cache entries with guards.
+"""Reads Dynamo's records of its compilations: metrics, and cache entries with their guards.
 
-Names in torch, by feature: ``_dynamo/utils.py`` (``_compilation_metrics``; 2.1 on),
-``_dynamo/convert_frame.py`` (``input_codes``; 2.0 on), ``_dynamo/eval_frame.py``
-(``_debug_get_cache_entry_list``; 2.3 on), and the function that says why a frame is compiled again, whose
-name got a plural ``s`` in 2.7. Guard failures and graph breaks are in :mod:`.metrics`.
+Relies on ``_dynamo/utils.py`` (``_compilation_metrics``, since 2.1), ``_dynamo/convert_frame.py``
+(``input_codes``, since 2.0; the function that computes recompile reasons, renamed to a plural in 2.7) and
+``_dynamo/eval_frame.py`` (``_debug_get_cache_entry_list``, since 2.3). Guard failures and graph breaks are
+in :mod:`.metrics`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _REASONS = ("get_and_maybe_log_recompilation_reasons", "get_and_maybe_log_recomp
 
 
 def metrics() -> List[Any]:
-    """``CompilationMetrics`` of the compilations so far, oldest first; torch keeps the last 64."""
+    """Returns the ``CompilationMetrics`` so far, oldest first; by default torch keeps the last 64."""
     return list(getattr(_module("utils"), "_compilation_metrics", None) or [])
 
 
 def keep_metrics(most: int) -> None:
-    """Let torch keep the metrics of ``most`` compilations."""
+    """Makes torch keep the metrics of the last ``most`` compilations."""
     utils = _module("utils")
     kept = getattr(utils, "_compilation_metrics", None)
     if kept is not None and hasattr(kept, "maxlen"):
@@ -30,36 +30,39 @@ def keep_metrics(most: int) -> None:
 
 
 def codes() -> List[CodeType]:
-    """Code objects that Dynamo was asked to compile and that still live."""
+    """Returns the code objects that Dynamo was asked to compile and that are still alive."""
     seen = getattr(getattr(_module("convert_frame"), "input_codes", None), "seen", None) or []
     found = [one if isinstance(one, CodeType) else one() for one in list(seen)]
     return [code for code in found if isinstance(code, CodeType)]
 
 
 def cache_entries(code: CodeType) -> List[Any]:
-    """The compiled versions of a code object, as Dynamo holds them now."""
+    """Returns Dynamo's current cache entries of a code object; empty if this torch cannot list them."""
     listed = getattr(_module("eval_frame"), "_debug_get_cache_entry_list", None)
     if listed is None:
         return []
     try:
         return list(listed(code))
     except Exception:
-        return []  # a code object that Dynamo never kept anything for
+        return []  # Dynamo never had an entry for this code object
 
 
 def guards(entry: Any) -> List[str]:
-    """The guards of a compiled version, as Python expressions."""
+    """Returns the guards of a cache entry as Python expressions."""
     manager = getattr(entry, "guard_manager", None) or getattr(entry, "check_fn", None)
     return [str(part) for part in getattr(manager, "code_parts", None) or []]
 
 
 def compile_id(entry: Any) -> str:
-    """``0/1``: frame 0, compiled for the second time; empty on releases that do not number entries."""
+    """Returns an entry's id, such as ``0/1`` (frame 0, second compilation); empty on older releases."""
     return str(getattr(entry, "compile_id", "") or "")
 
 
 def on_recompilation(heard: Callable[[Any], None]) -> Optional[Callable[[], None]]:
-    """Call ``heard(frame)`` after torch found out why a frame is compiled again; returns how to undo it."""
+    """Calls ``heard(frame)`` once torch has the reasons of a recompilation.
+
+    Returns a function that removes the hook, or None if this torch lacks the place.
+    """
     module = _module("convert_frame")
     for name in _REASONS:
         original = getattr(module, name, None)

@@ -1,4 +1,4 @@
-"""The native compilers that Inductor calls: which, with which flags, and where they would start."""
+"""Finds Inductor's C++ compiler, changes its flags, and stops a run before a native compiler starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def cpp_compiler() -> str:
-    """The C++ compiler that Inductor calls (``torch/_inductor/cpp_builder.py``; before it ``codecache``)."""
+    """Returns Inductor's C++ compiler (``torch/_inductor/cpp_builder.py``, older: ``codecache.py``)."""
     try:
         from torch._inductor.cpp_builder import get_cpp_compiler
     except ImportError:
@@ -16,15 +16,15 @@ def cpp_compiler() -> str:
     return str(get_cpp_compiler())
 
 
-#: Behind all other flags, so that they hold whoever asked for others: the script may have its own.
+#: Appended last, so that they override all other flags, including the script's own.
 _STRICT = "-fno-fast-math -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off"
 
 
 def strict_math() -> bool:
-    """Compile kernels without the flags that relax floating-point rules; False where they are not known.
+    """Makes C++ kernels compile without relaxed floating-point rules; False if this torch lacks the place.
 
-    Relies on ``torch/_inductor/cpp_builder.py: CppBuilder.get_command_line`` (2.5 on), whose line is what is
-    run and what a kernel's name is the hash of.
+    Relies on ``torch/_inductor/cpp_builder.py: CppBuilder.get_command_line`` (since 2.5). torch runs that
+    command line and hashes it into the kernel's name.
     """
     try:
         from torch._inductor.cpp_builder import CppBuilder
@@ -43,11 +43,11 @@ def strict_math() -> bool:
 
 
 def sanitize_kernels() -> bool:
-    """Compile kernels with the address sanitizer and line numbers; False where the flags are not known.
+    """Makes C++ kernels compile with AddressSanitizer and debug info; False if this torch lacks the place.
 
-    Relies on ``torch/_inductor/cpp_builder.py: _get_ffast_math_flags`` (from 2.5 on). The test program for
-    the vector units (``torch/_inductor/cpu_vec_isa.py``) is built without it: the process that loads that
-    one has not the sanitizer, and a kernel without vectors would be another kernel.
+    Relies on ``torch/_inductor/cpp_builder.py: _get_ffast_math_flags`` (since 2.5). The test program for
+    vector instruction sets (``torch/_inductor/cpu_vec_isa.py``) is built without the sanitizer: the process
+    that loads it does not have the sanitizer, so the test would fail and kernels would not be vectorized.
     """
     try:
         from torch._inductor import cpp_builder
@@ -70,7 +70,10 @@ def sanitize_kernels() -> bool:
 
 
 def stop_before_compiler(stop: Any) -> bool:
-    """Call ``stop`` where the native compiler would start (``torch/_inductor/async_compile.py``)."""
+    """Calls ``stop`` instead of the native compiler (``torch/_inductor/async_compile.py``).
+
+    Returns False if this torch lacks the place.
+    """
     found = False
     for module_name in ("torch._inductor.async_compile", "torch._inductor.codecache"):
         try:

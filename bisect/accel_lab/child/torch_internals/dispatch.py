@@ -1,4 +1,4 @@
-"""torch's dispatcher: operators, their keys and kernels, the modes that see them, fake tensors."""
+"""Wraps torch's dispatcher: operators, dispatch keys, kernels, dispatch modes and fake tensors."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import contextlib
 import re
 from typing import Any
 
-#: The namespace of functions that ``torch.nn.functional`` has from C++ as they are.
+#: The namespace of C++ functions that ``torch.nn.functional`` exports directly.
 NN_FUNCTIONS = "torch._C._nn"
-#: The file whose ``__call__`` enters an operator's C++ code.
+#: The file whose ``__call__`` methods enter an operator's C++ code.
 OPERATOR_FILE = "torch/_ops.py"
 
 
 def is_operator(target: Any) -> bool:
-    """Whether it is one overload of an operator (``torch/_ops.py``)."""
+    """Whether ``target`` is an ``OpOverload`` (``torch/_ops.py``)."""
     import torch
 
     return isinstance(target, torch._ops.OpOverload)
 
 
 def is_overload_packet(target: Any) -> bool:
-    """Whether it is an operator with all its overloads."""
+    """Whether ``target`` is an ``OpOverloadPacket`` (``torch/_ops.py``)."""
     import torch
 
     return isinstance(target, torch._ops.OpOverloadPacket)
 
 
 def higher_order_operators() -> Any:
-    """The operators that take graphs, as far as this release keeps a list of them."""
+    """Returns the higher-order operators; empty if this torch keeps no list of them."""
     import torch
 
     return list(getattr(torch._ops, "_higher_order_ops", {}).values())
 
 
 def takes_operators_apart(kind: Any) -> bool:
-    """Whether a tensor's class has a ``__torch_dispatch__`` of its own."""
+    """Whether a tensor class defines ``__torch_dispatch__``."""
     import torch
 
     return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
 
 
 def is_wrapped(tensor: Any) -> bool:
-    """Whether a tensor is functorch's or functionalization's wrapper around another one."""
+    """Whether a tensor is a wrapper of functorch or of functionalization."""
     import torch
 
     functorch = getattr(torch._C, "_functorch", None)
@@ -51,21 +51,24 @@ def is_wrapped(tensor: Any) -> bool:
 
 
 def negated_view(tensor: Any) -> Any:
-    """A view whose elements are the negatives, which no memory holds."""
+    """Returns a lazily negated view of a tensor (the negative bit is set)."""
     import torch
 
     return torch._neg_view(tensor)
 
 
 def disable_functions() -> Any:
-    """A context in which no ``__torch_function__`` sees a call."""
+    """Returns a context that disables ``__torch_function__``."""
     import torch
 
     return torch._C.DisableTorchFunction()
 
 
 def disable_modes() -> Any:
-    """A context in which no dispatch mode sees an operator (``torch/utils/_python_dispatch.py``)."""
+    """Returns a context that disables dispatch modes (``torch/utils/_python_dispatch.py``).
+
+    Does nothing if no mode is on the stack.
+    """
     import torch
 
     try:
@@ -85,7 +88,10 @@ def disable_modes() -> Any:
 
 
 def without_modes() -> Any:
-    """The same, also for modes that torch itself has put on while it dispatches."""
+    """Returns a context that disables dispatch modes unconditionally.
+
+    Also covers modes that torch itself enters while it dispatches.
+    """
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
@@ -99,23 +105,23 @@ def has_kernel(operator: str, key: str) -> bool:
 
 
 def dispatch_key(name: str) -> Any:
-    """A dispatch key by its name, or None."""
+    """Returns the dispatch key called ``name``, or None."""
     import torch
 
     return getattr(torch._C.DispatchKey, name, None)
 
 
 def fake_tensors() -> Any:
-    """The classes ``(FakeTensor, FakeTensorMode)`` (``torch/_subclasses/fake_tensor.py``)."""
+    """Returns the classes ``(FakeTensor, FakeTensorMode)`` (``torch/_subclasses/fake_tensor.py``)."""
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     return FakeTensor, FakeTensorMode
 
 
 def python_kernels() -> Any:
-    """Each operator with its kernels written in Python, by dispatch key (``torch/_ops.py: py_kernels``).
+    """Lists ``(operator, {dispatch key: Python kernel})`` (``torch/_ops.py: py_kernels``).
 
-    Only those that stand in for a native kernel: of autograd's keys and of composite ones.
+    Only kernels for autograd and composite keys, which replace a native kernel.
     """
     import torch
 
@@ -138,7 +144,7 @@ _DECOMPOSING = re.compile(r"Autograd|Composite")
 
 
 def python_dispatcher(on: bool) -> Any:
-    """A context in which torch's Python dispatcher is on or off (``torch/_dispatch/python.py``)."""
+    """Returns a context that turns torch's Python dispatcher on or off (``torch/_dispatch/python.py``)."""
     import torch
 
     return torch._C._EnablePythonDispatcher() if on else torch._C._DisablePythonDispatcher()

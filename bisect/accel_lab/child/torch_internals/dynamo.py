@@ -1,4 +1,4 @@
-"""Dynamo: its entry, the frames that it compiles, what it inlines, its guards, and the end of a trace."""
+"""Hooks into Dynamo: ``optimize``, frames, inlining, guards, and single steps of a trace."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import functools
 import sys
 from typing import Any, Callable, Sequence
 
-#: The module whose arrival means that the rung can be installed.
+#: The rung can be installed once this module is imported.
 MODULE = "torch._dynamo"
 
 
 def replace_optimize(replacement: Callable[..., Any]) -> Any:
-    """Put ``replacement(backend, **keywords)`` where every form of torch.compile ends; returns the original.
+    """Replaces Dynamo's ``optimize`` by ``replacement(backend, **keywords)``; returns the original.
 
-    ``optimize`` of ``torch/_dynamo/eval_frame.py``, which ``torch._dynamo`` offers too.
+    Every form of torch.compile calls ``torch/_dynamo/eval_frame.py: optimize``, or its alias in
+    ``torch._dynamo``; both are replaced.
     """
     from torch._dynamo import eval_frame
 
@@ -30,14 +31,14 @@ def replace_optimize(replacement: Callable[..., Any]) -> Any:
 
 
 def module_shell(module: Any, run: Callable[[Any], Any]) -> Any:
-    """What torch.compile puts around a module (``torch/_dynamo/eval_frame.py: OptimizedModule``)."""
+    """Wraps a module as torch.compile does (``torch/_dynamo/eval_frame.py: OptimizedModule``)."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     return OptimizedModule(module, run)
 
 
 def is_tracing() -> Any:
-    """Whether Dynamo is at work on the calling code."""
+    """Whether the calling code is being compiled (``torch.compiler.is_compiling``)."""
     import torch
 
     compiler = getattr(torch, "compiler", None)
@@ -46,9 +47,10 @@ def is_tracing() -> Any:
 
 
 def leave_uncompiled(codes: Sequence[Any]) -> None:
-    """Let Dynamo run these code objects as they are, wherever they are called from.
+    """Makes Dynamo skip these code objects.
 
-    ``skip_code`` of ``torch/_dynamo/eval_frame.py``; in older releases a function of its C part.
+    Relies on ``torch/_dynamo/eval_frame.py: skip_code``, in older releases a C function. No effect if this
+    torch has neither.
     """
     try:
         from torch._dynamo.eval_frame import skip_code
@@ -56,13 +58,13 @@ def leave_uncompiled(codes: Sequence[Any]) -> None:
         try:
             from torch._C._dynamo.eval_frame import skip_code
         except ImportError:
-            return  # then Dynamo looks at them, finds no tensor, and leaves them alone
+            return  # Dynamo then traces them, finds no tensor operation, and runs them eagerly
     for code in codes:
         skip_code(code)
 
 
 def unsupported(message: str) -> Any:
-    """What Dynamo raises where it cannot go on tracing (``torch/_dynamo/exc.py``)."""
+    """Creates the exception that Dynamo raises for a graph break (``torch/_dynamo/exc.py: Unsupported``)."""
     from torch._dynamo.exc import Unsupported
 
     try:
@@ -72,16 +74,16 @@ def unsupported(message: str) -> Any:
 
 
 def reset() -> None:
-    """Forget every compiled frame, so that the next call compiles afresh."""
+    """Drops all compiled code, so that the next call recompiles."""
     import torch._dynamo
 
     torch._dynamo.reset()
 
 
 def hook_frames(skip: Callable[[Any], bool], compiling: Callable[[Any], None]) -> bool:
-    """Leave frames whose code ``skip`` names as they are; ``compiling`` gets all code that is compiled.
+    """Skips frames for whose code ``skip`` is true; calls ``compiling(code)`` for each compiled frame.
 
-    Relies on ``torch/_dynamo/convert_frame.py: CatchErrorsWrapper, _compile``; False where it has neither.
+    Relies on ``torch/_dynamo/convert_frame.py: CatchErrorsWrapper, _compile``; False if either is missing.
     """
     from torch._dynamo import convert_frame
 
@@ -106,7 +108,7 @@ def hook_frames(skip: Callable[[Any], bool], compiling: Callable[[Any], None]) -
 
 
 def _left_alone() -> Any:
-    """What a frame's compiler returns for a frame that is to run as it is."""
+    """The return value of Dynamo's frame callback for a frame that runs eagerly."""
     try:
         from torch._dynamo.types import ConvertFrameReturn
     except ImportError:
@@ -115,10 +117,10 @@ def _left_alone() -> Any:
 
 
 def hook_inlining(inlining: Callable[[Any, Any], str]) -> bool:
-    """Ask ``inlining(code, caller's code)`` before a function is inlined: words keep it out of the graph.
+    """Calls ``inlining(code, caller's code)`` before a function is inlined; a non-empty result prevents it.
 
-    Relies on ``torch/_dynamo/symbolic_convert.py: InliningInstructionTranslator``; False where it is not
-    there.
+    The result is the message of the graph break. Relies on ``torch/_dynamo/symbolic_convert.py:
+    InliningInstructionTranslator``; False if this torch lacks it.
     """
     from torch._dynamo import symbolic_convert
 
@@ -142,7 +144,10 @@ def hook_inlining(inlining: Callable[[Any, Any], str]) -> bool:
 
 
 def hook_guards(made: Callable[[Any], None]) -> None:
-    """Tell ``made`` of the guards of each compilation (``torch/_dynamo/guards.py: CheckFunctionManager``)."""
+    """Calls ``made(guards)`` after each compilation (``torch/_dynamo/guards.py: CheckFunctionManager``).
+
+    No effect if this torch lacks the class.
+    """
     try:
         from torch._dynamo.guards import CheckFunctionManager as Manager
     except ImportError:
@@ -161,10 +166,9 @@ def hook_guards(made: Callable[[Any], None]) -> None:
 
 
 def hook_steps(at: Callable[[Any], None]) -> bool:
-    """Call ``at(trace)`` before each instruction of a frame's trace; False where there is no such place.
+    """Calls ``at(trace)`` before each instruction of a frame's trace, not of inlined functions.
 
-    Relies on ``torch/_dynamo/symbolic_convert.py: InstructionTranslator``: the translator of frames, not of
-    what is inlined into them.
+    Relies on ``torch/_dynamo/symbolic_convert.py: InstructionTranslator``; False if this torch lacks it.
     """
     from torch._dynamo import symbolic_convert
 

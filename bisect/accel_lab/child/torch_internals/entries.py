@@ -1,4 +1,4 @@
-"""The ways into a compiler that are not torch.compile, as users call them; some lie in private modules."""
+"""Lists the compiler entry points other than torch.compile that users call; some are in private modules."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ ENTRIES: Dict[str, Tuple[str, ...]] = {
     "torch.jit": ("script", "trace", "trace_module", "freeze", "optimize_for_inference", "load"),
     "torch.onnx": ("export", "dynamo_export"),
 }
-#: Those that return the function which does the work.
+#: Entry points that return a function; the work is done when that function is called.
 LATER = frozenset({"torch._dynamo.export"})

@@ -1,4 +1,4 @@
-"""Inductor from a captured graph to its loop IR: entered, stopped half way, and kept in this process."""
+"""Calls Inductor, stops it before lowering, and sets it up for interpreted loop IR."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LOWERING_LOCK = threading.RLock()
 
 
 class LoweringReached(BaseException):
-    """Carries the final FX graph out of Inductor.
+    """Raised before lowering; ``gm`` is Inductor's final FX graph.
 
-    A BaseException, so that torch's own ``except Exception`` handlers let it pass.
+    A BaseException, so that torch's ``except Exception`` handlers do not catch it.
     """
 
     def __init__(self, gm: Any) -> None:
@@ -25,9 +25,9 @@ class LoweringReached(BaseException):
 
 
 def compile_fx(gm: Any, example_inputs: Any, *, patches: Mapping[str, Any]) -> Any:
-    """A captured graph compiled by Inductor (``torch/_inductor/compile_fx.py``).
+    """Compiles a captured graph with Inductor (``torch/_inductor/compile_fx.py``).
 
-    The settings hold for the lazily compiled backward graph too.
+    The settings ``patches`` also apply to the lazily compiled backward graph.
     """
     from torch._inductor.compile_fx import compile_fx as compiler
 
@@ -36,9 +36,9 @@ def compile_fx(gm: Any, example_inputs: Any, *, patches: Mapping[str, Any]) -> A
 
 
 def compile_with(inner: Any, gm: Any, example_inputs: Any, *, patches: Mapping[str, Any]) -> Any:
-    """The same with ``inner`` in the place of what compiles the graphs after AOTAutograd.
+    """Compiles a captured graph with Inductor; ``inner`` compiles the graphs after AOTAutograd.
 
-    No C++ wrapper: it would be written around kernels that are not there.
+    The C++ wrapper is off, as it would call kernels that do not exist.
     """
     from torch._inductor.compile_fx import compile_fx as compiler
 
@@ -49,7 +49,7 @@ def compile_with(inner: Any, gm: Any, example_inputs: Any, *, patches: Mapping[s
 
 
 def compile_inner(gm: Any, example_inputs: Any, **keywords: Any) -> Any:
-    """What Inductor itself does with a graph after AOTAutograd."""
+    """Compiles a graph after AOTAutograd as Inductor does (``torch/_inductor/compile_fx.py``)."""
     from torch._inductor import compile_fx
 
     return compile_fx.compile_fx_inner(gm, example_inputs, **keywords)
@@ -57,7 +57,7 @@ def compile_inner(gm: Any, example_inputs: Any, **keywords: Any) -> Any:
 
 @contextlib.contextmanager
 def stop_before_lowering() -> Iterator[Any]:
-    """While active, Inductor's lowering hands out its graph (:class:`LoweringReached`) and does no more."""
+    """While active, Inductor raises :class:`LoweringReached` with its graph instead of lowering it."""
     from torch._inductor.graph import GraphLowering
 
     def run(self: Any, *args: Any) -> None:
@@ -73,7 +73,7 @@ def stop_before_lowering() -> Iterator[Any]:
 
 
 def has_calls(gm: Any) -> bool:
-    """Whether a graph calls anything; one that does not Inductor hands back as it is, lowering nothing."""
+    """Whether a graph has call nodes; Inductor returns a graph without any unchanged, with no lowering."""
     from torch._dynamo.utils import count_calls
 
     return bool(count_calls(gm.graph))
@@ -81,7 +81,10 @@ def has_calls(gm: Any) -> bool:
 
 @contextlib.contextmanager
 def for_interpreted_kernels(scheduled: bool) -> Iterator[None]:
-    """In this process, with a plain Python wrapper and no plan of memory that only generated code keeps."""
+    """Sets Inductor up for interpreted loop IR: in this process, Python wrapper, no memory planning.
+
+    Buffer reuse is off too, unless ``scheduled``.
+    """
     names = ("graph_partition", "memory_planning", "triton__cudagraphs", "cpp_wrapper")
     off = dict.fromkeys(names if scheduled else (*names, "allow_buffer_reuse"), False)
     with no_caches(), settings.patched(settings.of("inductor"), **off), _in_process():
@@ -90,7 +93,7 @@ def for_interpreted_kernels(scheduled: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_process() -> Iterator[None]:
-    """Inductor can compile in another process or later; a patched scheduler works in this process only."""
+    """Keeps Inductor's compilation in this process and synchronous, as the patched scheduler requires."""
     from torch._inductor import compile_fx
 
     with contextlib.ExitStack() as stack:
@@ -104,12 +107,12 @@ def _in_process() -> Iterator[None]:
 
 
 def without_buffer_reuse() -> Any:
-    """A context in which no buffer gets the memory of another one."""
+    """Returns a context that turns buffer reuse off."""
     return settings.under("inductor", {"allow_buffer_reuse": False})
 
 
 def lowering_class() -> Any:
-    """``GraphLowering`` of ``torch/_inductor/graph.py``; None where this torch has not the place."""
+    """Returns ``torch/_inductor/graph.py: GraphLowering``; None if it lacks ``compile_to_module``."""
     try:
         from torch._inductor.graph import GraphLowering
     except ImportError:

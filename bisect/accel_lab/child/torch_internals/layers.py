@@ -1,4 +1,4 @@
-"""The places at which Inductor holds a graph, or its loop IR, between two of its layers.
+"""Finds the functions of Inductor that see a graph or loop IR between two compiler stages.
 
 Relies on ``torch/_inductor/compile_fx.py`` and ``debug.py``.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-#: For each layer the names that the function between two graphs has had, the newest first.
+#: Names of the function that runs these passes in different releases, newest first.
 _JOINT = ("_recursive_joint_graph_passes", "joint_graph_passes")
 _POST_GRAD = ("_recursive_post_grad_passes", "post_grad_passes")
 
 
 def graph_passes() -> List[Tuple[Any, str, str]]:
-    """``(module, name of a function, "joint" or "post_grad")``: it takes a graph and transforms it.
+    """Lists ``(module, function name, "joint" or "post_grad")`` of the functions that transform a graph.
 
-    A layer that this torch has under none of the names is missing.
+    A function that this torch lacks is left out.
     """
     from torch._inductor import compile_fx
 
@@ -28,17 +28,17 @@ def graph_passes() -> List[Tuple[Any, str, str]]:
 
 
 def debug_context() -> Any:
-    """The class whose ``ir_pre_fusion`` and ``ir_post_fusion`` are called with the scheduler's nodes."""
+    """Returns the class whose ``ir_pre_fusion`` and ``ir_post_fusion`` get the scheduler's nodes."""
     from torch._inductor.debug import DebugContext
 
     return DebugContext
 
 
 def debug_method(context: Any, name: str) -> Any:
-    """What a debug context itself does under a name: nothing, unless ``TORCH_COMPILE_DEBUG`` is set."""
+    """Returns a debug context's own method, which does nothing unless ``TORCH_COMPILE_DEBUG`` is set."""
     return type(context).__getattr__(context, name)
 
 
 def loop_ir_text(nodes: Any) -> str:
-    """The scheduler's nodes as torch's own debug files show them."""
+    """Formats the scheduler's nodes as in torch's debug files."""
     return "\n\n\n".join(str(node.debug_str()) for node in nodes)

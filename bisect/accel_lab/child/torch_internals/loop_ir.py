@@ -1,4 +1,4 @@
-"""Inductor's loop IR, its scheduler, and the places where code is generated from them.
+"""Wraps Inductor's loop IR, its scheduler, and the places where code is generated from them.
 
 Relies on ``torch/_inductor/{virtualized,ir,loop_body,scheduler,utils}.py`` and
 ``codegen/{common,wrapper}.py``.
@@ -11,9 +11,10 @@ from typing import Any
 
 
 def being_imported() -> bool:
-    """Whether a module of Inductor is in the middle of its import.
+    """Whether a module of Inductor is half imported.
 
-    A script can begin with one, which imports Dynamo, with which the instruments come: too early to hook in.
+    A script may start with ``import torch._inductor...``. That imports Dynamo, which installs the lab's
+    instruments too early to hook into Inductor.
     """
     return any(
         name.startswith("torch._inductor")
@@ -23,42 +24,42 @@ def being_imported() -> bool:
 
 
 def virtualized() -> Any:
-    """``V``: the graph, the handler of operations and the kernel that Inductor is at work on."""
+    """Returns ``V``, which holds Inductor's current graph, ops handler and kernel."""
     from torch._inductor.virtualized import V
 
     return V
 
 
 def ops_value(value: Any) -> Any:
-    """A value as ``V.ops`` hands it to the closures of the IR."""
+    """Wraps a value as ``V.ops`` gives it to the closures of the IR."""
     from torch._inductor.virtualized import OpsValue
 
     return OpsValue(value)
 
 
 def ir() -> Any:
-    """The classes of the IR."""
+    """Returns the module with the classes of the IR."""
     from torch._inductor import ir
 
     return ir
 
 
 def index_symbol(name: str) -> Any:
-    """A variable of a loop, as the IR's index expressions have it."""
+    """Creates a loop variable for the IR's index expressions."""
     from torch._inductor.utils import sympy_index_symbol
 
     return sympy_index_symbol(name)
 
 
 def silent_kernel() -> Any:
-    """A kernel that keeps account of its buffers and is counted by no metric."""
+    """Creates a kernel object that torch's metrics do not count."""
     from torch._inductor.codegen.common import Kernel
 
     return Kernel(increase_kernel_count=False)
 
 
 def scheduler() -> Any:
-    """The scheduler's module, or None where this torch has none."""
+    """Returns the scheduler's module, or None if this torch has none."""
     try:
         from torch._inductor import scheduler
     except ImportError:
@@ -67,7 +68,7 @@ def scheduler() -> Any:
 
 
 def kernel_arguments() -> Any:
-    """The class that decides which buffers a kernel writes in place, or None."""
+    """Returns ``KernelArgs``, which makes a kernel's buffers in-place, or None."""
     try:
         from torch._inductor.codegen import common
     except ImportError:
@@ -76,7 +77,7 @@ def kernel_arguments() -> Any:
 
 
 def allocation_line() -> Any:
-    """The class that decides which memory a buffer gets, or None."""
+    """Returns ``AllocateLine``, which plans a buffer's memory, or None."""
     try:
         from torch._inductor.codegen import wrapper
     except ImportError:
@@ -85,7 +86,7 @@ def allocation_line() -> Any:
 
 
 def written_lines() -> Any:
-    """``(IR, tracer of loop bodies, buffer of generated lines)``; None where this torch lacks one of them."""
+    """Returns ``(ir module, LightTracer, IndentedBuffer)``; None if this torch lacks one of them."""
     try:
         from torch._inductor import ir, loop_body, utils
     except ImportError:

@@ -1,7 +1,6 @@
-"""What torch counts of its own work: graphs, guards that failed, seconds of compiling, kernels.
+"""Reads torch's own counters: graphs, guard failures, compile seconds, kernels.
 
-Read from ``torch/_dynamo/utils.py`` and ``torch/_inductor/metrics.py`` where they have been imported; nothing
-is hooked.
+Reads ``torch/_dynamo/utils.py`` and ``torch/_inductor/metrics.py`` if they are imported; hooks nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, List, Optional
 
-#: Under these names Dynamo keeps how long it took to compile a frame; the first that is there counts.
+#: Dynamo's names for the time to compile a frame; the first one present is used.
 _FORWARD = ("entire_frame_compile", "_compile.compile_inner", "_compile.<locals>.compile_inner", "_compile")
-#: A backward graph is compiled when it is first run, which is no part of the above.
+#: The same for backward graphs, which are compiled at their first run and not included above.
 _BACKWARD = ("entire_backward_compile", "compile_fx.<locals>.bw_compiler", "bw_compiler")
 
 
@@ -20,7 +19,7 @@ def _utils() -> Any:
 
 
 def counters() -> Dict[str, Dict[str, int]]:
-    """What Dynamo counted, by group: graphs, graph breaks, ..."""
+    """Returns Dynamo's counters by group (``stats``, ``graph_break``, ...); empty groups are left out."""
     return {
         str(group): {str(k): int(v) for k, v in values.items()}
         for group, values in getattr(_utils(), "counters", {}).items()
@@ -29,22 +28,22 @@ def counters() -> Dict[str, Dict[str, int]]:
 
 
 def graphs() -> int:
-    """How many graphs were compiled so far."""
+    """Returns the number of graphs compiled so far."""
     return int(getattr(_utils(), "counters", {}).get("stats", {}).get("unique_graphs", 0))
 
 
 def guard_failures() -> Dict[Any, Any]:
-    """The reasons for which code was compiled again, by code object."""
+    """Returns the reasons for recompilations, by code object."""
     return dict(getattr(_utils(), "guard_failures", None) or {})
 
 
 def graph_break_reasons() -> List[Any]:
-    """Why Dynamo ended graphs, with the user's stack."""
+    """Returns the graph breaks, each with its reason and the user's stack."""
     return list(getattr(_utils(), "graph_break_reasons", None) or [])
 
 
 def compilation_limit() -> int:
-    """How often code may be compiled; 0 where that is not known."""
+    """Returns Dynamo's recompile limit; 0 if it is not known."""
     config = sys.modules.get("torch._dynamo.config")
     for name in ("recompile_limit", "cache_size_limit"):
         value = getattr(config, name, None)
@@ -54,13 +53,13 @@ def compilation_limit() -> int:
 
 
 def kernels() -> Optional[int]:
-    """How many kernels Inductor generated."""
+    """Returns the number of kernels that Inductor generated; None if Inductor is not imported."""
     count = getattr(sys.modules.get("torch._inductor.metrics"), "generated_kernel_count", None)
     return int(count) if count is not None else None
 
 
 def compile_seconds() -> Optional[float]:
-    """Seconds that Dynamo and the backend took; None where torch does not keep them."""
+    """Returns the seconds of all compilations, forward and backward; None if torch does not keep them."""
     kept = None
     for name in ("compilation_time_metrics", "compilation_metrics"):
         found = getattr(_utils(), name, None)
@@ -77,7 +76,7 @@ def compile_seconds() -> Optional[float]:
 
 
 def recompiles() -> Optional[int]:
-    """Compilations of a piece of code beyond its first; None where torch keeps no list of them."""
+    """Returns the number of recompilations; None if torch keeps no list of compilations."""
     getter = getattr(_utils(), "get_compilation_metrics", None)
     if getter is None:
         return None

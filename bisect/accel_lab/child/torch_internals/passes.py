@@ -1,11 +1,11 @@
-"""Inductor's FX passes: the functions that run them, the pattern matcher, the reinplacing pass."""
+"""Names Inductor's FX passes: their drivers, the pattern matcher, the reinplacing pass."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-#: The functions that run Inductor's passes, the word for their graph; what they call by name is a pass.
+#: ``(module, driver function, phase)``; the functions that a driver calls by name are passes.
 DRIVERS = (
     ("torch._inductor.fx_passes.pre_grad", "pre_grad_passes", "pre-grad"),
     ("torch._inductor.fx_passes.joint_graph", "joint_graph_passes", "joint"),
@@ -15,7 +15,7 @@ DRIVERS = (
 
 
 def user() -> Any:
-    """The module that imports the drivers by name, or None (``torch/_inductor/compile_fx.py``)."""
+    """Returns ``torch._inductor.compile_fx``, which imports the drivers by name, or None."""
     try:
         return importlib.import_module("torch._inductor.compile_fx")
     except ImportError:
@@ -23,14 +23,14 @@ def user() -> Any:
 
 
 def pattern_matcher() -> Any:
-    """The module of the pattern matcher."""
+    """Returns the module of the pattern matcher."""
     from torch._inductor import pattern_matcher
 
     return pattern_matcher
 
 
 def reinplacing() -> Any:
-    """The module of the pass that makes operators write into their arguments."""
+    """Returns the module of the pass that makes operators in-place."""
     from torch._inductor.fx_passes import reinplace
 
     return reinplace

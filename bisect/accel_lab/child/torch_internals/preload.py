@@ -1,4 +1,4 @@
-"""What a probe is likely to need, imported and set up once for all forks of the warm server."""
+"""Imports and sets up what most probes need, once for all forks of the warm server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRELOAD = (
     "torch._inductor.quantized_lowerings",
     "torch.testing",
     "torch.fx.experimental.symbolic_shapes",
-    # What a first compilation imports by itself, a third of a second of it.
+    # A first compilation imports these itself, which takes about 0.3 s.
     "sympy.physics.units",
     "sympy.tensor.tensor",
     "torch._dynamo.backends.cudagraphs",
@@ -71,22 +71,25 @@ PRELOAD = (
 
 
 def preload() -> Any:
-    """Import all that a probe is likely to need; modules that this release lacks are left out."""
+    """Imports the modules of ``PRELOAD``; returns the names of those that could not be imported."""
     missing = []
     for name in PRELOAD:
         try:
             __import__(name)
-        except Exception:  # optional parts fail in many ways where what they need is not there
+        except Exception:  # optional modules raise various errors if a dependency is missing
             missing.append(name)
     return missing
 
 
-#: How a module of passes asks for its own patterns, where it does so for one device.
+#: Matches a module of passes that calls ``lazy_init`` with a device.
 _ASKS_BY_DEVICE = re.compile(r"^ +lazy_init\(input_device\)", re.MULTILINE)
 
 
 def lazy_init() -> Any:
-    """Do, once, what Inductor would do at its first compile: pattern registration and operator tables."""
+    """Does the set-up of Inductor's first compile: pattern registration and the test of vector units.
+
+    Returns the names of the steps that succeeded.
+    """
     import torch
 
     done = []
@@ -101,7 +104,7 @@ def lazy_init() -> Any:
         except (ImportError, AttributeError):
             continue
         try:
-            # What was registered is kept by the argument: asked in another way, torch would do it all again.
+            # torch caches the registration by argument, so the call must use the same one as torch.
             asks = _ASKS_BY_DEVICE.search(inspect.getsource(module))
             hook(*([torch.device("cpu")] if asks else []))
         except Exception:
@@ -114,7 +117,7 @@ def lazy_init() -> Any:
 
 
 def _forget_decomposition_tables() -> None:
-    """Registering patterns has cached Inductor's decomposition table; a script may still change it."""
+    """Clears the decomposition tables that pattern registration cached, as a script may change the table."""
     module = sys.modules.get("torch._inductor.decomposition")
     for value in list(vars(module).values()) if module is not None else ():
         clear = getattr(value, "cache_clear", None)
@@ -123,10 +126,10 @@ def _forget_decomposition_tables() -> None:
 
 
 def _probe_vector_units() -> bool:
-    """Let Inductor compile its test program for the vector instruction set now, once for all forks.
+    """Makes Inductor detect the vector instruction set now, once for all forks; False if it fails.
 
-    The answer is kept in the process (``torch/_inductor/cpu_vec_isa.py``); without a working
-    compiler there is none, and the probe that needs one will say so itself.
+    The result is cached in the process (``torch/_inductor/cpu_vec_isa.py``). Without a working compiler
+    detection fails here, and again in the probe that needs it.
     """
     for name in ("torch._inductor.cpu_vec_isa", "torch._inductor.codecache"):
         try:

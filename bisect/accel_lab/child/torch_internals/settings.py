@@ -1,4 +1,4 @@
-"""Settings of Dynamo, AOTAutograd (functorch) and Inductor: looked up, changed, and read."""
+"""Reads and changes the settings of Dynamo, AOTAutograd (functorch) and Inductor."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ _MODULES = {
 
 
 def of(owner: str) -> Any:
-    """The module of settings of ``dynamo``, ``functorch`` or ``inductor``."""
+    """Returns the config module of ``dynamo``, ``functorch`` or ``inductor``."""
     return importlib.import_module(_MODULES[owner])
 
 
 def require(owner: str, names: Any) -> None:
-    """Raise :class:`NotApplicable` for a setting that this release has not."""
+    """Raises :class:`NotApplicable` if this torch lacks one of the settings ``names``."""
     for name in names:
         if not has_config(of(owner), name):
             raise NotApplicable("this torch has no setting %s.%s" % (_MODULES[owner], name))
 
 
 def change(owner: str, values: Mapping[str, Any]) -> None:
-    """Change settings for the rest of the process; ``flip`` is the truth value that does not hold."""
+    """Changes settings for the rest of the process; the value ``flip`` inverts a flag.
+
+    Raises :class:`NotApplicable` for an unknown setting.
+    """
     require(owner, values)
     module = of(owner)
     for name, value in values.items():
@@ -39,7 +42,7 @@ def change(owner: str, values: Mapping[str, Any]) -> None:
 
 
 def under(owner: str, values: Mapping[str, Any]) -> Any:
-    """A context with other settings; ``flip`` is the other truth value than the one that holds."""
+    """Returns a context with other settings; the value ``flip`` inverts a flag."""
     module = of(owner)
     return module.patch({name: _value(module, name, value) for name, value in values.items()})
 
@@ -50,9 +53,9 @@ def _value(module: Any, name: str, value: Any) -> Any:
 
 @contextlib.contextmanager
 def patched(module: Any, **values: Any) -> Iterator[Any]:
-    """Set config entries for a while; entries that this release lacks are left out.
+    """Changes settings inside the context; those that this torch lacks are skipped (``__`` means a dot).
 
-    Yields the names that could be set.
+    Yields the names of the settings that were changed.
     """
     have = {}
     for name, value in values.items():
@@ -75,7 +78,7 @@ def has_config(module: Any, name: str) -> bool:
 
 
 def changed_config() -> Any:
-    """Settings of Dynamo, functorch and Inductor that differ from their defaults, as text."""
+    """Returns ``{name: repr(value)}`` of scalar settings that differ from their defaults."""
     changed: Dict[str, str] = {}
     for name in _MODULES.values():
         module = sys.modules.get(name)

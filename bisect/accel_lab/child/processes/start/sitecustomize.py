@@ -1,7 +1,7 @@
-"""Read by each Python that a probed script starts: puts the rung of the probe into it.
+"""Installs the probe's rung in each Python process that a probed script starts.
 
-It lies alone in its folder, which is the first one of PYTHONPATH there. What cannot be prepared ends the
-process: run without the rung it would answer another question than the one asked.
+It is alone in its folder, which is first on PYTHONPATH there. If the rung cannot be prepared, the process
+ends: a run without the rung would give a wrong result.
 """
 
 import importlib
@@ -11,18 +11,18 @@ import sys
 
 
 def _next_one(here: str) -> None:
-    """Run the ``sitecustomize`` that Python would have run without this one, if there is any."""
+    """Imports the ``sitecustomize`` that this one shadows, if there is one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     own = sys.modules.pop("sitecustomize")
     try:
         if importlib.util.find_spec("sitecustomize") is not None:
             importlib.import_module("sitecustomize")
     finally:
-        sys.modules.setdefault("sitecustomize", own)  # the import that is under way looks for it
+        sys.modules.setdefault("sitecustomize", own)  # the current import needs the entry
 
 
 def _load_child(folder: str) -> None:
-    """The child's package, without its folder among those that the script imports from."""
+    """Imports the child's package without adding its folder to ``sys.path``."""
     spec = importlib.util.spec_from_file_location(
         "accel_lab_child", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
