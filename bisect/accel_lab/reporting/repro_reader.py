@@ -11,7 +11,7 @@ from accel_lab.core.text import command_line
 
 from . import run_files
 
-#: Folder of the passing neighbor, below that of the repro.
+#: Folder of the passing neighbour, below that of the repro.
 MIN_GOOD = "min-good"
 _LIMIT = 2_000_000
 _END = re.compile(r"(exit|signal) (-?\d+)\Z")

@@ -243,7 +243,6 @@ class Diagnosis(Bisection):
     def _prove(
         runner: LadderRunner, answer: Answer, opened: Opened, considered: Sequence[Considered]
     ) -> None:
-        """Repeats the neighboring rungs to prove the stage."""
         try:
             proved = prove_stage(runner, answer.ladder, opened.culprit, considered)
         except OutOfTime:
@@ -257,7 +256,6 @@ class Diagnosis(Bisection):
 
     @staticmethod
     def _add_values(base: Baseline, answer: Answer) -> None:
-        """Adds the first wrong values to the evidence."""
         wrong = wrong_values(base.values)
         if wrong and answer.culprit is not None:
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))
@@ -298,7 +296,6 @@ class Diagnosis(Bisection):
     # -- more than one fault -------------------------------------------------------------------
 
     def _ask_other_faults(self, base: Baseline, first: Answer) -> None:
-        """Searches for further faults, if time allows."""
         try:
             with self._time.allow(self._after_stage):
                 self._other_faults(base, first)

@@ -1,4 +1,4 @@
-"""Recognizes faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
+"""Recognises faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from accel_lab.core.verdict import Verdict
 class Reading:
     """What a ladder's verdicts say.
 
-    ``last_good`` and ``first_bad`` are neighbors once the inconclusive rungs are left out. ``different`` are
+    ``last_good`` and ``first_bad`` are neighbours once the inconclusive rungs are left out. ``different`` are
     the rungs between them that failed in another way. ``non_monotone`` are rungs below ``last_good`` that
     failed.
     """

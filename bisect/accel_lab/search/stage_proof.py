@@ -1,4 +1,4 @@
-"""Proves a stage: repeats its two neighbors on the ladder and weighs the alternatives."""
+"""Proves a stage: repeats its two neighbours on the ladder and weighs the alternatives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ladder_runner import LadderRunner, tally_of
 from .proof import Proof, prove_again, qualify
 from .repeats import Tally
 
-#: Number of neighbor pairs on the ladder, one of which was picked, so luck had as many chances.
+#: Number of neighbour pairs on the ladder, one of which was picked, so luck had as many chances.
 BOUNDARIES = len(LADDER) - 1
 
 
@@ -33,7 +33,7 @@ class Proved:
 def prove_stage(
     runner: LadderRunner, ladder: Sequence[Step], culprit: Culprit, alternatives: Sequence[Considered]
 ) -> Proved:
-    """Repeats the neighbors: without the culprit it must pass every time, with it it must fail."""
+    """Repeats the neighbours: without the culprit it must pass every time, with it it must fail."""
     considered = list(alternatives)
     result = Proved(culprit=qualify(culprit, considered), ladder=list(ladder))
     reading = read_steps(ladder)

@@ -50,7 +50,7 @@ KERNEL_SWITCHES: tuple[Switch, ...] = tuple(
     for name, label in _LABELS.items()
 )
 
-#: Enough to separate fusion, vectorization and memory; ``--ablation full`` runs the rest.
+#: Enough to separate fusion, vectorisation and memory; ``--ablation full`` runs the rest.
 SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers", "buffer_reuse", "strict_math")
 
 

@@ -77,7 +77,7 @@ class Entries:
                 continue
             if text.cut:
                 self._was_cut(name, text.size)
-            # The tokenizer is slow and nobody runs a large artifact, so it is redacted as plain text.
+            # The tokeniser is slow and nobody runs a large artifact, so it is redacted as plain text.
             redact = self.redactor.any if text.size <= TOKENISE_LIMIT else self.redactor.text
             self._add(name, redact(text.text, name), rank=rank)
         for log in LOGS:
@@ -108,7 +108,7 @@ class Entries:
             text = run_files.read_text(artifact.path, ARTIFACT_LIMIT)
             if text.cut:
                 self._was_cut(name, text.size)
-            # Kernels are data: a tokenizer would spend minutes on the bytes in them.
+            # Kernels are data: a tokeniser would spend minutes on the bytes in them.
             self._add(name, self.redactor.text(text.text, name), rank=_CULPRIT)
 
     def _add_data(self, file: Data) -> None:

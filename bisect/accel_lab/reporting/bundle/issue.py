@@ -72,7 +72,6 @@ class _Parts:
         self.log = printable(redact(self._log(run_dir), "ISSUE.md"))
 
     def text(self, log_room: int, script_room: int, switches: bool, exhibit: bool) -> str:
-        """Returns the whole issue with this much room for its long parts."""
         blocks = ["### 🐛 Describe the bug", self._describe()]
         folded = self._exhibit() if exhibit else ""
         blocks += [folded] if folded else []

@@ -224,7 +224,7 @@ def _portable(text: str, findings: Findings) -> str:
 
 
 def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int, *, smallest: bool) -> None:
-    """Adds the reduced scripts, each with the files that it reads, and the neighbor that passes."""
+    """Adds the reduced scripts, each with the files that it reads, and the neighbour that passes."""
     both = (repro_reader.repro_of(findings, run_dir), repro_reader.other_of(findings, run_dir))
     for script in both:
         if script is None or not script.text.strip():

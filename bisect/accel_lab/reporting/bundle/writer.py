@@ -119,8 +119,6 @@ def write_bundle(
 
 
 class _Maker(Entries):
-    """Collects, redacts, chooses and zips."""
-
     def __init__(
         self,
         findings: Findings,
@@ -251,7 +249,7 @@ class _Maker(Entries):
         publish = self.redactor.message
         expected = expectation(found, sources.run_again, publish, args=sources.args, printed=self._printed())
         shown = self.redactor.value({**expected, "run": sources.run}, "expected.json")
-        texts = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalized
+        texts = {key: expected[key] for key in ("message", "inner")}  # redacted before they were normalised
         self.expected = {**shown, **texts}
         for entry in rerun_files():
             self.entries[entry.name] = entry

@@ -14,7 +14,7 @@ from accel_lab.reporting.tables.findings import one_line
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Colors that color-blind readers can tell apart, on dark and light ground (after Okabe and Ito).
+#: Colours that colour-blind readers can tell apart, on dark and light ground (after Okabe and Ito).
 COLOURS = ("#8a8f98", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#a6761d")
 INK = "#7d8794"  # readable on the page's light and dark background
 

@@ -25,7 +25,7 @@ CELLS = 160
 #: Maximum points of a line over a tensor's elements.
 POINTS = 600
 DPI = 120
-#: Dark for small and light for large, also in grayscale.
+#: Dark for small and light for large, also in greyscale.
 COLOURS = "cividis"
 #: Maximum bars of the histogram, one per power of two.
 _BARS = 40
@@ -165,7 +165,7 @@ def _whole(axis: Axis) -> None:
 
 
 def _thinned(values: Array) -> tuple[Array, int]:
-    """Returns at most ``POINTS`` values, each the maximum of equally many neighbors, and the step."""
+    """Returns at most ``POINTS`` values, each the maximum of equally many neighbours, and the step."""
     step = -(-values.size // POINTS)
     padded = np.full(step * -(-values.size // step), np.nan)
     padded[: values.size] = values

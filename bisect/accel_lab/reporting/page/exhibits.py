@@ -1,4 +1,4 @@
-"""Prepares exhibits for the page: code with numbered and marked lines, colored diffs, tables."""
+"""Prepares exhibits for the page: code with numbered and marked lines, coloured diffs, tables."""
 
 from __future__ import annotations
 
@@ -138,6 +138,5 @@ def _picked(texts: Sequence[str], marked: set[int], room: int) -> list[int]:
 
 
 def _near(lines: Sequence[Line], marked: Sequence[int]) -> list[Line]:
-    """Returns the lines around the marked ones."""
     places = sorted({at for m in marked for at in range(m - AROUND, m + AROUND + 1) if 0 <= at < len(lines)})
     return [lines[place] for place in places[: 2 * OPEN_LINES]]

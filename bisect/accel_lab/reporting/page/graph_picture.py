@@ -1,7 +1,7 @@
 """Draws a graph as a layered SVG: nodes in rows by depth, edges downwards.
 
 It uses no layout program: rows by longest path, points for edges that cross rows, order within a row by the
-mean place of the neighbors, then positions as near to the neighbors as the row allows.
+mean place of the neighbours, then positions as near to the neighbours as the row allows.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _order(rows: list[list[_Box]], *, downwards: bool) -> None:
 
 
 def _place(rows: list[list[_Box]]) -> None:
-    """Packs rows, then moves each box towards its neighbors as far as there is room."""
+    """Packs rows, then moves each box towards its neighbours as far as there is room."""
     for row in rows:
         _pack(row, [0.0] * len(row))
     for sweep in range(2 * _SWEEPS):
@@ -148,7 +148,7 @@ def _place(rows: list[list[_Box]]) -> None:
 
 
 def _pack(row: Sequence[_Box], wanted: Sequence[float]) -> None:
-    """Puts boxes side by side in their order, their centers near the wanted positions."""
+    """Puts boxes side by side in their order, their centres near the wanted positions."""
     right = float("-inf")
     for box, want in zip(row, wanted, strict=True):
         box.x = max(want, right + _GAP + box.width / 2)

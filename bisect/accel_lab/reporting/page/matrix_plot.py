@@ -1,4 +1,4 @@
-"""Draws the matrix of releases and rungs: one box per run, marked by sign and color."""
+"""Draws the matrix of releases and rungs: one box per run, marked by sign and colour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from accel_lab.core.text import printable
 from accel_lab.reporting.words import matrix as words
 
-#: Colors that color-blind readers can tell apart (after Okabe and Ito); the signs say the same.
+#: Colours that colour-blind readers can tell apart (after Okabe and Ito); the signs say the same.
 _FILL = {"good": "#009e73", "bad": "#d55e00", "different": "#e69f00", "skip": "#9aa5b1", "na": "#e6e9ee"}
 #: Signs that every font has.
 _SIGN = {"good": "ok", "bad": "x", "different": "!", "skip": "?", "na": ""}

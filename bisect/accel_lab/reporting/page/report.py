@@ -57,7 +57,6 @@ class _View:
         self._pairs = self.texts.pairs
 
     def build(self) -> dict[str, Any]:
-        """Returns all data of the template."""
         findings, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
         witness = findings.witness.to_json() if findings.witness else {}
         witness.pop("words", None)

@@ -27,7 +27,7 @@ def keep(text: str, _file: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A text under a heading; ``diff`` texts are colored line by line."""
+    """A text under a heading; ``diff`` texts are coloured line by line."""
 
     title: str
     text: str

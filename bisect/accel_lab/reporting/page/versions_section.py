@@ -227,7 +227,6 @@ def _swaps(blame: Blame | None, texts: TextBudget) -> list[tuple[str, str, Mark]
 
 
 def _numbers(table: Mapping[str, NumberPair], texts: TextBudget) -> list[tuple[str, str, str]]:
-    """Returns the numbers measured on both sides."""
     found = []
     for name, row in table.items():
         shown = [f"{number:.4g}" if number is not None else "" for number in (row.good, row.bad)]

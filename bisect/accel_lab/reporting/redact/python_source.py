@@ -30,7 +30,7 @@ _BEFORE = 400
 
 
 def names_in(source: str) -> frozenset[str]:
-    """Returns the identifiers of a source; empty if it cannot be tokenized."""
+    """Returns the identifiers of a source; empty if it cannot be tokenised."""
     try:
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
         return frozenset(token.string for token in tokens if token.type == tokenize.NAME)
@@ -170,7 +170,7 @@ def _groups(source: str) -> Iterator[_Group]:
     depth, opened = 0, 0
     for token in tokenize.generate_tokens(io.StringIO(source, newline="").readline):
         if token.type == tokenize.ERRORTOKEN and token.string.strip():
-            raise SyntaxError(token.string)  # newer tokenizers raise this by themselves
+            raise SyntaxError(token.string)  # newer tokenisers raise this by themselves
         if token.type in _STARTS:
             opened = reader.offset(token.start) if depth == 0 else opened
             depth += 1
@@ -267,5 +267,5 @@ def _units_of(pieces: list[Piece]) -> Iterator[Unit]:
 
 
 def _lines(source: str) -> list[str]:
-    """Returns lines as the tokenizer counts them: only a newline ends one."""
+    """Returns lines as the tokeniser counts them: only a newline ends one."""
     return re.findall(r"[^\n]*\n|[^\n]+", source)

@@ -13,7 +13,7 @@ from .placeholders import Placeholders
 from .python_source import apply, edit_source, names_in, pieces_in
 from .this_machine import account_homes, account_names, machine_names
 
-#: Stands for a private part while a message is normalized: no rule knows this word.
+#: Stands for a private part while a message is normalised: no rule knows this word.
 _STAND_IN = "PRIVATEPART"
 #: Minimum length of a secret that is searched for in other texts, and maximum number of these.
 _LEAST, _MOST_LEARNED = 6, 400
@@ -22,7 +22,7 @@ _LEAST, _MOST_LEARNED = 6, 400
 class Redactor:
     """Replaces secrets, home directories, users, hosts, addresses and e-mail addresses.
 
-    Texts are learned first: a secret recognized by its context in one of them is replaced in all. The same
+    Texts are learned first: a secret recognised by its context in one of them is replaced in all. The same
     secret gets the same placeholder in every file. Placeholders are plain ASCII without quotes, braces or
     backslashes, so that they fit into any string literal, path or URL. ``words`` are additional words to
     remove; they are replaced everywhere, ignoring case.
@@ -107,7 +107,7 @@ class Redactor:
         return value
 
     def message(self, message: str) -> str:
-        """Returns a message as a signature compares it: redacted, normalized, with holes for private parts.
+        """Returns a message as a signature compares it: redacted, normalised, with holes for private parts.
 
         A hole matches any text: a re-run of the redacted script on another machine prints other text there.
         """
@@ -220,7 +220,7 @@ def _may_be_part(piece: str) -> bool:
 
 
 def _also_normalised(words: Iterable[str]) -> Iterable[str]:
-    """Yields words and their normalized forms: ``alice7`` is ``alice<n>`` in a normalized message."""
+    """Yields words and their normalised forms: ``alice7`` is ``alice<n>`` in a normalised message."""
     for word in words:
         if word:
             yield word

@@ -37,7 +37,7 @@ def _model(benchmark: Benchmark, model: str, colour: bool, unicode: bool, width:
 
 
 def _table(rows: list[Measurement], colour: bool, unicode: bool) -> list[str]:
-    """Renders the rows; empty columns are dropped, and color is added once the widths are known."""
+    """Renders the rows; empty columns are dropped, and colour is added once the widths are known."""
     columns = [column for column in words.COLUMNS if any(column.cell(row) for row in rows)]
     head = [("", "backend"), ("", "result"), *(column.head for column in columns)]
     cells = [

@@ -25,7 +25,7 @@ _SCREEN = 40
 
 
 def paint(text: str, name: str, colour: bool) -> str:
-    """Returns the text in a mark's color (or ``bold``) for ``core.text.for_terminal``, or unchanged."""
+    """Returns the text in a mark's colour (or ``bold``) for ``core.text.for_terminal``, or unchanged."""
     if not (colour and text):
         return text
     return control(f"\x1b[{_CODES[name]}m") + text + control("\x1b[0m")
@@ -202,7 +202,7 @@ def _verdict_words(step: Step, unicode: bool) -> str:
 
 
 def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
-    """Adds color after the layout of the columns, so that escapes do not count as width."""
+    """Adds colour after the layout of the columns, so that escapes do not count as width."""
     lines = table.splitlines()
     for row, step in enumerate(steps, 2):
         said = _verdict_words(step, unicode)

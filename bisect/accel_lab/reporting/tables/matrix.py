@@ -26,7 +26,7 @@ def text(grid: Mapping[str, Any], *, colour: bool = False, unicode: bool = True,
 
 
 def _table(grid: Mapping[str, Any], colour: bool, unicode: bool) -> str:
-    """Renders the table; color is added after the layout, so that escapes do not count as width."""
+    """Renders the table; colour is added after the layout, so that escapes do not count as width."""
     rows = words.rows_of(grid)
     columns = words.columns_of(grid)
     cells = [[printable(row.torch), *(_said(cell, unicode) for cell in row.cells)] for row in rows]

@@ -136,7 +136,6 @@ def remarks(row: Measurement) -> list[str]:
 
 
 def _violated(row: Measurement) -> list[str]:
-    """Lists the violations with their lines; the rest is counted."""
     left = len(row.violation_lines) - MOST_LISTED
     shown = list(row.violation_lines[:MOST_LISTED])
     return [*shown, f"{left} more violations with their lines: see bench.json"] if left > 0 else shown

@@ -152,7 +152,6 @@ def specials(row: Mapping[str, Any]) -> str:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    """Returns the greatest error against float64, and eager's own."""
     ours, eagers = row["error_vs_float64"], row["eager_error_vs_float64"]
     return "" if ours is None else f"{number(ours)} (eager {number(eagers)})"
 

@@ -49,7 +49,6 @@ def _again(rows: Sequence[Mapping[str, Any]], limit: object) -> str:
 
 
 def _breaks(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Lists the places where graphs broke, each with its first reason."""
     by_place: dict[str, str] = {}
     for row in rows:
         file, line = str(row.get("file") or "").rpartition("/")[2], _number(row.get("line"))

@@ -15,7 +15,7 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """How a verdict is shown: ``name`` is a CSS class; ``symbol`` and ``words`` work without color."""
+    """How a verdict is shown: ``name`` is a CSS class; ``symbol`` and ``words`` work without colour."""
 
     name: str
     symbol: str

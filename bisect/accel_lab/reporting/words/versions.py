@@ -125,7 +125,6 @@ def _row(name: str, row: Tested | None) -> Row:
 
 
 def _number(metric: Measurement | None) -> str:
-    """Returns the measured number, if the search is for one."""
     if metric is None or metric.median is None:
         return ""
     times = f" ({metric.ratio:.2f}x)" if metric.ratio is not None else ""

@@ -47,15 +47,12 @@ def _say_which_backend(case: Case, top: Step) -> None:
 
 
 class _PartSearch:
-    """Runs and reads one table of replacements."""
-
     def __init__(self, case: Case, parts: Sequence[Ask]) -> None:
         self._case = case
         self._parts = parts
         self._rows: dict[Ask, Step] = {Ask.MAIN: case.top}
 
     def run(self) -> None:
-        """Fills the table, reads it, proves the result, and names the component."""
         case, found, rows = self._case, self._case.findings, self._rows
         accelerator = case.accelerator
         asked = case.runner.ask(

@@ -118,7 +118,6 @@ def name_step(case: Case, reading: Reading) -> Localization:
 
 
 def _replaced(case: Case, names: list[str], transfers: bool) -> Step:
-    """Runs with only these steps replaced by their definition."""
     options = {"transfer" if transfers else "host": names}
     return case.runner.one(case.accelerator.rung, case.accelerator.switches(options=options), "steps")
 

@@ -78,7 +78,6 @@ class _WaySearch:
         self._rows: list[Step] = []
 
     def run(self) -> None:
-        """Runs all rows and names the first that fails after one that passes."""
         case, accelerator = self._case, self._accelerator
         # A crash in the accelerator can leave no list of its ways; the graphs-only run stops before it.
         graphs = case.runner.one(accelerator.rung, accelerator.switches(GRAPHS), "accelerator")

@@ -92,7 +92,7 @@ def _area(outcome: Outcome) -> str:
 
 
 def _checked(step: Step, entries: Sequence[Mapping[str, Any]]) -> str | None:
-    """Recognizes a failed check of the script on generated code, with no torch.compile region called."""
+    """Recognises a failed check of the script on generated code, with no torch.compile region called."""
     raised, regions = step.outcome.raised, _list(step.outcome.facts.get("regions"))
     if raised is None or raised.type.rpartition(".")[2] != "AssertionError":
         return None

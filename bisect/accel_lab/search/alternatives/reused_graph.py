@@ -1,4 +1,4 @@
-"""Alternative: a graph is reused where it does not fit (missed guard or wrong generalization)."""
+"""Alternative: a graph is reused where it does not fit (missed guard or wrong generalisation)."""
 
 from __future__ import annotations
 

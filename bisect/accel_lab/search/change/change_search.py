@@ -1,4 +1,4 @@
-"""Finds the smallest piece of source whose exchange moves a failure from one release to its neighbor.
+"""Finds the smallest piece of source whose exchange moves a failure from one release to its neighbour.
 
 Runs the failing release with pieces of the passing one. If the failure is gone, the mix contains the change.
 Delta debugging reduces it: first files, then pieces, then the lines inside them. A mix that fails in another
@@ -63,7 +63,7 @@ class NoChange:
 
 
 class ChangeSearch:
-    """One search over changed files, grouped as the failing stage's, its neighbors' and all others.
+    """One search over changed files, grouped as the failing stage's, its neighbours' and all others.
 
     ``names`` are words of the culprit and of the failure's traceback. Functions whose name contains all parts
     of one of them are tried first.

@@ -203,7 +203,6 @@ def _attributes(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _stored(text: str) -> frozenset[str]:
-    """Returns the attributes that a piece sets."""
     tree = parsed(text)
     if tree is None:
         return frozenset()

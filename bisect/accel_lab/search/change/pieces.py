@@ -41,7 +41,7 @@ class Piece:
 
     @cached_property
     def shape(self) -> str:
-        """The normalized text (:func:`shape_of`), computed only if two texts differ."""
+        """The normalised text (:func:`shape_of`), computed only if two texts differ."""
         return shape_of(self.text)
 
 

@@ -1,4 +1,4 @@
-"""Normalizes pieces to ignore rewrites without effect, which a release makes in many places.
+"""Normalises pieces to ignore rewrites without effect, which a release makes in many places.
 
 One torch release turned all its ``assert`` statements into ``if`` with ``raise``, and annotations are
 rewritten all the time. A third of the functions that differ between 2.13.0 and 2.14.1 differ only in that.

@@ -124,7 +124,6 @@ class _Code:
 
 
 def _traced(step: Step) -> set[str]:
-    """Returns the code that Dynamo traced in a run."""
     facts = front_of(step)
     return {str(row["key"]) for name in ("frames", "inlined") for row in facts.get(name) or ()}
 

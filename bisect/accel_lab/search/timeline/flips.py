@@ -147,7 +147,7 @@ def _ends(line: Sequence[str], known: Mapping[str, Tested], first: Tested, last:
 
 
 def _unseen(line: Sequence[str], judged: Sequence[Tested]) -> int:
-    """Counts the unjudged releases between judged neighbors with the same verdict."""
+    """Counts the unjudged releases between judged neighbours with the same verdict."""
     places = {version: place for place, version in enumerate(line)}
     return sum(
         places[two.torch] - places[one.torch] - 1

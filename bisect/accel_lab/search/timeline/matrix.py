@@ -57,7 +57,7 @@ class Matrix:
         return start
 
     def bands(self) -> list[tuple[str, str, str | None]]:
-        """Returns spans of neighboring releases whose failure starts at the same rung: first, last, rung.
+        """Returns spans of neighbouring releases whose failure starts at the same rung: first, last, rung.
 
         Releases without a judged cell are skipped.
         """

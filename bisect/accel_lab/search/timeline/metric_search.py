@@ -145,7 +145,7 @@ class Samples:
         return f"the good end is torch {self._base_version}, {self._metric.words} {number}{times}"
 
     def take_base(self, version: str) -> Tested:
-        """Measures the good end: GOOD by definition, or SKIP if its neighbor has to take its place."""
+        """Measures the good end: GOOD by definition, or SKIP if its neighbour has to take its place."""
         measured = self._take(version, self._sizes[0])
         if not measured.samples:
             return _unmeasured(version, measured)

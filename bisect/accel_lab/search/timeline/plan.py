@@ -16,7 +16,7 @@ from accel_lab.core.verdict import Verdict
 
 #: The verdicts that place a release on one side of a flip.
 JUDGED = frozenset({Verdict.GOOD, Verdict.BAD})
-#: Releases tried for one grid point before giving it up: the point and a neighbor on each side.
+#: Releases tried for one grid point before giving it up: the point and a neighbour on each side.
 _TRIES = 3
 
 Answers = Mapping[int, Verdict]
