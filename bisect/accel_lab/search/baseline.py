@@ -228,7 +228,7 @@ class BaselineSearch:
         )
 
     def _once_more(self, baseline: Baseline) -> None:
-        """Makes a third, preferably warm run after two cold runs passed, since it may fail; at most three."""
+        """Makes up to three more runs, warm if possible, after two cold runs passed: one may fail."""
         lab = self._lab
         for attempt in (1, 2, 3):
             outcome = lab.submit(self.probe.again(attempt)).result()

@@ -81,7 +81,7 @@ class LadderRunner:
         return self.ask([(rung, switches)], kind)[0]
 
     def look(self, rung: Rung, switches: Switches, kind: str) -> Outcome:
-        """Makes one run for its facts only; its result is no verdict, so it is not repeated."""
+        """Makes one run for its facts only; it gives no verdict, so it is not repeated."""
         outcome = self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
         self.lab.time_budget.spend(outcome.seconds)
         return outcome

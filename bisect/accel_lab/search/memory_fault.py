@@ -25,7 +25,7 @@ _ONE_FAULT = "memory is overwritten, which shows in several ways that are counte
 
 
 def is_memory_fault(target: Signature | None) -> bool:
-    """Whether the script dies of an access to memory that is not its own."""
+    """Whether the script crashes by an invalid memory access."""
     return target is not None and target.kind == "memory_fault"
 
 

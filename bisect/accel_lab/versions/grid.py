@@ -69,7 +69,7 @@ class Grid:
     seen_on: str = ""
 
     def judged(self, lab: Lab, root: Path) -> Matrix:
-        """Judges the grid by the failure of the newest failing release at its highest failing rung."""
+        """Judges the grid by the failure at the highest failing rung of the newest release failing there."""
         self._choose()
         cells = {place: self._cell(lab, raw, root) for place, raw in self.raw.items()}
         for release, why in self.missing.items():

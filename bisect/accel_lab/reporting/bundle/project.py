@@ -111,7 +111,7 @@ def _opened(findings: Findings) -> dict[str, Any]:
 
 
 class _Maker:
-    """Finds the folders first, then the files in them."""
+    """Builds a :class:`Project`: finds its folders, then the files in them."""
 
     def __init__(
         self, program: Program, opened: dict[str, Any], request: dict[str, Any], run_dir: Path

@@ -1,4 +1,4 @@
-"""The sources of a bundle: what is run again, the program as the user has it, and what runs it again."""
+"""Collects a bundle's sources: the script to re-run, the user's program, and the files that run them."""
 
 from __future__ import annotations
 

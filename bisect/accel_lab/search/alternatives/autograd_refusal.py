@@ -1,4 +1,4 @@
-"""Alternative: autograd raises itself, although the stage below AOTAutograd broke the rule."""
+"""Alternative: autograd's own check raises, which no stage below AOTAutograd knows about."""
 
 from __future__ import annotations
 

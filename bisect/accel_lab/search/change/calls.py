@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call: the last name of what is called, its arguments, and whether the name follows a dot."""
+    """One call. ``name`` is the last name of the callee; ``dotted`` says that it follows a dot."""
 
     name: str
     positional: int

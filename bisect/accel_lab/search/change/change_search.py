@@ -31,12 +31,12 @@ DIFF_LINES = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What was found.
+    """Result of a change search.
 
-    ``places`` are the pieces without which the failing release does not fail, ``diff`` is the smallest
-    difference that is left of them. ``both_ways``: with the failing release's pieces the passing one fails;
-    None where that was not asked any more, or could not be told. ``complete`` is False where the budget ended
-    the search. ``files`` are the changed files as the failing release has them, and with the difference.
+    ``places`` are the pieces without which the failing release does not fail; ``diff`` is the smallest
+    remaining difference. ``both_ways``: the passing release fails with the failing release's pieces; None if
+    not tested or unresolved. ``complete`` is False if the budget ended the search. ``files`` are (path, text
+    of the failing release, text with the difference).
     """
 
     places: tuple[Place, ...]
@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class NoChange:
-    """Why no piece was found."""
+    """Says why no piece was found."""
 
     reason: str
     runs: int

@@ -97,7 +97,7 @@ def first_divergence(
 
 
 def _wrong_numbers(runner: LadderRunner, outcome: Outcome) -> bool:
-    """Whether compiled regions returned other values than uncompiled, whoever noticed it."""
+    """Whether compiled regions returned other values than uncompiled, even if only the script noticed it."""
     target, base = runner.baseline.target, runner.baseline.uncompiled
     if target is None:
         return False

@@ -174,7 +174,7 @@ def exhibit_of(kind: str, title: str, kernel: Kernel, marked: Sequence[int]) -> 
     while first < last and not lines[first - 1].strip():
         first += 1
     if last - first >= MOST_LINES:
-        # Marked lines take precedence over the head of the kernel; what lies between them stays.
+        # Marked lines take precedence over the head of the kernel, but lines between marks are kept.
         first = max(first, min(min(marked, default=first) - MOST_LINES // 4, last - MOST_LINES + 1))
         last = min(last, first + MOST_LINES - 1)
         title += f" (lines {first} to {last} of {len(lines)})"
