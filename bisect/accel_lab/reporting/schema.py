@@ -1,4 +1,4 @@
-"""Writes report.json: the Findings as strict JSON, and the JSON Schema that it follows."""
+"""Builds report.json: the Findings as strict JSON, and the JSON Schema that it follows."""
 
 from __future__ import annotations
 

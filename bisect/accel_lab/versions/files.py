@@ -60,7 +60,7 @@ class Compared:
 
     @property
     def said(self) -> str:
-        """Summarizes the comparison in one line."""
+        """Summarises the comparison in one line."""
         if not self.changed:
             rest = {
                 True: "and the native libraries are the same too: the flip is suspect",

@@ -1,4 +1,4 @@
-"""Writes ISSUE.md: the findings in the fields of PyTorch's torch.compile bug form, within GitHub's limit."""
+"""Builds ISSUE.md: the findings in the fields of PyTorch's torch.compile bug form, within GitHub's limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes README.md of a bundle: how to run it, the result of a test run, its content and what is missing."""
+"""Builds README.md of a bundle: how to run it, the result of a test run, its content and what is missing."""
 
 from __future__ import annotations
 

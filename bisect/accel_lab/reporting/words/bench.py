@@ -122,7 +122,7 @@ def total(counts: Mapping[str, int] | None) -> str:
 
 
 def remarks(row: Measurement) -> list[str]:
-    """Says what no number says: why a row failed, what broke the graph, was violated or ran on the host."""
+    """Returns remarks: why a row failed, what broke the graph, what was violated or ran on the host."""
     said = []
     if row.reason:
         said.append(f"{row.standing.value}: {row.reason}")
@@ -242,7 +242,7 @@ def verdict(benchmark: Benchmark) -> tuple[str, Mark]:
 
 
 def summary(benchmark: Benchmark) -> str:
-    """Summarizes the run in one sentence."""
+    """Summarises the run in one sentence."""
     settings = benchmark.settings
     what = "a training step" if settings.get("train") else "inference"
     counts = ", ".join(

@@ -17,7 +17,7 @@ def headline(data: Mapping[str, Any]) -> str:
 
 
 def compared(comparison: Mapping[str, Any]) -> str:
-    """Summarizes the comparison of two runs in a sentence."""
+    """Summarises the comparison of two runs in a sentence."""
     if not comparison["shared"]:
         return "the two runs have no model on the same backend in common"
     count = len(comparison["differences"])

@@ -82,7 +82,7 @@ def meaning(column: str) -> str:
 
 
 def headline(grid: Mapping[str, Any]) -> str:
-    """Summarizes the grid in one line."""
+    """Summarises the grid in one line."""
     said = [str(line) for line in grid.get("sentences", ())]
     return "; ".join(said) or "no release could be judged"
 

@@ -1,4 +1,4 @@
-"""Writes the summary paragraph of a report, and the next steps."""
+"""Builds the summary paragraph of a report, and the next steps."""
 
 from __future__ import annotations
 
