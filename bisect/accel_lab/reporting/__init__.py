@@ -1,1 +1,1 @@
-"""What is made from a finished run: terminal tables, report.html, report.json, issue text, bundle."""
+"""Reports of a finished run: terminal tables, report.html, report.json, issue text, bundle."""

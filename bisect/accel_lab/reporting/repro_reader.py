@@ -1,4 +1,4 @@
-"""What the reduction left, for a reader: the repro's text, its sizes, its proof, its data files."""
+"""Reads what the reduction left: the repro's text, its sizes, its proof, its data files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accel_lab.core.text import command_line
 
 from . import run_files
 
-#: The folder of the neighbour that passes, below that of the repro.
+#: Folder of the passing neighbour, below that of the repro.
 MIN_GOOD = "min-good"
 _LIMIT = 2_000_000
 _END = re.compile(r"(exit|signal) (-?\d+)\Z")
@@ -19,7 +19,7 @@ _END = re.compile(r"(exit|signal) (-?\d+)\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Reduced:
-    """One reduced script. ``path`` is as the run wrote it; ``text`` is empty when the file is gone.
+    """One reduced script. ``path`` is as the run wrote it; ``text`` is empty if the file is gone.
 
     ``kind`` is ``graph``, ``script`` or empty; ``end`` is how a plain run of it ended: ``("exit", 1)``.
     """
@@ -37,12 +37,12 @@ class Reduced:
     args: tuple[str, ...] = ()
 
     def command(self, path: str) -> str:
-        """How to run it where it lies at ``path``."""
+        """Returns the command that runs it at ``path``."""
         return command_line("python", path, *self.args)
 
     @property
     def sizes(self) -> str:
-        """How much smaller it is, in words; empty when nothing is known."""
+        """Says how much smaller it is; empty if unknown."""
         parts = []
         if self.lines_after is not None:
             before = f" (from {self.lines_before:,})" if self.lines_before is not None else ""
@@ -53,7 +53,7 @@ class Reduced:
 
     @property
     def standing(self) -> str:
-        """How far it can be trusted, in one sentence."""
+        """Says in one sentence how far it can be trusted."""
         if not self.verified:
             return "It was seen to fail while it was made; it was not run again in a fresh process."
         if self.minimal:
@@ -62,7 +62,7 @@ class Reduced:
 
     @property
     def exits(self) -> str:
-        """What running it shows, after its name: ``exits 1 while the bug is there``; empty if nothing."""
+        """Says what running it shows, as in ``exits 1 while the bug is there``; empty if nothing."""
         if self.end is None or self.end == ("exit", 0):
             return ""
         how = f"exits {self.end[1]}" if self.end[0] == "exit" else f"dies by signal {self.end[1]}"
@@ -70,17 +70,17 @@ class Reduced:
 
 
 def repro_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
-    """The smallest reduced script; None when there is none."""
+    """Returns the smallest reduced script, or None."""
     return _reduced(findings.repro.smallest if findings.repro else None, findings, run_dir)
 
 
 def other_of(findings: Findings, run_dir: Path | None = None) -> Reduced | None:
-    """The second repro, of the other kind."""
+    """Returns the second repro, of the other kind, or None."""
     return _reduced(findings.repro.other if findings.repro else None, findings, run_dir)
 
 
 def without(repro: Repro, kind: str, why: str) -> Repro:
-    """What the reduction left, less the script of one kind, and why that is left out."""
+    """Returns the repro record without the script of one kind, with ``why`` as the reason."""
     other = repro.other
     left = replace(repro, other=None, notes=[*repro.notes, why])
     if repro.kind != kind:
@@ -95,7 +95,7 @@ def without(repro: Repro, kind: str, why: str) -> Repro:
 
 
 def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, str] | None:
-    """The path and the text of the nearest script that passes."""
+    """Returns path and text of the nearest script that passes, or None."""
     said = findings.repro.min_good if findings.repro else None
     if not said:
         return None
@@ -104,23 +104,23 @@ def min_good_of(findings: Findings, run_dir: Path | None = None) -> tuple[str, s
 
 
 def exhibits_of(findings: Findings) -> list[Exhibit]:
-    """The exhibits of the repro."""
+    """Returns the exhibits of the repro."""
     rows = findings.repro.exhibits if findings.repro else ()
     return [exhibit for exhibit in rows if exhibit.text or exhibit.rows]
 
 
 def why_not(findings: Findings) -> str:
-    """Why there is no repro; empty when there is one or none was looked for."""
+    """Says why there is no repro; empty if there is one or none was searched for."""
     return findings.repro.why_not if findings.repro else ""
 
 
 def notes_of(findings: Findings) -> list[str]:
-    """Notes of the reduction besides its result."""
+    """Returns the notes of the reduction."""
     return findings.repro.notes if findings.repro else []
 
 
 def read(said: str, run_dir: Path | None) -> str:
-    """The text of a script by the path that the run wrote, also when the run's folder was moved since."""
+    """Returns the text of a script by the path that the run wrote, even if the run's folder was moved."""
     for place in [*_places(said, run_dir), *([run_dir / Path(said).name] if run_dir is not None else [])]:
         text = run_files.read_text(place, _LIMIT).text
         if text:
@@ -129,7 +129,7 @@ def read(said: str, run_dir: Path | None) -> str:
 
 
 def _places(said: str, run_dir: Path | None) -> list[Path]:
-    """Where a script of that path may lie. A run's folder can be a stranger's: nothing outside it is read."""
+    """Returns possible paths of a script; none outside the run's folder, which may be a stranger's."""
     if run_dir is None:
         return [Path(said)]
     places = (Path(said), run_dir / said, run_dir / short_name(said))
@@ -137,18 +137,18 @@ def _places(said: str, run_dir: Path | None) -> list[Path]:
 
 
 def folder_of(said: str, run_dir: Path | None) -> Path | None:
-    """The folder in which the script of that path lies now."""
+    """Returns the folder that contains the script of that path now, or None."""
     places = _places(said, run_dir)
     try:
         return next((place.parent for place in places if place.is_file() and not place.is_symlink()), None)
-    except OSError:  # a name too long for the file system: then there is no such file
+    except OSError:  # a name too long for the file system: there is no such file
         return None
 
 
 def data_files(said: str, run_dir: Path | None) -> list[tuple[str, Path]]:
-    """Name and path of the other files of a reduced script: its inputs, and modules of the user's.
+    """Returns name and path of a reduced script's other files: its inputs, and the user's modules.
 
-    Only the folders of finished repros are looked through: what lies beside another script is not its data.
+    Only folders of finished repros are searched: files next to another script are not its data.
     """
     folder = folder_of(said, run_dir)
     if folder is None:
@@ -167,7 +167,7 @@ def data_files(said: str, run_dir: Path | None) -> list[tuple[str, Path]]:
 
 
 def short_name(said: str) -> str:
-    """The path from the run's folder on: ``repro/graph/repro.py``."""
+    """Returns the path from the run's folder on: ``repro/graph/repro.py``."""
     parts = Path(said).parts
     for place in range(len(parts) - 2, -1, -1):
         if parts[place] in ("repro", "reduce"):
@@ -191,7 +191,7 @@ def _reduced(row: ReducedScript | None, findings: Findings, run_dir: Path | None
         minimal=row.minimal,
         proof=tuple(row.proof.words),
         end=(end.group(1), int(end.group(2))) if end else None,
-        # A graph's script calls the compiled functions itself; the other is still the user's script.
+        # A graph's script calls the compiled functions itself; a reduced script takes the user's arguments.
         args=findings.program.args if row.kind == "script" else (),
     )
 

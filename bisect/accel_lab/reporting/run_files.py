@@ -1,4 +1,4 @@
-"""What a finished run left on disk, read with limits: texts are cut, links are not followed."""
+"""Reads a finished run's files with limits: texts are cut, symbolic links are not followed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from accel_lab.core.findings import Findings, Step
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
-#: Artifacts by what they show; graphs come in the order in which the compiler makes them.
+#: Graph artifacts, in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
 
 
@@ -31,7 +31,7 @@ class Artifact:
 
     @property
     def is_graph(self) -> bool:
-        """Whether this is a graph, and not generated code or a log."""
+        """Whether this is a graph, as opposed to generated code or a log."""
         return self.kind.startswith(GRAPHS)
 
 
@@ -45,7 +45,7 @@ class Text:
 
 
 def cut(text: str, limit: int) -> str:
-    """At most about ``limit`` characters: two thirds from the start, one from the end, and a note between."""
+    """Cuts a text to about ``limit`` characters: two thirds from the start, the rest from the end."""
     if len(text) <= limit:
         return text
     head = max(limit * 2 // 3, 1)
@@ -55,7 +55,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def read_text(path: Path, limit: int) -> Text:
-    """The file's text, the middle left out when it is larger than ``limit`` bytes; missing reads as empty."""
+    """Reads a file, without its middle if it has over ``limit`` bytes; a missing file is empty."""
     files = ChildFiles(path.parent)
     try:
         size = files.size(path.name)
@@ -76,7 +76,7 @@ def read_text(path: Path, limit: int) -> Text:
 
 
 def folder_of(step: Step, run_dir: Path) -> Path | None:
-    """The probe folder of a step, also when the run folder was moved after the run; none outside of it."""
+    """Returns the probe folder of a step inside the run's folder, even if that was moved; or None."""
     if not step.outcome.folder:
         return None
     said = Path(step.outcome.folder)
@@ -87,21 +87,21 @@ def folder_of(step: Step, run_dir: Path) -> Path | None:
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Whether a path, links followed, lies below a folder."""
+    """Whether a path, links resolved, is below a folder."""
     try:
         return Path(os.path.realpath(root)) in Path(os.path.realpath(path)).parents
-    except (OSError, ValueError):  # a name that the file system does not take
+    except (OSError, ValueError):  # a name that the file system refuses
         return False
 
 
 def artifacts_of(step: Step, run_dir: Path) -> list[Artifact]:
-    """The text files below the step's ``artifacts`` folder, in the order of their names."""
+    """Returns the files below the step's ``artifacts`` folder, ordered by name."""
     folder = folder_of(step, run_dir)
     return [] if folder is None else _below(folder / "artifacts")
 
 
 def accelerator_files(run_dir: Path) -> list[Artifact]:
-    """The files that explain a run on an accelerator, in the order of their names."""
+    """Returns the files that explain a run on an accelerator, ordered by name."""
     return _below(run_dir / "accelerator")
 
 
@@ -121,19 +121,19 @@ def _below_link(path: Path, root: Path) -> bool:
 
 
 def log_of(step: Step, run_dir: Path, name: str, limit: int) -> Text:
-    """``stdout.txt`` or ``stderr.txt`` of a step."""
+    """Returns ``stdout.txt`` or ``stderr.txt`` of a step; empty if it is missing."""
     folder = folder_of(step, run_dir)
     return read_text(folder / name, limit) if folder is not None else Text(text="", size=0)
 
 
 def script_text(findings: Findings) -> str:
-    """The user's script as it lies on disk; empty for a module, or when it is gone."""
+    """Returns the user's script from disk; empty for a module, or if it is gone."""
     path = findings.program.path
     return read_text(Path(path), 2_000_000).text if path else ""
 
 
 def request_of(run_dir: Path) -> dict[str, Any]:
-    """What the run was asked for, as ``request.json`` says; empty where it does not."""
+    """Returns the content of ``request.json``; empty if it is missing or damaged."""
     try:
         data = json.loads(read_text(run_dir / "request.json", 4_000_000).text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""report.json: the Findings as strict JSON text, and the JSON Schema that it keeps to."""
+"""Builds report.json: the Findings as strict JSON, and the JSON Schema that it follows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .words.evidence import words_of
 
 
 def load_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of :func:`with_sentences`."""
+    """Returns the JSON Schema (2020-12) of :func:`with_sentences`."""
     text = resources.files(__package__).joinpath("findings.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     schema["$defs"]["rung"]["enum"] = [rung.value for rung in Rung]
@@ -24,7 +24,7 @@ def load_schema() -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it: infinities and NaN become strings, other strangers their text.
+    """Returns the value as strict JSON can hold it: infinities, NaN and unknown types become strings.
 
     Lone surrogates become escapes: strict readers refuse a file that has one.
     """
@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return int(value)  # also of an enum
+        return int(value)  # also converts an enum
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, dict):
@@ -46,9 +46,9 @@ def plain(value: Any) -> Any:
 
 
 def with_sentences(findings: Findings) -> dict[str, Any]:
-    """``findings.to_json()``, with the sentence of each piece of evidence before its record.
+    """Returns ``findings.to_json()``, with the sentence of each piece of evidence before its record.
 
-    Warnings have their sentences alone.
+    Warnings are replaced by their sentences.
     """
     data = findings.to_json()
     for row in data["culprits"]:
@@ -65,7 +65,7 @@ def with_sentences(findings: Findings) -> dict[str, Any]:
 
 
 def _said(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the sentences of its records, each before the record."""
+    """Returns the row with the sentences of its records, each before the record."""
     said: dict[str, Any] = {}
     for key, value in row.items():
         if key == "observation":
@@ -81,16 +81,16 @@ def _lines(notes: list[Any]) -> list[str]:
 
 
 def findings_json(findings: Findings) -> dict[str, Any]:
-    """The findings with their sentences, and nothing in it that strict JSON lacks."""
+    """Returns the findings with their sentences, as strict JSON data."""
     data: dict[str, Any] = plain(with_sentences(findings))
     return data
 
 
 def json_text(value: Any) -> str:
-    """The one way in which reports and bundles write JSON: readable, sorted as given, ends in a newline."""
+    """Returns JSON text as all reports and bundles write it: indented, in the given order, with a newline."""
     return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def report_json(findings: Findings) -> str:
-    """The text of ``report.json``."""
+    """Returns the text of ``report.json``."""
     return json_text(with_sentences(findings))

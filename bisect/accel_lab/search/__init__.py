@@ -1,1 +1,1 @@
-"""The searches: pure functions over "ask a probe, get a verdict". They know no processes and no torch."""
+"""Searches as pure functions over "run a probe, get a verdict"; they start no process and import no torch."""

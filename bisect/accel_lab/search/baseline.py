@@ -1,4 +1,4 @@
-"""Proves the premise: does the script fail, always or now and then, and is it the same failure warm?"""
+"""Proves the premise: the script fails, always or on some runs, and in the same way when warm."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .premise import (
 from .repeats import Tally
 from .silent import compare_silent
 
-#: After so many passes, failures before them are attributed to state that was left behind.
+#: Number of passes after which earlier failures are attributed to state left behind.
 _PASSES_AFTER_ONE = 10
 _PASSES_AFTER_TWO = 6
 
 
 class BaselineSearch:
-    """Runs the script cold, plain and recorded, then warm, and as often as a doubt demands."""
+    """Runs the script cold (plain and recorded), then warm, and repeats it while runs disagree."""
 
     def __init__(self, lab: Lab, probe: Probe, *, most_runs: int = 12) -> None:
         self._lab = lab
@@ -45,9 +45,9 @@ class BaselineSearch:
         self.baseline = Baseline()
 
     def run(self) -> Baseline:
-        """The baseline; ``target`` is None where the script does not fail.
+        """Returns the baseline; ``target`` is None if the script does not fail.
 
-        Where the recording is what hides or makes the failure, ``probe`` goes without one from then on.
+        If recording hides or causes the failure, ``probe`` does not record from then on.
         """
         baseline = self._prove()
         if baseline.unlike_plain and self._shows_without_recording(baseline):
@@ -58,7 +58,7 @@ class BaselineSearch:
         return baseline
 
     def _shows_without_recording(self, baseline: Baseline) -> bool:
-        """Whether an instrumented run that records nothing ends as the plain run does."""
+        """Whether an instrumented run without recording ends as the plain run does."""
         outcome = self._lab.submit(unrecorded(replace(self.probe, cold=True))).result()
         return same_failure(baseline.steps[0].signature, self._lab.signature(outcome))
 
@@ -75,13 +75,13 @@ class BaselineSearch:
         return baseline
 
     def _sides_differ(self, baseline: Baseline) -> bool:
-        """Whether the plain and the recorded run differ each time, so that it is no chance.
+        """Whether plain and recorded runs differ every time, so that chance is ruled out.
 
-        Where only the plain run fails, looking at it hides the failure; where only the recorded one does, the
-        lab makes it.
+        If only the plain run fails, instrumentation hides the failure; if only the recorded one fails, the
+        lab causes it.
         """
         shown_by_plain = baseline.steps[0].signature is not None
-        # That the lab makes a failure is said of itself, and ends the search: it takes more to say so.
+        # A failure caused by the lab ends the search, so that claim needs twice the runs.
         rounds = [(1, 2)] if shown_by_plain else [(1, 2), (3, 4)]
         apart, runs = True, 1
         for attempts in rounds:
@@ -90,7 +90,7 @@ class BaselineSearch:
                 runs += len(attempts)
         if not apart:
             return False
-        baseline.tally = Tally(runs=runs, failures=runs)  # the other runs say nothing of how often it comes
+        baseline.tally = Tally(runs=runs, failures=runs)  # the others are no estimate of the rate
         if shown_by_plain:
             baseline.contest(INSTRUMENTATION, Evidence.of(EvidenceKind.INSTRUMENTATION_HIDES))
         else:
@@ -98,7 +98,7 @@ class BaselineSearch:
         return True
 
     def _stay_apart(self, baseline: Baseline, attempts: tuple[int, ...], shown_by_plain: bool) -> bool:
-        """Whether runs of both kinds again fail on the one side only, and there in the same way."""
+        """Whether more runs of both kinds again fail on the one side only, in the same way."""
         probes = [
             replace(self.probe, bare=bare, cold=True, attempt=n) for n in attempts for bare in (True, False)
         ]
@@ -113,9 +113,9 @@ class BaselineSearch:
         return apart
 
     def _is_state(self, baseline: Baseline) -> bool:
-        """Whether the first runs failed and none ever after: they left something behind, or it was chance.
+        """Whether only the first runs failed: they left state behind, or it was chance.
 
-        Two failures before six passes are chance in at most one of eighty scripts that fail now and then.
+        Two failures before six passes are chance for at most one in eighty scripts that fail intermittently.
         """
         judged = [step for step in baseline.steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
         first = next((n for n, step in enumerate(judged) if step.verdict is Verdict.GOOD), len(judged))
@@ -128,9 +128,9 @@ class BaselineSearch:
         return True
 
     def first_runs(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
-        """The two cold runs and, for a script that ends well, its recorded values (if ``silent``).
+        """Makes the two cold runs and, for a passing script with ``silent``, compares its recorded values.
 
-        ``meanwhile`` is done while they run. Nothing is repeated, whatever they say.
+        ``meanwhile`` is called while they run. No run is repeated.
         """
         baseline = self.baseline = Baseline()
         lab, probe = self._lab, self.probe
@@ -159,7 +159,7 @@ class BaselineSearch:
         return baseline
 
     def warm(self, baseline: Baseline) -> None:
-        """The gate of the warm server: it is used only if it shows the same failure as the cold run."""
+        """Enables the warm server only if it shows the same failure as the cold run."""
         self._pass_gate(baseline)
         baseline.notes = one_fault(baseline.notes, [step.signature for step in baseline.steps])
 
@@ -174,7 +174,8 @@ class BaselineSearch:
         if verdict is Verdict.BAD or not lab.is_warm:
             return
         if not known_flaky:
-            # One disagreement: is the failure flaky, or does warmth hide it? More runs of both kinds tell.
+            # The first disagreement: the failure is flaky or hidden in warm processes. More runs of both
+            # kinds decide.
             again = [self._ask_again(baseline, attempt=n)[1] for n in (1, 2, 3)]
             if all(v is not Verdict.BAD for v in again):
                 self._cold_again(baseline)
@@ -189,7 +190,7 @@ class BaselineSearch:
         self._measure(baseline)
 
     def _cold_again(self, baseline: Baseline) -> None:
-        """Does it not fail any more, in whatever process? Runs that fail again say nothing new."""
+        """Makes two cold runs to see whether the failure is gone in every process; a failure ends it."""
         for bare in (True, False):
             probe = hurried(replace(self.probe, bare=bare, cold=True, attempt=4), baseline.target)
             outcome = self._lab.submit(probe).result()
@@ -227,7 +228,7 @@ class BaselineSearch:
         )
 
     def _once_more(self, baseline: Baseline) -> None:
-        """Nothing failed in two cold runs. A third one, warm, costs little and may be the failing one."""
+        """Makes up to three more runs, warm if possible, after two cold runs passed: one may fail."""
         lab = self._lab
         for attempt in (1, 2, 3):
             outcome = lab.submit(self.probe.again(attempt)).result()
@@ -244,7 +245,7 @@ class BaselineSearch:
             self._measure(baseline)
 
     def _check(self, baseline: Baseline) -> bool:
-        """Let the allocator check the heap, where that makes a memory fault show each time."""
+        """Lets the allocator check the heap, if that makes a memory fault deterministic; returns whether."""
         if not is_memory_fault(baseline.target):
             return False
         outcomes = checked_runs(
@@ -260,7 +261,7 @@ class BaselineSearch:
         return True
 
     def _measure(self, baseline: Baseline) -> None:
-        """Some runs fail and some do not: ask often enough to know how often."""
+        """Estimates the failure rate of a script that fails on some runs only."""
         baseline.notes.append("the script fails on some runs only")
         while baseline.tally.runs < self._most:
             before = baseline.tally.runs

@@ -16,10 +16,10 @@ from .premise import Baseline
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Record):
-    """What may be asked and how sure the answer has to be.
+    """What a bisection may run, and how sure the answer has to be.
 
-    ``time_s``: the seconds for the whole bisection. None: none for the stage, and for what follows it an
-    allowance of so many plain runs (``localize.allowance``).
+    ``time_s`` is the limit in seconds for the whole bisection. None: no limit for finding the stage, and an
+    allowance in multiples of a plain run for what follows (``localize.allowance``).
     """
 
     budget: float = 0.01
@@ -32,8 +32,11 @@ class Options(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs that isolate the culprit where no two rungs do: rung and switches of
-    the failing run and of the passing one, and in words what the second has instead."""
+    """Two runs that isolate the culprit where no two rungs do.
+
+    ``bad`` and ``good`` are the rung and switches of the failing and the passing run; ``without`` describes
+    what the passing run has instead.
+    """
 
     bad: tuple[Rung, Switches]
     good: tuple[Rung, Switches] | None = None
@@ -43,8 +46,7 @@ class Pair:
 class Bisection:
     """The state of a bisection.
 
-    ``probe`` carries the program, the environment and the limits; the search may find that it has to go
-    without a recording.
+    ``probe`` carries the program, the environment and the limits. The search may turn its recording off.
     """
 
     def __init__(self, lab: Lab, probe: Probe, options: Options | None = None) -> None:
@@ -55,18 +57,18 @@ class Bisection:
         self.baseline: Baseline | None = None
         self.counts: dict[str, int] = {}
         self.pair: Pair | None = None
-        #: Switches that every question carries, from the moment at which that was found to be needed.
+        #: Switches that every later question carries, once the search found that it needs them.
         self.everywhere: Switches = ()
         self._time = lab.time_budget
         self.findings.unasked = self._time.unasked
         self.findings.budget_s = self._options.time_s
 
     def run(self) -> Findings:
-        """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
+        """Runs the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         raise NotImplementedError
 
     def _take_baseline(self, base: Baseline, runs: int) -> None:
-        """What the baseline says goes to the findings; it took so many runs."""
+        """Copies the baseline, which took ``runs`` runs, into the findings."""
         findings = self.findings
         findings.baseline = list(base.steps)
         findings.signature = base.target

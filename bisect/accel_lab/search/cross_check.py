@@ -1,7 +1,7 @@
-"""Cross-checks the culprit with torch's own CompilerBisector, where the build has one.
+"""Cross-checks the culprit with torch's own CompilerBisector, if the build has it.
 
-Only the one to three settings that bear on the answer are run; agreement or disagreement is reported.
-Source: ``torch/_inductor/compiler_bisector.py``.
+Only the one to three settings that bear on the answer are run; agreement or disagreement is reported. Source:
+``torch/_inductor/compiler_bisector.py``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from accel_lab.core.verdict import Verdict
 
 from .ladder_runner import LadderRunner
 
-#: (backend, subsystem, largest number applied): what to ask for each stage, and the verdict that agrees.
+#: (backend, subsystem, expected verdict) to run for each stage; the verdict that agrees with the culprit.
 _QUESTIONS: dict[Stage, tuple[tuple[str, str | None, Verdict], ...]] = {
     Stage.DYNAMO: (("eager", None, Verdict.BAD),),
     Stage.AOT_AUTOGRAD: (("aot_eager", None, Verdict.BAD),),
@@ -30,7 +30,7 @@ _PASS_GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
 
 
 def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> Witness | None:
-    """The second opinion, or None where it has nothing to say."""
+    """Returns CompilerBisector's opinion, or None if it has no matching question or the failure is flaky."""
     if culprit.stage is Stage.FX_PASSES:
         questions: tuple[tuple[str, str | None, Verdict], ...] = tuple(
             ("inductor", group, Verdict.GOOD) for group in _PASS_GROUPS if _blamed(culprit, group)
@@ -57,5 +57,5 @@ def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> Witne
 
 
 def _blamed(culprit: Culprit, group: str) -> bool:
-    """Whether the component that was named is of this group; all groups where none was named."""
+    """Whether the blamed component is of this group; True for all groups if no pass was named."""
     return culprit.component is None or culprit.component.kind != "pass" or group in culprit.component.detail

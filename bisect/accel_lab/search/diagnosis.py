@@ -1,8 +1,8 @@
-"""The whole search: from a failing program to a stage with its evidence.
+"""The whole search, from a failing program to a stage with its evidence.
 
-The order is: premise, gate of the warm server, ladder, the alternatives to what the ladder blames, the inside
-of the stage, the alternatives to what was found there, the proof, the cross-check, and other faults behind
-the first. Every answer is a :class:`Culprit` with its evidence.
+Order: premise, gate of the warm server, ladder, alternatives to the blamed stage, localization within the
+stage, alternatives to the component, proof, cross-check, and further faults behind the first. Every answer is
+a :class:`Culprit` with its evidence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .stage_proof import prove_stage
 
 @dataclass(kw_only=True)
 class Answer:
-    """One fault: its culprit, its ladder, and the switches that were tried."""
+    """Result for one fault: its culprit, its ladder, and the switches that were tried."""
 
     culprit: Culprit | None
     ladder: list[Step] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Diagnosis(Bisection):
     _after_stage: Allowance | None = None
 
     def run(self) -> Findings:
-        """Run the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
+        """Runs the search; ``findings`` is filled step by step, so an interruption keeps what is known."""
         findings = self.findings
         search = BaselineSearch(self._lab, self.probe)
         try:
@@ -153,7 +153,7 @@ class Diagnosis(Bisection):
         return self._in_processes(base, answer) if answer.held else answer
 
     def _in_processes(self, base: Baseline, answer: Answer) -> Answer:
-        """The ladder in the processes that the script starts; ``answer`` stays where that names no stage."""
+        """Runs the ladder in processes that the script starts; keeps ``answer`` if that names no stage."""
         before, self.everywhere = base.uncompiled, answer.held
         base.uncompiled = None
         again = answer
@@ -170,7 +170,7 @@ class Diagnosis(Bisection):
 
     @staticmethod
     def _with_patience(runner: LadderRunner, base: Baseline, below: list[Step]) -> list[Step]:
-        """For a hang: the lowest rung that ran out of its short time gets all of it, then the next one."""
+        """For a hang: reruns the rungs that hit the short time limit with the full one, lowest first."""
         if base.target is None or base.target.kind != "timeout":
             return below
         runner.patient = True
@@ -183,7 +183,7 @@ class Diagnosis(Bisection):
         return below
 
     def _top(self, base: Baseline, runner: LadderRunner) -> Step:
-        """The kernel rung's row: known from the baseline where nothing is held back."""
+        """Returns the kernel rung's row, from the baseline unless switches are held."""
         if runner.held:
             return runner.one(Rung.KERNEL)
         runs = [step for step in base.steps if not step.note]
@@ -232,7 +232,7 @@ class Diagnosis(Bisection):
             self._cross_check(runner, answer, answer.culprit)
 
     def _cross_check(self, runner: LadderRunner, answer: Answer, culprit: Culprit) -> None:
-        """The second opinion, as far as the time reaches."""
+        """Asks torch's CompilerBisector for a second opinion, if time allows."""
         try:
             with self._time.allow(self._after_stage):
                 answer.witness = cross_check.ask(runner, culprit, answer.ladder)
@@ -243,7 +243,6 @@ class Diagnosis(Bisection):
     def _prove(
         runner: LadderRunner, answer: Answer, opened: Opened, considered: Sequence[Considered]
     ) -> None:
-        """Ask the neighbours of what was found again."""
         try:
             proved = prove_stage(runner, answer.ladder, opened.culprit, considered)
         except OutOfTime:
@@ -257,17 +256,16 @@ class Diagnosis(Bisection):
 
     @staticmethod
     def _add_values(base: Baseline, answer: Answer) -> None:
-        """Add the first wrong values to the evidence."""
         wrong = wrong_values(base.values)
         if wrong and answer.culprit is not None:
             answer.culprit = replace(answer.culprit, evidence=(*answer.culprit.evidence, *wrong))
 
     @staticmethod
     def _eager(base: Baseline, answer: Answer, considered: Sequence[Considered]) -> None:
-        """It fails with nothing compiled: torch.compile is not to blame.
+        """Handles a script that fails uncompiled: torch.compile is not to blame.
 
-        Values are compared with an uncompiled run, so another one that differs from it only shows that the
-        script does not repeat itself.
+        For wrong values the reference is an uncompiled run, so a different uncompiled run only shows that the
+        script is not deterministic.
         """
         first = answer.ladder[0]
         if first.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
@@ -291,14 +289,13 @@ class Diagnosis(Bisection):
 
     @staticmethod
     def _custom_backend(answer: Answer, start: Rung) -> bool:
-        """Whether what starts to fail above AOTAutograd is a backend that the script brings itself."""
+        """Whether the failure starts above AOTAutograd in a backend that the script supplies."""
         regions = answer.ladder[-1].outcome.facts.get("regions") or []
         return index(start) > index(Rung.AOT) and any(r.get("backend") not in _KNOWN for r in regions)
 
     # -- more than one fault -------------------------------------------------------------------
 
     def _ask_other_faults(self, base: Baseline, first: Answer) -> None:
-        """Search for further faults, as far as the time reaches."""
         try:
             with self._time.allow(self._after_stage):
                 self._other_faults(base, first)
@@ -306,7 +303,7 @@ class Diagnosis(Bisection):
             self._time.leave("whether another fault lies behind the first one")
 
     def _other_faults(self, base: Baseline, first: Answer) -> None:
-        """With the regions of the first culprit kept below it, does the script still fail?"""
+        """Tests whether the script still fails with the first culprit's regions held on a good rung."""
         findings = self.findings
         answer = first
         held: dict[int, Rung] = {}
@@ -331,7 +328,7 @@ class Diagnosis(Bisection):
             findings.culprits.append(replace(answer.culprit, evidence=(more, *answer.culprit.evidence)))
 
     def _still_fails(self, rest: Baseline, top: Step) -> bool:
-        """Whether the run with regions held back fails; what is left of the failure is the new target."""
+        """Whether the run with regions held back fails; the remaining failure becomes the new target."""
         if rest.target is None or rest.target.kind != "values" or top.outcome.failed:
             rest.target = top.signature
             return top.outcome.failed and rest.target is not None
@@ -348,9 +345,10 @@ class Diagnosis(Bisection):
         findings.culprits[0] = replace(culprit, evidence=(*culprit.evidence, alone))
 
     def _guilty_regions(self, base: Baseline, answer: Answer) -> list[int]:
-        """The compiled regions that raised, or returned something else than uncompiled, where it first fails.
+        """Returns the regions that raised or returned wrong values at the first failing rung.
 
-        Higher up a region may be wrong by another fault, which must not be held back with this one.
+        At a higher rung a region may be wrong by another fault, which must not be held back along with this
+        one.
         """
         start = answer.reading.start if answer.reading is not None else None
         outcome = row(answer.ladder, start or Rung.KERNEL).outcome
@@ -365,7 +363,7 @@ class Diagnosis(Bisection):
 
 
 def rungs_below(top: Outcome) -> list[Rung]:
-    """The rungs worth asking: a backend of the script's own has no decompositions or passes of ours."""
+    """Returns the rungs to run; a custom backend uses none of Inductor's decompositions or passes."""
     backends = {str(region.get("backend")) for region in top.facts.get("regions") or []}
     if backends and not backends & _KNOWN:
         return [rung for rung in LADDER if rung.record.own_backends]
@@ -373,22 +371,22 @@ def rungs_below(top: Outcome) -> list[Rung]:
 
 
 def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) -> str:
-    """The name under which ``numerics.records`` files a region: its name, numbered among equals."""
+    """Returns the name of a region in ``numerics.records``: its name and its turn among equals."""
     same = [r for r in regions if r["name"] == region["name"]]
     turn = [r["id"] for r in same].index(region["id"])
     return f"{region['name']}#{turn}"
 
 
 def _eager_component(outcome: Outcome) -> Component | None:
-    """The function that raised; a check that found wrong numbers names itself, not what made them."""
+    """Returns the function that raised; None for a failed assertion, which names only the check."""
     raised = outcome.raised
     if raised is None or not raised.frames or raised.type.rpartition(".")[2] == "AssertionError":
         return None
     frame = raised.frames[-1]
-    if frame.function.startswith("<"):  # the module's own body, a lambda: no name that tells anything
+    if frame.function.startswith("<"):  # the module's body or a lambda: the name says nothing
         return None
     return Component(kind="function", name=frame.function, detail=f"{frame.file}:{frame.line}")
 
 
-#: The backends whose parts the ladder knows.
+#: Backends whose parts the ladder knows.
 _KNOWN = frozenset(BY_BACKEND)

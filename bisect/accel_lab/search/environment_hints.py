@@ -1,4 +1,4 @@
-"""Faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
+"""Recognises faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SCRIPT_FAULTS = {
     "FileNotFoundError": ("file", Evidence.of(EvidenceKind.FILE_MISSING)),
     "PermissionError": ("file", Evidence.of(EvidenceKind.FILE_FORBIDDEN)),
 }
-#: How torch says that it could start none of the compilers that were named to it.
+#: Messages of torch when none of the configured compilers could be started.
 _NO_COMPILER = ("InvalidCxxCompiler", "No working C++ compiler")
 _COMPILER_WORDS = (*_NO_COMPILER, "CppCompileError", "C++ compile error")
 
 
 def of_script(outcome: Outcome) -> Culprit | None:
-    """What an uncompiled run says about its surroundings, if that is what it failed of."""
+    """Returns the environment fault by which an uncompiled run failed, or None."""
     raised = outcome.raised
     if raised is None:
         return None
@@ -50,7 +50,7 @@ def _culprit(kind: str, name: str, detail: str, fault: Evidence) -> Culprit:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """A fault of the surroundings: the culprit, the rows that tell, and the proof, if there is a pair."""
+    """An environment fault: the culprit, the rows that show it, and the proof, if there is a pair."""
 
     culprit: Culprit
     ladder: list[Step]
@@ -58,7 +58,7 @@ class Surroundings:
 
 
 def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
-    """Whether the failing run itself points at its surroundings: a full disk or the C++ compiler."""
+    """Returns the environment fault that the failing run shows (disk, headers, compiler), or None."""
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
     if "No space left on device" in text:
@@ -73,10 +73,10 @@ def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
     broken = Evidence.of(EvidenceKind.COMPILER_BROKEN, message=message)
     if works and not any(word in text for word in _NO_COMPILER):
         return None
-    if works:  # the script names another one than the environment that it was started in
+    if works:  # the script names another compiler than its environment
         message = next(line for line in text.splitlines() if any(word in line for word in _NO_COMPILER))
         broken = Evidence.of(EvidenceKind.COMPILER_NOT_FOUND, message=shorten(message, 200))
-    # The rung below differs by the generated kernels alone: no native compiler is needed there.
+    # The next lower rung differs only by the generated kernels and needs no native compiler.
     below = runner.one(Rung.FX)
     component = Component(kind="compiler", name="C++ compiler", detail=shorten(message, 300))
     evidence = [broken]

@@ -1,4 +1,4 @@
-"""What the frames of a failure inside torch say about the stage; a hint to be checked, never a proof."""
+"""Maps the frames of a failure inside torch to a stage; a hint to be checked, never a proof."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from accel_lab.core.outcome import Frame, Raised
 from accel_lab.core.stages import Stage
 
-#: Longest prefix wins. The files are those of torch 2.6 to 2.15.
+#: The longest prefix wins. The files are those of torch 2.6 to 2.15.
 _AREAS: tuple[tuple[str, Stage], ...] = (
     ("torch/_dynamo/", Stage.DYNAMO),
     ("torch/_functorch/partitioners", Stage.PARTITIONER),
@@ -42,7 +42,7 @@ _AREAS: tuple[tuple[str, Stage], ...] = (
     ("torch/_inductor/runtime/", Stage.RUNTIME),
 )
 
-#: Files whose frames only carry an exception on.
+#: Files whose frames only pass an exception on.
 _CARRIERS = frozenset(
     {"torch/_dynamo/eval_frame.py", "torch/_dynamo/exc.py", "torch/_dynamo/output_graph.py"}
 )
@@ -52,7 +52,7 @@ KERNEL_STAGES = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTIME)
 
 
 def stage_of_file(file: str) -> Stage | None:
-    """The stage that a file of torch belongs to, if any."""
+    """Returns the stage that a torch file belongs to, or None."""
     best: tuple[int, Stage] | None = None
     for prefix, stage in _AREAS:
         if file.startswith(prefix) and (best is None or len(prefix) > best[0]):
@@ -60,7 +60,7 @@ def stage_of_file(file: str) -> Stage | None:
     return best[1] if best else None
 
 
-#: What a stage uses besides its own files: a change there may be what it fails by.
+#: Files that a stage uses besides its own; a change there may be the cause.
 _SHARED: dict[Stage, tuple[str, ...]] = {
     Stage.DYNAMO: ("torch/_guards", "torch/_subclasses/", "torch/fx/experimental/"),
     Stage.AOT_AUTOGRAD: ("torch/_subclasses/", "torch/_higher_order_ops/"),
@@ -73,7 +73,7 @@ _SHARED: dict[Stage, tuple[str, ...]] = {
 
 
 def areas_of(stage: Stage) -> tuple[str, ...]:
-    """The beginnings of the paths of the files that a stage consists of; empty for those without any."""
+    """Returns the path prefixes of the files that a stage consists of or uses; may be empty."""
     if stage is Stage.KERNEL:
         stages: tuple[Stage, ...] = KERNEL_STAGES
     else:
@@ -83,7 +83,7 @@ def areas_of(stage: Stage) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*own, *shared]))
 
 
-#: The larger part of the compiler that a stage is one of.
+#: The larger part of the compiler that contains a stage.
 _AROUND: dict[Stage, tuple[str, ...]] = {
     Stage.AOT_AUTOGRAD: ("torch/_functorch/",),
     Stage.META_KERNEL: ("torch/_decomp/",),
@@ -94,14 +94,14 @@ _AROUND: dict[Stage, tuple[str, ...]] = {
 
 
 def around(stage: Stage) -> tuple[str, ...]:
-    """The beginnings of the paths of the files around a stage: where to look after its own files."""
+    """Returns the path prefixes of files around a stage: where to look after its own files."""
     return _AROUND.get(stage, ())
 
 
 def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> tuple[Stage, Frame] | None:
-    """The innermost frame that belongs to a stage (of ``among``), with that stage.
+    """Returns the innermost frame that belongs to a stage (of ``among``), with that stage; or None.
 
-    Frames that only pass an exception on, such as the wrapper around a compiled function, say nothing.
+    Frames that only pass an exception on, such as the wrapper around a compiled function, are skipped.
     """
     for frame in reversed(frames):
         if frame.file in _CARRIERS or frame.function.startswith("unimplemented"):
@@ -113,7 +113,7 @@ def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> 
 
 
 def about_fusion(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of Inductor whose function deals with fusing kernels."""
+    """Returns the innermost Inductor frame whose function deals with kernel fusion, or None."""
     for frame in reversed(frames):
         name = frame.function.lower()
         if frame.file.startswith("torch/_inductor/") and ("fus" in name or "outer_loop" in name):
@@ -121,7 +121,8 @@ def about_fusion(frames: Sequence[Frame]) -> Frame | None:
     return None
 
 
-#: How autograd refuses (``torch/csrc/autograd``: saved_variable.cpp, VariableTypeUtils.h, variable.cpp).
+#: Messages of autograd's own checks (``torch/csrc/autograd``: saved_variable.cpp, VariableTypeUtils.h,
+#: variable.cpp).
 _AUTOGRADS = re.compile(
     r"needed for gradient computation has been modified by an inplace operation"
     r"|backward through the graph a second time"
@@ -137,9 +138,9 @@ def is_autograds(raised: Raised | None) -> bool:
 
 
 def refused_on_fake_tensors(raised: Raised | None) -> str:
-    """The operator that raised when it was run on fake tensors, as its meta kernel is; else empty.
+    """Returns the operator that raised while running on fake tensors; else empty.
 
-    In C++ such a kernel has no frame: the innermost ones are ``FakeTensorMode`` and the operator's call.
+    A C++ meta kernel has no frame, so the innermost frames are ``FakeTensorMode`` and the operator's call.
     """
     if raised is None or not raised.operator:
         return ""

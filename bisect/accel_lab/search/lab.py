@@ -1,4 +1,4 @@
-"""What a search may ask of the lab: the seam that tests replace by a fake."""
+"""The interface between a search and the lab; tests replace it by a fake."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ class Lab(Protocol):
     def go_cold(self) -> None: ...
 
     def same_numbers(self) -> None:
-        """From now on a repeated run draws the random numbers of the first one, unless the script seeds.
+        """Makes later repeats draw the first run's random numbers, unless the script seeds.
 
         Values can be compared with one uncompiled run only if each run computes from the same inputs.
         """
 
     def check_heap(self, on: bool) -> None:
-        """Whether the allocator checks each block that is freed, in all but plain runs from now on."""
+        """Sets whether the allocator checks each freed block, in all later runs but plain ones."""
 
     def signature(self, outcome: Outcome) -> Signature | None:
-        """The failure that the outcome shows under the user's oracle; None for none."""
+        """Returns the failure that the outcome shows under the user's oracle; None for none."""
 
     def cannot_tell(self, outcome: Outcome) -> bool:
         """Whether the user's oracle refused to judge the outcome (``--check`` ended with 125)."""
@@ -79,16 +79,16 @@ class Lab(Protocol):
     def differences(
         self, got: Outcome, want: Outcome, reference: Outcome | None = None
     ) -> Sequence[Difference]:
-        """Recorded values of ``got`` that are further off than ``want``'s own rounding explains."""
+        """Returns recorded values of ``got`` that are further off than ``want``'s own rounding explains."""
 
     def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
-        """How near the recorded values are; None if they may differ.
+        """Returns how close the recorded values are; None if they may differ.
 
-        Without a reference it is a strict sieve: None means that the float64 run is to be asked, and decides.
+        Without a reference the check is strict: None means that the float64 run has to decide.
         """
 
     def same_differences(self, one: Sequence[Difference], two: Sequence[Difference]) -> bool:
         """Whether both sets show the same fault: same places, same kind, same size of error."""
 
     def compiler_works(self) -> tuple[bool, str]:
-        """Whether the C++ compiler that Inductor would use can build a small library; and what it said."""
+        """Returns whether Inductor's C++ compiler can build a small library, and the compiler's message."""

@@ -1,8 +1,7 @@
 """Reads a ladder: the rung at which the failure starts, whether it is monotone, what stays open.
 
-Reading is pure: it gets the verdicts from the lowest rung to the highest and says where the last
-unbroken run of failures begins. Nothing is forced into an answer: failures below a passing rung are
-reported, and a rung that failed in another way is kept apart.
+Reading is a pure function of the verdicts, lowest rung first: it finds where the unbroken failures at the top
+begin. Failures below a passing rung are reported, and rungs that failed in another way are kept apart.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """``last_good`` and ``first_bad`` are neighbours once the inconclusive rungs are left out.
+    """What a ladder's verdicts say.
 
-    ``different`` are the rungs between them that failed in another way; ``non_monotone`` are rungs below
-    ``last_good`` that failed although a higher rung passes.
+    ``last_good`` and ``first_bad`` are neighbours once the inconclusive rungs are left out. ``different`` are
+    the rungs between them that failed in another way. ``non_monotone`` are rungs below ``last_good`` that
+    failed.
     """
 
     first_bad: Rung | None
@@ -31,11 +31,11 @@ class Reading:
 
     @property
     def start(self) -> Rung | None:
-        """The first rung of the unbroken failures at the top, in whatever way it fails."""
+        """The first rung of the unbroken failures at the top, whatever the kind of failure."""
         return self.different[0] if self.different else self.first_bad
 
     def alternatives(self) -> list[Considered]:
-        """Alternatives that the ladder itself leaves open."""
+        """Returns the alternatives that the ladder itself leaves open."""
         alternatives = []
         if self.non_monotone:
             why = Evidence.of(
@@ -51,7 +51,7 @@ class Reading:
 
 
 def read(rows: Sequence[tuple[Rung, Verdict]]) -> Reading:
-    """The reading of verdicts given lowest rung first."""
+    """Reads verdicts, given lowest rung first; inconclusive ones are ignored."""
     judged = [(rung, verdict) for rung, verdict in rows if verdict is not Verdict.SKIP]
     top = len(judged)
     while top > 0 and judged[top - 1][1] is not Verdict.GOOD:
@@ -77,27 +77,27 @@ def _before(rows: Sequence[tuple[Rung, Verdict]], one: Rung, two: Rung) -> bool:
 
 
 def read_steps(ladder: Sequence[Step]) -> Reading:
-    """The reading of a ladder's rows; the check of meta kernels is no step of it."""
+    """Reads a ladder's rows; the meta kernel check is not a rung and is left out."""
     return read([(step.rung, step.verdict) for step in ladder if step.rung is not Rung.META])
 
 
 def row(ladder: Sequence[Step], rung: Rung | None) -> Step:
-    """The row of a rung that was asked."""
+    """Returns the row of a rung that was run."""
     return next(step for step in ladder if step.rung is rung)
 
 
 def with_row(ladder: Sequence[Step], step: Step) -> list[Step]:
-    """The ladder with one row replaced."""
+    """Returns the ladder with one row replaced."""
     return [step if each.rung is step.rung else each for each in ladder]
 
 
 def index(rung: Rung) -> int:
-    """How high a rung stands; -1 for a check that is no step of the ladder."""
+    """Returns the position of a rung in the ladder; -1 for a check that is not part of it."""
     return LONG_LADDER.index(rung) if rung in LONG_LADDER else -1
 
 
 def between(ladder: Sequence[Step], missing: Sequence[Rung]) -> str:
-    """What a ladder with rungs missing says, in words: no stage is named from it."""
+    """Describes an incomplete ladder in words; no stage is named from it."""
     reading = read_steps([step for step in ladder if step.rung not in missing])
     passes = f"passes at {reading.last_good} and fails" if reading.last_good is not None else "fails"
     return (

@@ -1,4 +1,4 @@
-"""Runs the rungs of the ladder, each as often as the failure's rate demands."""
+"""Runs the rungs of the ladder, each as often as the failure's rate requires."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Switches = tuple[tuple[str, Any], ...]
 class LadderRunner:
     """Runs probes of one failing program, and counts them.
 
-    ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang
-    costs the whole time limit, so where one is looked for a question waits a tenth of it only, until
-    ``patient`` is set: for the runs that decide.
+    ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang costs
+    the whole time limit, so if the failure is a hang a run waits only a tenth of it unless ``patient`` is
+    set, as it is for decisive runs.
     """
 
     lab: Lab
@@ -43,13 +43,13 @@ class LadderRunner:
 
     @property
     def failing(self) -> Tally:
-        """The runs with the fault in them: the baseline's, and every question that a failure answered."""
+        """The runs that contain the fault: the baseline's, and all failed runs since."""
         return self.baseline.tally.plus(Tally(runs=self._failed, failures=self._failed))
 
     def ask(self, questions: Iterable[tuple[Rung, Switches]], kind: str = "ladder") -> list[Step]:
-        """One Step for each question, asked side by side and repeated as the failure's rate demands.
+        """Returns one Step per question; questions run in parallel and repeat as the failure's rate requires.
 
-        Raises :class:`OutOfTime` where one of them could not be asked in the time that is left.
+        Raises :class:`OutOfTime` if one of them does not fit into the time left.
         """
         wanted = [(rung, tuple(dict(self.held + switches).items())) for rung, switches in questions]
         first = [(rung, switches, self._submit(rung, switches, 0, kind)) for rung, switches in wanted]
@@ -57,9 +57,9 @@ class LadderRunner:
         return [self._repeated(step, kind) for step in steps]
 
     def ask_in_time(self, rungs: Iterable[Rung]) -> tuple[list[Step], list[Rung]]:
-        """The steps of those rungs for which there was time, and the others.
+        """Returns the steps of the rungs that time allowed, and the other rungs.
 
-        A rung whose passes could not be repeated as the failure's rate demands is one of the others.
+        A rung whose pass could not be repeated often enough counts among the others.
         """
         wanted, kind = tuple(dict(self.held).items()), "ladder"
         steps, unasked = [], []
@@ -71,23 +71,23 @@ class LadderRunner:
         return steps, unasked
 
     def _repeated(self, step: Step, kind: str) -> Step:
-        """The step with the repeats without which it may not be called good."""
+        """Returns the step with the repeats that it needs to be called good."""
         if not self.baseline.flaky or step.verdict not in (Verdict.GOOD, Verdict.DIFFERENT):
             return step
         return self.repeat(step, self._repeats(), kind, until_bad=True)
 
     def one(self, rung: Rung, switches: Switches = (), kind: str = "ladder") -> Step:
-        """A single question."""
+        """Asks a single question."""
         return self.ask([(rung, switches)], kind)[0]
 
     def look(self, rung: Rung, switches: Switches, kind: str) -> Outcome:
-        """One run that is asked for its facts: how it ends is no answer, so it is never repeated."""
+        """Makes one run for its facts only; it gives no verdict, so it is not repeated."""
         outcome = self._submit(rung, tuple(dict(self.held + switches).items()), 0, kind).result()
         self.lab.time_budget.spend(outcome.seconds)
         return outcome
 
     def repeat(self, step: Step, runs: int, kind: str, until_bad: bool = False) -> Step:
-        """Ask the same question ``runs`` more times; the step keeps its first failing outcome."""
+        """Repeats a question up to ``runs`` more times; the step keeps its first failing outcome."""
         switches = step.settings
         attempt = step.runs
         while runs > 0:
@@ -101,7 +101,7 @@ class LadderRunner:
         return step
 
     def _repeats(self) -> int:
-        """How many more passes it takes before a rung may be called good, at the rate that was measured."""
+        """Returns how many more passes a rung needs to be called good, at the measured failure rate."""
         return runs_to_see(cautious_rate(self.baseline.tally, 0.2), self.budget / 8) - 1
 
     def _submit(self, rung: Rung, switches: Switches, attempt: int, kind: str) -> Future[Outcome]:
@@ -132,27 +132,27 @@ class LadderRunner:
         )
 
     def verdict(self, outcome: Outcome) -> Verdict:
-        """What the outcome means for the failure that is looked for."""
+        """Returns what the outcome means for the failure that is looked for."""
         verdict = run_verdict(self.lab, self.baseline, outcome)
-        # A script that expects an exception takes one of the compiler's own for it: that is no fix.
+        # A script that expects an exception may catch the compiler's own instead; that is not a fix.
         if verdict is Verdict.GOOD and compilers_own(outcome) - self._caught_at_first():
             return Verdict.DIFFERENT
         return verdict
 
     def _caught_at_first(self) -> set[str]:
-        """The compiler's own exceptions that the script caught when it failed unchanged."""
+        """Returns the compiler's own exceptions that the unchanged script caught."""
         return {name for step in self.baseline.steps for name in compilers_own(step.outcome)}
 
 
 def _merge(one: Step, two: Step) -> Step:
-    """Two runs of one question: a failure once seen stays seen."""
+    """Merges two runs of one question; a failure takes precedence over a pass."""
     order = (Verdict.BAD, Verdict.DIFFERENT, Verdict.GOOD, Verdict.SKIP)
     kept = one if order.index(one.verdict) <= order.index(two.verdict) else two
     return replace(kept, runs=one.runs + two.runs, failures=one.failures + two.failures)
 
 
 def tally_of(steps: Iterable[Step]) -> Tally:
-    """All runs of some steps together."""
+    """Returns the total of all runs of some steps."""
     total = Tally()
     for step in steps:
         total = total.plus(Tally(runs=step.runs, failures=step.failures))

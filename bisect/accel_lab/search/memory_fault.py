@@ -1,7 +1,7 @@
-"""Makes a memory fault show each time, and says that its several ends are one failure.
+"""Makes a memory fault deterministic, and counts its various crashes as one failure.
 
-What a stray write hits is luck, and so is the way in which the script ends, or whether it does. With the
-allocator's own checks on, glibc looks behind each block that is freed.
+A stray write hits memory at random, so the script crashes in various ways or not at all. With the allocator's
+own checks on, glibc checks the memory around each freed block.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from accel_lab.core.verdict import Verdict
 from .lab import Lab
 from .repeats import Tally
 
-#: Runs that try the checks are numbered apart: an answer is kept under its number.
+#: Attempt numbers of checked runs start here: a result is stored under its number.
 _CHECKED = 1000
 
 _ONE_FAULT = "memory is overwritten, which shows in several ways that are counted as one failure"
 
 
 def is_memory_fault(target: Signature | None) -> bool:
-    """Whether the script dies of an access to memory that is not its own."""
+    """Whether the script crashes by an invalid memory access."""
     return target is not None and target.kind == "memory_fault"
 
 
 def checked_runs(
     lab: Lab, probe: Probe, verdict: Callable[[Outcome], Verdict], runs: int
 ) -> list[Outcome] | None:
-    """Runs with the allocator's checks on, which stay on; None, and off again, where they are of no use.
+    """Makes runs with the allocator's checks, which stay on; returns None and turns them off if useless.
 
-    They are used only if the script fails each time with them, and passes with them with nothing compiled:
-    what they find elsewhere would be another fault.
+    They are used only if the script fails every time with them and passes with them uncompiled: otherwise
+    they would find another fault.
     """
     lab.check_heap(True)
     jobs = [lab.submit(probe.again(_CHECKED + n)) for n in range(runs)]
@@ -48,7 +48,7 @@ def checked_runs(
 
 
 def with_checks(unchecked: Tally) -> str:
-    """What is said of runs with the checks; ``unchecked`` are those without."""
+    """Describes the runs with the checks; ``unchecked`` are the runs without."""
     return (
         "all but plain runs are made with the allocator's own checks (MALLOC_CHECK_=3), with which the "
         f"failure shows each time; {unchecked.failures} of {unchecked.runs} runs without them failed"
@@ -56,7 +56,7 @@ def with_checks(unchecked: Tally) -> str:
 
 
 def one_fault(notes: Sequence[str], signatures: Sequence[Signature | None]) -> list[str]:
-    """The notes, with one on the several signals of a memory fault where its runs had several."""
+    """Returns the notes, plus one if the runs of a memory fault ended by different signals."""
     faults = [signature for signature in signatures if signature and is_memory_fault(signature)]
     seen = [fault.type for fault in faults]
     kinds = list(dict.fromkeys(seen))

@@ -1,9 +1,9 @@
-"""Reads what the loop interpreter found of loops whose result depends on the order of their iterations.
+"""Reads the loop interpreter's findings on loops whose result depends on the order of iterations.
 
-An interpreter runs one of many legal orders, so loops that pass prove the loop IR right only if no order
-changes their result. An iteration that reads what another one writes is a fault of who made the loop. Two
-iterations that write one element are one as well, except where the operator writes where an index tensor
-says: there torch itself leaves open which value stays, so that is an open question and no fault.
+An interpreter runs one of many legal orders, so passing loops prove the loop IR right only if no order
+changes their result. An iteration that reads what another one writes is a fault of the loop's maker. So are
+two iterations that write one element, except if the operator writes through an index tensor: there torch
+leaves undefined which value stays, so it is an open question and no fault.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Considered, Step
 from accel_lab.core.stages import Stage
 
-#: The name of the alternative that a conflict leaves open, and of the fact that a run reports.
+#: Name of the alternative that a conflict leaves open, and of the fact that a run reports.
 NAME = "order_of_iterations"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrderConflict:
-    """One element that several iterations of a loop touch: ``kind`` is read_write, write_write or unchecked.
+    """One element that several iterations of a loop touch.
 
-    ``operators`` are those that the loop was made for, the one that asked for it last.
+    ``kind`` is read_write, write_write or unchecked. ``operators`` are those that the loop was made for, the
+    one that requested it last. ``by_contract``: the operator leaves the order undefined.
     """
 
     kind: str
@@ -35,7 +36,7 @@ class OrderConflict:
 
     @classmethod
     def from_facts(cls, row: Mapping[str, Any]) -> OrderConflict:
-        """A row of the fact ``order_conflicts``."""
+        """Builds a conflict from a row of the fact ``order_conflicts``."""
         return cls(
             kind=str(row.get("kind", "")),
             buffer=str(row.get("buffer", "")),
@@ -46,11 +47,11 @@ class OrderConflict:
 
     @property
     def is_fault(self) -> bool:
-        """Whether no contract of an operator allows it."""
+        """Whether no operator contract allows it."""
         return self.kind in ("read_write", "write_write") and not self.by_contract
 
     def evidence(self, maker: Stage) -> Evidence:
-        """What is wrong with the loop, which lowering or the scheduler made."""
+        """Returns the conflict as evidence against the loop's maker, lowering or the scheduler."""
         return Evidence.of(
             EvidenceKind.ORDER_CONFLICT,
             maker=maker,
@@ -61,26 +62,26 @@ class OrderConflict:
         )
 
     def component(self) -> Component | None:
-        """The operator that asked for the loop."""
+        """Returns the operator that requested the loop, or None."""
         if not self.operators:
             return None
         return Component(kind="op", name=self.operators[-1], detail=f"{self.kernel}, {self.buffer}")
 
 
 def conflicts_of(step: Step | None) -> list[OrderConflict]:
-    """The conflicts that a run of the loop interpreter recorded, reads before writes."""
+    """Returns the conflicts that a run of the loop interpreter recorded, reads first."""
     rows: Sequence[Mapping[str, Any]] = (step.outcome.facts.get("order_conflicts") or ()) if step else ()
     conflicts = [OrderConflict.from_facts(row) for row in rows]
     return sorted(conflicts, key=lambda conflict: conflict.kind != "read_write")
 
 
 def fault(step: Step | None) -> OrderConflict | None:
-    """The first conflict that is the fault of who made the loop."""
+    """Returns the first conflict that is the fault of the loop's maker, or None."""
     return next((conflict for conflict in conflicts_of(step) if conflict.is_fault), None)
 
 
 def left_open(step: Step | None) -> list[Considered]:
-    """What keeps the stages below from being proven: a loop that may come out in another order."""
+    """Returns what keeps later stages from being proven: a loop whose order is undefined."""
     conflicts = [conflict for conflict in conflicts_of(step) if not conflict.is_fault]
     return [
         Considered(

@@ -1,4 +1,4 @@
-"""Other random numbers: does compiling change values only as another seed does, uncompiled?"""
+"""Tests whether compiling changes values only as another random seed does uncompiled."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from accel_lab.core.outcome import Outcome
 from .lab import Difference, Lab
 
 RANDOM = "random_numbers"
-#: How many other seeds a script is tried with, uncompiled.
+#: Seeds that the script is run with, uncompiled.
 SEEDS = (1, 2, 3)
-#: Other random numbers explain a difference that is at most so many times as large as they make uncompiled.
+#: Random numbers explain a difference of at most this many times the one that seeds cause uncompiled.
 MOST_TIMES = 8.0
 
 
 def explained(lab: Lab, compiled: Outcome, plain: Outcome, others: Sequence[Outcome]) -> bool:
-    """Whether the compiled values differ from eager's where, and about as far as, another seed's do."""
+    """Whether compiled values differ where other seeds' values do, by at most ``MOST_TIMES`` as much."""
     ours = _values(lab.differences(compiled, plain))
     if ours is None:
         return False
@@ -26,7 +26,7 @@ def explained(lab: Lab, compiled: Outcome, plain: Outcome, others: Sequence[Outc
             error = difference.comparison.max_abs_error
             if error is not None:
                 theirs[difference.place] = max(error, theirs.get(difference.place, 0.0))
-    for difference in ours[:1]:  # what follows from the first may grow
+    for difference in ours[:1]:  # errors that follow from the first may grow
         error = difference.comparison.max_abs_error
         if error is None or error > MOST_TIMES * theirs.get(difference.place, 0.0):
             return False
@@ -34,9 +34,9 @@ def explained(lab: Lab, compiled: Outcome, plain: Outcome, others: Sequence[Outc
 
 
 def _values(differences: Sequence[Difference]) -> list[Difference] | None:
-    """The values that differ; None where more than numbers does: a shape, a type, an exception.
+    """Returns the values that differ; None if a shape, a type or an exception differs too.
 
-    Calls that a failed check cut off, and what they would have left, say nothing.
+    Calls cut off by a failed check, and the values they would have left, are ignored.
     """
     compared = [d for d in differences if d.comparison.reason not in ("missing", "extra")]
     return compared if all(d.comparison.reason == "values" for d in compared) else None

@@ -18,19 +18,19 @@ from accel_lab.core.verdict import Verdict
 from .lab import Difference, Lab
 from .repeats import Tally
 
-#: The lab's own changes hide the failure: what a recorded run shows is then no evidence.
+#: Instrumentation hides the failure, so a recorded run is no evidence.
 INSTRUMENTATION = "instrumentation"
-#: The lab's own changes make the failure; and what runs leave behind keeps it from coming again.
+#: Instrumentation causes the failure; or state left by earlier runs keeps it from recurring.
 LAB_FAILURE, STATE = "lab_failure", "state"
 
-#: So many wrong values are evidence: the others follow from the first ones.
+#: Number of wrong values given as evidence: later ones follow from the first.
 _SHOWN_VALUES = 2
 
 
 def hurried(probe: Probe, target: Signature | None) -> Probe:
-    """The probe with a tenth of its time limit (at least 20 s) where the failure is a hang.
+    """Returns the probe with a tenth of its time limit (at least 20 s) if the failure is a hang.
 
-    A hang costs the whole limit each time; only the runs that decide are given all of it.
+    A hang costs the whole limit every time, so only decisive runs get all of it.
     """
     if target is None or target.kind != "timeout":
         return probe
@@ -38,7 +38,7 @@ def hurried(probe: Probe, target: Signature | None) -> Probe:
     return replace(probe, limits=replace(probe.limits, timeout_s=limit))
 
 
-#: Said where the script is judged without a recording.
+#: Note for a script that is judged without recording.
 NOT_RECORDED = (
     "the script ends otherwise where the lab records what its compiled regions take and return, which keeps "
     "tensors alive and needs memory, so nothing was recorded"
@@ -46,17 +46,18 @@ NOT_RECORDED = (
 
 
 def unrecorded(probe: Probe) -> Probe:
-    """The probe without a recording of values."""
+    """Returns the probe without recording of values."""
     return replace(probe, limits=replace(probe.limits, record_mb=0))
 
 
 @dataclass(kw_only=True)
 class Baseline:
-    """What the unchanged script does. ``target`` is the failure that everything is judged against.
+    """How the unchanged script behaves.
 
-    ``alternatives`` are doubts about the premise itself, which no verdict can be rid of. ``unchecked``: how
-    often it failed before the allocator's checks were turned on, if they were. ``in_processes``: what fails
-    is compiled in processes that the script starts.
+    ``target`` is the failure that everything is judged against. ``alternatives`` are doubts about the premise
+    itself, which apply to every verdict. ``unchecked`` counts the runs before the allocator's checks were
+    turned on, if they were. ``in_processes``: the failing code is compiled in processes that the script
+    starts.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -73,12 +74,12 @@ class Baseline:
     in_processes: bool = False
 
     def contest(self, name: str, why: Evidence) -> None:
-        """Doubt the premise: whatever is found is a lead at most."""
+        """Adds a doubt about the premise: every result is then inconclusive."""
         self.alternatives.append(Considered(name=name, open=True, why=why, limit=Confidence.INCONCLUSIVE))
 
     @property
     def doubts(self) -> list[Evidence]:
-        """What is wrong with the premise: the first doubt alone, if there is any."""
+        """The first doubt about the premise, if there is any."""
         return [alternative.why for alternative in self.alternatives[:1]]
 
     @property
@@ -88,12 +89,12 @@ class Baseline:
 
     @property
     def unlike_plain(self) -> bool:
-        """Whether plain runs and instrumented ones end differently, each time."""
+        """Whether plain and instrumented runs end differently every time."""
         return any(alternative.name in (INSTRUMENTATION, LAB_FAILURE) for alternative in self.alternatives)
 
     @property
     def ends_here(self) -> bool:
-        """Whether more runs cannot show anything more of the failure."""
+        """Whether further runs can show nothing more about the failure."""
         return any(alternative.name in (STATE, LAB_FAILURE) for alternative in self.alternatives)
 
     @property
@@ -102,19 +103,19 @@ class Baseline:
         return 0 < self.tally.failures < self.tally.runs
 
     def keep(self, step: Step) -> None:
-        """Add a run, and count it if it is conclusive."""
+        """Adds a run, and counts it if it is conclusive."""
         self.steps.append(step)
         self.tally = self.tally.plus(_counted([step]))
 
     def drop_warm(self) -> None:
-        """Forget the runs in the warm process, and their count."""
+        """Drops the warm runs and their count."""
         gone = _counted(step for step in self.steps if step.outcome.warm)
         self.steps = [step for step in self.steps if not step.outcome.warm]
         self.tally = Tally(runs=self.tally.runs - gone.runs, failures=self.tally.failures - gone.failures)
 
 
 def _counted(steps: Iterable[Step]) -> Tally:
-    """The conclusive runs: another failure does not count."""
+    """Counts the conclusive runs; runs that fail in another way do not count."""
     judged = [step for step in steps if step.verdict in (Verdict.GOOD, Verdict.BAD)]
     return Tally(runs=len(judged), failures=sum(step.failures for step in judged))
 
@@ -122,21 +123,21 @@ def _counted(steps: Iterable[Step]) -> Tally:
 def same_failure(plain: Signature | None, recorded: Signature | None) -> bool:
     """Whether a plain run and an instrumented one show the same failure.
 
-    Of a plain run only the printed traceback is known, so an exit code is compared with an exit code
-    and an exception by its type.
+    Only the printed traceback of a plain run is known, so exit codes are compared with exit codes and
+    exceptions by their type.
     """
     if plain is None or recorded is None:
         return plain is recorded
     if plain.kind == recorded.kind:
         return plain.type == recorded.type or plain.kind not in ("exception",)
     if {plain.kind, recorded.kind} == {"signal", "memory_fault"}:
-        # What the allocator printed may have been lost: an abort alone does not contradict it.
+        # The allocator's message may be lost, so an abort alone does not contradict it.
         return "SIGABRT" in (plain.type, recorded.type)
     return {plain.kind, recorded.kind} <= {"exception", "exit", "memory"}
 
 
 def wrong_values(different: Sequence[Difference]) -> tuple[Evidence, ...]:
-    """The first values that differ, as evidence."""
+    """Returns the first values that differ, as evidence."""
     return tuple(
         Evidence.of(
             EvidenceKind.WRONG_VALUE,
@@ -151,14 +152,14 @@ def wrong_values(different: Sequence[Difference]) -> tuple[Evidence, ...]:
 
 
 def values_signature(different: Sequence[Difference]) -> Signature:
-    """The signature of silently wrong numbers: how they are wrong, and in which regions."""
+    """Returns the signature of silently wrong numbers: how they are wrong, and in which regions."""
     reasons = sorted({d.comparison.reason for d in different})
     places = sorted({f"{d.name}.{d.phase}" for d in different})
     return Signature(kind="values", type=" ".join(reasons), message=shorten(", ".join(places), 300))
 
 
 def run_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
-    """The verdict of one more run against the baseline's target."""
+    """Returns the verdict of one more run against the baseline's target."""
     assert baseline.target is not None
     if lab.cannot_tell(outcome):
         return Verdict.SKIP
@@ -168,7 +169,7 @@ def run_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
 
 
 def values_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
-    """The verdict of a run when wrong recorded values are what is looked for."""
+    """Returns the verdict of a run when the target failure is wrong recorded values."""
     if not outcome.was_run:
         return Verdict.SKIP
     if lab.signature(outcome) is not None:

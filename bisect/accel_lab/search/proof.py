@@ -1,9 +1,9 @@
-"""The one place where ``proven`` is made: a pair of runs, repeated until luck is ruled out, and nothing open.
+"""The only maker of ``proven``: a pair of runs, repeated until luck is ruled out, and no open alternative.
 
-A proof has two sides: runs that contain the culprit and fail, and runs that differ by the culprit alone and
-pass. Luck is bounded by a likelihood ratio (``flaky.doubt``), times the number of comparisons that the pair
-was picked from (the union bound). What luck does not explain, another part of the compiler may: each known
-way in which that happens is an alternative, and one that no run has ruled out keeps the verdict from being
+A proof has two sides: runs that contain the culprit and fail, and runs that differ only by the culprit and
+pass. Luck is bounded by a likelihood ratio (``repeats.doubt``), times the number of comparisons that the pair
+was picked from (the union bound). Apart from luck, another part of the compiler may explain the pair: each
+known way in which that happens is an alternative, and an open alternative keeps the verdict from being
 proven.
 """
 
@@ -20,12 +20,12 @@ from accel_lab.core.verdict import Verdict
 from .ladder_runner import LadderRunner, tally_of
 from .repeats import Tally, doubt, passes_needed
 
-#: From the least sure to the surest.
+#: From the least to the most certain.
 ORDER = (Confidence.INCONCLUSIVE, Confidence.LIKELY, Confidence.PROVEN)
 
-#: The passing side is run at least so often: one pass says little of a failure that comes and goes.
+#: Minimum runs of the passing side: one pass says little about an intermittent failure.
 LEAST_PASSES = 2
-#: So many passes are asked at most: of a stage's proof, and of a component's, for which nobody should wait.
+#: Maximum passes for the proof of a stage, and of a component, which is not worth a long wait.
 MOST_PASSES, MOST_COMPONENT_PASSES = 60, 6
 
 
@@ -34,10 +34,9 @@ class PairOfRuns:
     """Both sides of a proof.
 
     ``bad`` are the runs of the failing side, ``good`` those of the passing side, ``failing`` all runs that
-    contain the culprit for sure (those of ``bad`` among them). ``comparisons`` is the number of pairs that
-    this one was picked from. ``held`` says that both sides kept their verdict when they were asked again;
-    ``flaky`` that the script is known to fail on some of its runs only, so that a pass on the failing side is
-    no surprise.
+    surely contain the culprit (including ``bad``). ``comparisons`` is the number of pairs that this one was
+    picked from. ``held``: both sides kept their verdict when repeated. ``flaky``: the script is known to fail
+    on some runs only, so a pass on the failing side is no surprise.
     """
 
     bad: Tally
@@ -51,7 +50,7 @@ class PairOfRuns:
     def of(
         cls, bad: Step, good: Step, failing: Tally, *, comparisons: int = 1, flaky: bool = False
     ) -> PairOfRuns:
-        """The pair of two steps, each with all of its repeats."""
+        """Builds the pair of two steps, each with all of its repeats."""
         return cls(
             bad=tally_of([bad]),
             good=tally_of([good]),
@@ -63,7 +62,7 @@ class PairOfRuns:
 
     @property
     def doubt(self) -> float:
-        """How well luck explains the pair: 0 not at all, 1 perfectly (nothing speaks against it)."""
+        """How well luck explains the pair: 0 not at all, 1 completely (no evidence against luck)."""
         if not self.held:
             return 1.0
         return min(1.0, max(1, self.comparisons) * doubt(self.failing, self.good.runs))
@@ -71,7 +70,7 @@ class PairOfRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What a pair of runs and the alternatives make of a claim; ``1 - doubt`` is what is printed."""
+    """How certain a claim is after its runs and alternatives; reports print ``1 - doubt``."""
 
     confidence: Confidence
     doubt: float
@@ -83,7 +82,7 @@ class Proof:
 
 
 def prove(pair: PairOfRuns, alternatives: Iterable[Considered] = (), *, budget: float) -> Proof:
-    """How sure a claim is: as its runs, their repeats and the alternatives leave it, whichever is least.
+    """Returns the certainty of a claim: the lowest that its runs, repeats and alternatives allow.
 
     ``budget`` is the doubt that is allowed.
     """
@@ -97,25 +96,25 @@ def prove(pair: PairOfRuns, alternatives: Iterable[Considered] = (), *, budget: 
 def prove_verdicts(
     errors: Iterable[float], alternatives: Iterable[Considered] = (), *, budget: float = 0.01
 ) -> Proof:
-    """How sure a claim is that rests on verdicts, each with a bound on the chance that it is wrong."""
+    """Returns the certainty of a claim from verdicts, each with a bound on its chance of being wrong."""
     doubted = min(1.0, sum(errors))
     best = Confidence.PROVEN if doubted <= budget else Confidence.LIKELY
     return Proof(confidence=capped(best, alternatives), doubt=doubted)
 
 
 def surest(alternatives: Iterable[Considered]) -> Confidence:
-    """The most that a verdict can be with these alternatives, whatever its runs say."""
+    """Returns the highest confidence that these alternatives allow, whatever the runs say."""
     return capped(Confidence.PROVEN, alternatives)
 
 
 def capped(confidence: Confidence, alternatives: Iterable[Considered]) -> Confidence:
-    """A confidence lowered to what the open alternatives leave."""
+    """Returns the confidence, lowered to what the open alternatives allow."""
     limits = [alternative.limit for alternative in alternatives if alternative.open]
     return min([confidence, *limits], key=ORDER.index)
 
 
 def unasked(what: str) -> Considered:
-    """What the time did not reach, as an alternative: while it is open, nothing is proven."""
+    """Returns what time did not allow as an open alternative: while it is open, nothing is proven."""
     why = Evidence.of(EvidenceKind.UNASKED, question=what)
     return Considered(name="out_of_time", open=True, why=why, component=True)
 
@@ -132,10 +131,10 @@ def prove_again(
     passed_elsewhere: int = 0,
     most: int = MOST_PASSES,
 ) -> tuple[Step, Proof]:
-    """Ask the passing side again, the very same question, until luck is ruled out; the step and the proof.
+    """Repeats the passing side's question until luck is ruled out; returns the step and the proof.
 
-    ``passed_elsewhere`` are passes of other questions that lack the culprit as well. ``kind`` is the heading
-    under which the runs are counted. Where ``most`` passes do not rule out luck, the claim is not proven.
+    ``passed_elsewhere`` are passes of other questions that also lack the culprit. ``kind`` is the heading
+    under which the runs are counted. If ``most`` passes do not rule out luck, the claim is not proven.
     """
     budget = runner.budget / max(1, comparisons)
     needed = max(LEAST_PASSES, passes_needed(failing, budget, most) - passed_elsewhere)
@@ -155,10 +154,10 @@ def prove_component(
     comparisons: int,
     alternatives: Iterable[Considered] = (),
 ) -> tuple[Component, tuple[Evidence, ...]]:
-    """The component as sure as its own run makes it, and what was seen where the repeats disagree.
+    """Returns the component with its proven confidence, and evidence if the repeats disagree.
 
-    ``passing_run`` is the run with only this component left out; without one it stays as it is. ``bad`` is
-    the run with everything in place.
+    ``passing_run`` is the run with only this component left out; if None, the confidence is only capped.
+    ``bad`` is the run with everything in place.
     """
     contested = [alternative for alternative in alternatives if alternative.component]
     if passing_run is None:
@@ -178,7 +177,7 @@ def prove_component(
 
 
 def qualify(culprit: Culprit, alternatives: Iterable[Considered]) -> Culprit:
-    """The culprit with its alternatives, no surer than they leave it; evidence names those that are open."""
+    """Returns the culprit with its alternatives, its confidence capped and the open ones in its evidence."""
     considered = tuple(alternatives)
     doubts = (a.why for a in considered if a.open and a.why not in culprit.evidence)
     part = culprit.component

@@ -1,10 +1,10 @@
-"""How often must a run be repeated before its verdict can be believed?
+"""Computes how often a run must be repeated before its verdict can be believed.
 
-A script may fail on only some of its runs. One failure shows that a rung can fail; passes show that
-it cannot only up to chance. The bound used here asks no prior: of all rates at which the fault could
-fire, take the one that explains the observations best under the wrong hypothesis (the rung that
-passed does contain the fault), and compare it with the best rate under the right one. The ratio of
-the two likelihoods bounds how misleading the observations can be.
+A script may fail on only some of its runs. One failure shows that a rung can fail; passes show that it cannot
+only up to chance. The bound used here needs no prior: among all rates at which the fault could fire, take the
+one that explains the observations best under the wrong hypothesis (the passing rung does contain the fault),
+and compare it with the best rate under the right one. The ratio of the two likelihoods bounds how misleading
+the observations can be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """Runs of one question and how many of them failed."""
+    """Number of runs of one question, and how many of them failed."""
 
     runs: int = 0
     failures: int = 0
@@ -30,7 +30,7 @@ class Tally:
 
 
 def _best_log_likelihood(tally: Tally) -> float:
-    """log of max over p of p^failures (1-p)^passes."""
+    """Returns the log of max over p of p^failures (1-p)^passes."""
     passes, total = tally.runs - tally.failures, tally.runs
     value = 0.0
     if tally.failures:
@@ -41,10 +41,10 @@ def _best_log_likelihood(tally: Tally) -> float:
 
 
 def doubt(failing: Tally, passes: int) -> float:
-    """How well "it was only luck that ``passes`` runs without the culprit passed" explains what was seen.
+    """Returns how well luck explains that ``passes`` runs without the culprit passed.
 
-    ``failing`` are the runs that contain the culprit for sure. Returns a likelihood ratio between
-    0 and 1; 1 when nothing speaks against luck.
+    ``failing`` are the runs that surely contain the culprit. The result is a likelihood ratio between 0 and
+    1; 1 means no evidence against luck.
     """
     if not failing.failures or passes <= 0:
         return 1.0
@@ -53,7 +53,7 @@ def doubt(failing: Tally, passes: int) -> float:
 
 
 def passes_needed(failing: Tally, budget: float, most: int = 60) -> int:
-    """The number of passing runs after which :func:`doubt` is within ``budget``; at most ``most``."""
+    """Returns the number of passing runs after which :func:`doubt` is within ``budget``; at most ``most``."""
     for passes in range(1, most + 1):
         if doubt(failing, passes) <= budget:
             return passes
@@ -61,7 +61,7 @@ def passes_needed(failing: Tally, budget: float, most: int = 60) -> int:
 
 
 def runs_to_see(rate: float, budget: float, most: int = 60) -> int:
-    """Runs after which a fault that fires at ``rate`` would have shown, but for a chance of ``budget``."""
+    """Returns the runs after which a fault firing at ``rate`` has shown, up to a chance of ``budget``."""
     if rate >= 1.0:
         return 1
     if rate <= 0.0:
@@ -70,7 +70,7 @@ def runs_to_see(rate: float, budget: float, most: int = 60) -> int:
 
 
 def cautious_rate(tally: Tally, doubt_budget: float = 0.05) -> float:
-    """A lower bound of the rate: below it, so many failures would be seen with a chance under the budget.
+    """Returns a lower bound of the rate, with a one-sided error of ``doubt_budget``; 0 without failures.
 
     The one-sided Clopper-Pearson bound, found by bisection on the binomial tail.
     """
@@ -87,7 +87,7 @@ def cautious_rate(tally: Tally, doubt_budget: float = 0.05) -> float:
 
 
 def _tail(tally: Tally, rate: float) -> float:
-    """P(at least that many failures) at the rate."""
+    """Returns P(at least that many failures) at the rate."""
     return sum(
         math.comb(tally.runs, k) * rate**k * (1 - rate) ** (tally.runs - k)
         for k in range(tally.failures, tally.runs + 1)

@@ -1,7 +1,7 @@
-"""Shows the line of a generated kernel that reads or writes out of bounds, for a script that dies of it.
+"""Shows the line of a generated kernel that accesses memory out of bounds, for a script that crashes.
 
-The script is run once more with its kernels compiled by the address sanitizer, which stops at the first bad
-access. It is no part of the proof: it names a line, never a stage.
+The script runs once more with its kernels compiled by AddressSanitizer, which stops at the first bad access.
+It is not part of the proof: it names a line, never a stage.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .localize.kernel_exhibit import Kernel, exhibit_of, node_of, operator_of
 from .localize.localization import Localization
 from .memory_fault import is_memory_fault
 
-#: The marks of ``child/hooks/kernel_lines.py`` in a kernel's text.
+#: The markers of ``child/hooks/kernel_lines.py`` in a kernel's text.
 _MARK = re.compile(r"(?<! )[ ]*/\*@\d+\*/")
 _SWITCHES = (("annotate", True), ("sanitize", True))
 
 
 def show_fault(runner: LadderRunner, result: Localization) -> None:
-    """Add the line, and what was done there, to what was found; nothing but for a memory fault."""
+    """Adds the line and its bad access to ``result``; does nothing unless it is a memory fault."""
     if not is_memory_fault(runner.baseline.target):
         return
     outcome = runner.look(Rung.KERNEL, _SWITCHES, "sanitizer")
@@ -57,7 +57,7 @@ def show_fault(runner: LadderRunner, result: Localization) -> None:
         result.evidence.append(Evidence.of(EvidenceKind.LOOPS_WITHIN_BOUNDS))
     known = result.component
     if key and (known is None or known.confidence is not Confidence.PROVEN):
-        # Which operators must be left out for a crash to go is a matter of luck as well; the line is not.
+        # Which operators must be left out to stop a crash is partly luck; the reported line is not.
         result.component = Component(
             kind="op",
             name=shorten(operator_of(key), 120),
@@ -67,7 +67,7 @@ def show_fault(runner: LadderRunner, result: Localization) -> None:
 
 
 def _access(report: dict[str, Any]) -> str:
-    """Such as ``heap-buffer-overflow, WRITE of size 64 (0 bytes after a block of 640 bytes)``."""
+    """Describes the access: ``heap-buffer-overflow, WRITE of size 64 (0 bytes after a block of 640)``."""
     size = f" of size {report['size']}" if report["size"] else ""
     words = [str(report["kind"]), f"{report['access']}{size}" if report["access"] else ""]
     where = f" ({report['where']})" if report["where"] else ""
@@ -75,7 +75,7 @@ def _access(report: dict[str, Any]) -> str:
 
 
 def _kernel(report: dict[str, Any], rows: Any) -> Kernel:
-    """The kernel that was reported, with the lines of each node where the child recorded them."""
+    """Returns the reported kernel, with the lines of each node if the child recorded them."""
     row = next((row for row in rows if row["file"] == report["file"]), None)
     if row is not None:
         return Kernel.from_facts(row)

@@ -1,4 +1,4 @@
-"""A script that ends well: do its compiled regions return what they return uncompiled?"""
+"""Compares the values of a script that ends well with those of an uncompiled run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .repeats import Tally
 
 
 def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) -> None:
-    """Compare the recorded values of ``cold`` with an uncompiled run's; wrong ones become the target."""
+    """Compares the recorded values of ``cold`` with an uncompiled run's; wrong ones become the target."""
     if not cold.facts.get("regions"):
         return
     uncompiled = lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
@@ -53,7 +53,7 @@ def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) ->
     baseline.target = values_signature(different)
     last = baseline.steps[-1]
     baseline.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=baseline.target)
-    # A plain run records nothing: it neither supports nor contradicts wrong numbers.
+    # A plain run records nothing, so it neither supports nor contradicts wrong numbers.
     baseline.steps[0] = replace(baseline.steps[0], note="ends well; wrong numbers are seen by recording only")
     baseline.tally = Tally(runs=1, failures=1)
 
@@ -61,9 +61,9 @@ def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) ->
 def only_random(
     lab: Lab, probe: Probe, compiled: Outcome, uncompiled: Outcome, reference: Outcome | None
 ) -> bool:
-    """Whether values differ as random numbers do: eager's own generator fixes them, and seeds differ as much.
+    """Whether values differ as random numbers do: eager's generator fixes them, and seeds differ as much.
 
-    The setting alone proves nothing: it also takes away the lowering of a random operator that is wrong.
+    The setting alone proves nothing: it also bypasses a wrong lowering of a random operator.
     """
     switches = (("inductor", {FALLBACK_RANDOM.key: FALLBACK_RANDOM.value}),)
     aligned = lab.submit(replace(probe, switches=(*probe.switches, *switches))).result()

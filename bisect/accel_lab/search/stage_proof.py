@@ -1,4 +1,4 @@
-"""Proves a stage: its two neighbours on the ladder are asked again, and the alternatives are weighed."""
+"""Proves a stage: repeats its two neighbours on the ladder and weighs the alternatives."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .ladder_runner import LadderRunner, tally_of
 from .proof import Proof, prove_again, qualify
 from .repeats import Tally
 
-#: The pair was picked among so many neighbours on the ladder, so luck had as many chances.
+#: Number of neighbour pairs on the ladder, one of which was picked, so luck had as many chances.
 BOUNDARIES = len(LADDER) - 1
 
 
 @dataclass(kw_only=True)
 class Proved:
-    """The culprit as sure as its runs make it, the ladder with the repeats, and the proof (None: no pair)."""
+    """The culprit with its proven confidence, the ladder with the repeats, and the proof (None: no pair)."""
 
     culprit: Culprit | None
     ladder: list[Step]
@@ -33,7 +33,7 @@ class Proved:
 def prove_stage(
     runner: LadderRunner, ladder: Sequence[Step], culprit: Culprit, alternatives: Sequence[Considered]
 ) -> Proved:
-    """Ask the neighbours again: with the culprit out it must pass every time, with it in it must fail."""
+    """Repeats the neighbours: without the culprit it must pass every time, with it it must fail."""
     considered = list(alternatives)
     result = Proved(culprit=qualify(culprit, considered), ladder=list(ladder))
     reading = read_steps(ladder)
@@ -75,7 +75,7 @@ def prove_stage(
 
 
 def _failing(ladder: Sequence[Step], from_rung: Rung) -> Tally:
-    """All runs that contain the culprit for sure: those that fail at its rung or above."""
+    """Returns all runs that surely contain the culprit: those that fail at its rung or above."""
     return tally_of(
         step for step in ladder if index(step.rung) >= index(from_rung) and step.verdict is Verdict.BAD
     )
@@ -84,7 +84,7 @@ def _failing(ladder: Sequence[Step], from_rung: Rung) -> Tally:
 def _reconsider(
     runner: LadderRunner, ladder: Sequence[Step], alternatives: Sequence[Considered], first: Reading
 ) -> Proved:
-    """A rung that was called good has failed: the failure is flaky after all, so nothing is proven."""
+    """Reads the ladder again after a good rung failed: the failure is flaky, so nothing is proven."""
     flaky = Evidence.of(EvidenceKind.RUNG_FLAKY)
     result = Proved(culprit=None, ladder=list(ladder), warnings=[flaky])
     reading = read_steps([step for step in ladder if step.rung in LADDER])
@@ -100,8 +100,7 @@ def _reconsider(
     result.ladder = with_row(ladder, good)
     if good.verdict is Verdict.BAD:
         return _reconsider(runner, result.ladder, alternatives, first)
-    # Non-monotone rungs that were already reported are kept; the rungs to hold other regions on are the new
-    # ones.
+    # Non-monotone rungs that were already reported are kept; other regions are held on the new rungs.
     result.reading = replace(reading, non_monotone=first.non_monotone or reading.non_monotone)
     repeated = Evidence.of(
         EvidenceKind.PAIR_CHOSEN_AFTERWARDS,

@@ -1,4 +1,4 @@
-"""Single switches: settings changed on top of a rung, each with the words that a person reads."""
+"""Single switches: settings changed on top of a rung, each with its label for users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Switch:
     settings: tuple[tuple[str, Any], ...]
 
 
-#: What can be switched off in Inductor's kernel stage, the most informative first.
+#: What can be switched off in Inductor's kernel stage, most informative first.
 _LABELS = {
     "fallback": "every operator calls its eager kernel",
     "fusion": "no fusion",
@@ -40,7 +40,7 @@ _LABELS = {
     "threads": "kernels written for one thread",
     "precision_casts": "casts as eager makes them",
 }
-#: Those that are no settings of torch's.
+#: Switches that are not torch settings.
 _OTHERS: dict[str, tuple[tuple[str, Any], ...]] = {
     "fallback": (("off", {"lowerings": "all"}),),
     "strict_math": (("strict_math", True),),
@@ -50,10 +50,10 @@ KERNEL_SWITCHES: tuple[Switch, ...] = tuple(
     for name, label in _LABELS.items()
 )
 
-#: Enough to tell fusion, vectorisation and memory apart; the rest is asked with ``--ablation full``.
+#: Enough to separate fusion, vectorisation and memory; ``--ablation full`` runs the rest.
 SHORT_TABLE = ("fallback", "fusion", "vectorisation", "inplace_buffers", "buffer_reuse", "strict_math")
 
 
 def kernel_switches(full: bool) -> tuple[Switch, ...]:
-    """The switches to ask of the kernel rung."""
+    """Returns the switches to run on the kernel rung."""
     return KERNEL_SWITCHES if full else tuple(s for s in KERNEL_SWITCHES if s.name in SHORT_TABLE)

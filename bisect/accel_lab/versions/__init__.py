@@ -1,1 +1,1 @@
-"""The version axis: one failure followed over many builds of torch, and what changed where it flips."""
+"""The version axis: follows one failure over many builds of torch and finds what changed where it flips."""

@@ -1,4 +1,4 @@
-"""The whole version axis: every flip of one failure on a line of releases, and what is different there."""
+"""Finds every flip of one failure on a line of releases, and what differs between its two sides."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from .flip_sides import Side
 from .release_judge import ReleaseJudge
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
-#: What is held and swapped at a flip. The C++ compiler is this machine's (or the image's) on every side.
+#: Packages that are held and swapped at a flip. Every side uses the same C++ compiler.
 COMPANIONS = ("numpy", "setuptools", "sympy", "triton")
-#: Flips that are looked into; the newest ones, which the reader can do something about.
+#: Maximum flips that are studied, newest first, as those are still actionable.
 MOST_FLIPS = 4
 
 
 class VersionAxis:
-    """Searches ``line`` (oldest first) for ``target``; ``versions`` is filled as it goes.
+    """Searches ``line`` (oldest first) for ``target``; ``versions`` is filled while it runs.
 
-    ``reference`` is the release on the line on which the failure was seen, with its ``side``; ``known`` are
-    answers that need not be asked for. ``change_s``: seconds to find the change at each flip; 0: not asked.
+    ``reference`` is the release on the line that showed the failure, with its ``side``. ``known`` are results
+    that need no new run. ``change_s`` is the time limit in seconds to find the change at each flip; 0 skips
+    it.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class VersionAxis:
         self.versions = Versions(line=self._line, complete=False, why="not begun")
 
     def run(self) -> Versions:
-        """The line searched, and the newest flips looked into; an interruption leaves what is known."""
+        """Searches the line and studies the newest flips; if interrupted, ``versions`` has what is known."""
         self._search()
         self._study()
         return self.versions
@@ -109,7 +110,7 @@ class VersionAxis:
             self.versions = replace(self.versions, flips=tuple(flips), tested=self._rows(), axes=axes)
 
     def _rows(self) -> tuple[Tested, ...]:
-        """The tested releases with the culprits that were found on them."""
+        """Returns the tested releases with the culprits found on them."""
         return tuple(
             replace(row, stage=self._sides[row.torch].stage, component=self._sides[row.torch].component)
             if row.torch in self._sides
@@ -118,7 +119,7 @@ class VersionAxis:
         )
 
     def _with_details(self, flip: Flip) -> Flip:
-        """The flip with its details; what cannot be built or read becomes a note."""
+        """Returns the flip with its details; what cannot be built or read becomes a note."""
         good_version, bad_version = ends(flip)
         try:
             with self._sessions.session(good_version) as good, self._sessions.session(bad_version) as bad:
@@ -142,7 +143,7 @@ class VersionAxis:
             else:
                 details = replace(details, files=compared.row)
                 notes.append(compared.said)
-        # The uncompiled script runs through torch's Python sources as well.
+        # The uncompiled script uses torch's Python sources as well.
         if self._change_s and stage is not None and stage is not Stage.ENVIRONMENT:
             flip = replace(flip, change=self._change((good, one), (bad, two), stage))
         if self._companions:
@@ -157,7 +158,7 @@ class VersionAxis:
     def _change(
         self, good: tuple[ReleaseSession, Side], bad: tuple[ReleaseSession, Side], stage: Stage
     ) -> FlipChange:
-        """The piece of torch's sources that makes the difference."""
+        """Finds the piece of torch's sources that makes the difference."""
         try:
             found = find_change(
                 good,
@@ -177,7 +178,7 @@ class VersionAxis:
         return self._with_commits(found, older, newer)
 
     def _with_commits(self, found: FlipChange, older: str, newer: str) -> FlipChange:
-        """With what touched the pieces between two releases: the commits, or how to find them."""
+        """Adds the commits that touched the pieces between two releases, or the commands that find them."""
         found = replace(found, log=tuple(shown_commands(found.pieces, older, newer)))
         if self._clone is None:
             return found
@@ -191,9 +192,9 @@ class VersionAxis:
         return replace(found, commits=tuple(commits))
 
     def _blame(self, good: ReleaseSession, bad: ReleaseSession) -> Blame | str:
-        """Whether it is torch that makes the difference, or a package that came along with it.
+        """Decides whether torch or a companion package makes the difference.
 
-        A string says what else is different where packages cannot be held.
+        Returns a sentence with the differing packages if they cannot be swapped.
         """
         one, two = (
             FlipSide(torch=session.version, companions=companions_of(session.environment))
@@ -221,18 +222,21 @@ class VersionAxis:
 
 
 def companions_of(environment: Environment) -> dict[str, str]:
-    """The companion packages that a compiled program depends on, with their versions."""
+    """Returns the companion packages that a compiled program depends on, with their versions."""
     packages = environment.provenance.get("packages") or {}
     return {name: str(packages[name]) for name in COMPANIONS if name in packages}
 
 
 def ends(flip: Flip) -> tuple[str, str]:
-    """``(the release that passes, the release that fails)``."""
+    """Returns ``(passing release, failing release)``."""
     return (flip.at, flip.after) if flip.kind == "fixed" else (flip.after, flip.at)
 
 
 def good_build(versions: Versions, bad: str | None = None) -> str | None:
-    """The passing release nearest to ``bad`` on the line (or the newest): where a repro must pass."""
+    """Returns the passing release nearest to ``bad`` on the line (or the newest), or None.
+
+    A repro must pass on it.
+    """
     good = [row.torch for row in versions.tested if row.verdict is Verdict.GOOD]
     if not good:
         return None

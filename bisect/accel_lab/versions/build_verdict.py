@@ -1,4 +1,4 @@
-"""Does one build of torch show the failure that is looked for? A few cold runs, a verdict, its reason."""
+"""Judges one build of torch for the target failure: a few cold runs, a verdict, its reason."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from accel_lab.search.premise import Baseline, hurried, same_failure
 from accel_lab.search.repeats import Tally
 from accel_lab.search.timeline.repeat_policy import Patience
 
-#: More runs of a build whose plain and recorded run disagree, though the script is not known to be flaky.
+#: Additional runs of a build whose plain and recorded runs disagree, if the script is not known to be flaky.
 DISAGREEING_RUNS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetFailure:
-    """The failure that every build is asked for, as the failing build showed it.
+    """The failure that every build is judged for, as the failing build showed it.
 
-    ``tally`` says how often it came there; ``values`` are its differences where the numbers are silently
-    wrong. ``verdicts`` is the number of builds that an answer may rest on. ``eager``: it comes there with
-    nothing compiled too. ``compiled``: a compiled region was entered.
+    ``tally`` is its failure rate there; ``values`` are its differences if numbers are silently wrong.
+    ``verdicts`` is the number of builds that an answer may rest on. ``eager``: it also occurs there
+    uncompiled. ``compiled``: a compiled region was entered.
     """
 
     signature: Signature
@@ -44,18 +44,18 @@ class TargetFailure:
         return self.patience().flaky
 
     def patience(self, budget: float = 0.05) -> Patience:
-        """How often a build is run before it may be called good."""
+        """Returns how often a build is run before it may be called good."""
         return Patience(failing=self.tally, verdicts=self.verdicts, budget=budget)
 
     def as_premise(self, baseline: Baseline) -> Baseline:
-        """A baseline with this failure as its target and with what ``found`` knows of its own build."""
+        """Returns a copy of ``baseline``, another build's, that has this failure as its target."""
         return replace(
             baseline, target=self.signature, values=self.values, tally=self.tally, steps=list(baseline.steps)
         )
 
 
 def target_from(base: Baseline, *, eager: bool) -> TargetFailure:
-    """The failure that a baseline found; its target must be there."""
+    """Returns the failure that a baseline found; its target must not be None."""
     assert base.target is not None
     compiled = any(step.outcome.facts.get("regions") for step in base.steps)
     return TargetFailure(
@@ -69,7 +69,7 @@ def target_from(base: Baseline, *, eager: bool) -> TargetFailure:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What one build answered: the run that decided, how many there were, and why where it needs a word."""
+    """Result for one build: the deciding run, the number of runs, and the reason if there is one."""
 
     verdict: Verdict
     outcome: Outcome
@@ -81,10 +81,10 @@ class Decision:
 
 
 def decide(lab: Lab, probe: Probe, target: TargetFailure, *, budget: float = 0.05) -> Decision:
-    """The verdict of the build that ``probe`` names.
+    """Judges the build that ``probe`` names.
 
-    A build that fails in the same way with nothing compiled, where the failing build did not, is no evidence
-    on the compiler: it is skipped, as is a script that cannot run there at all.
+    A build that fails in the same way uncompiled, where the failing build did not, is no evidence about the
+    compiler: it is SKIP. So is a build on which the script cannot run at all.
     """
     if target.signature.kind == "timeout":
         return _without_eager_failure(lab, probe, target, _hang(lab, probe, target))
@@ -102,7 +102,7 @@ def decide(lab: Lab, probe: Probe, target: TargetFailure, *, budget: float = 0.0
 
 
 def _judge_failure(lab: Lab, baseline: Baseline, target: TargetFailure) -> Decision:
-    """A failure that the run itself shows. The recorded run decides; where it cannot be, the plain one."""
+    """Judges a failure that the run shows, by the recorded run or, if that cannot run, the plain one."""
     plain, recorded = baseline.steps[0], baseline.steps[1]
     step, verdict = recorded, judge(recorded.outcome, target.signature, recorded.signature)
     why = ""
@@ -134,7 +134,7 @@ def _judged_plain(plain: Step, target: TargetFailure) -> Verdict:
 
 
 def _judge_values(lab: Lab, baseline: Baseline, target: TargetFailure) -> Decision:
-    """Silently wrong numbers: against this build's own uncompiled run and its float64 twin."""
+    """Judges silently wrong numbers against the build's own uncompiled run and its float64 reference."""
     recorded = baseline.steps[1]
     signature, why = baseline.target, ""
     if not recorded.outcome.was_run:
@@ -180,9 +180,9 @@ def _why(verdict: Verdict, signature: Signature | None) -> str:
 
 
 def _hang(lab: Lab, probe: Probe, target: TargetFailure) -> Decision:
-    """A hang costs the whole limit: a run that ends within a tenth of it is good, else one waits to the end.
+    """Judges a hang: a run that ends within a tenth of the limit is good; otherwise it gets the whole limit.
 
-    The short wait counts only in the warm server: a cold run may need it for the imports alone.
+    The short limit counts only in the warm server, as a cold run may need it for the imports alone.
     """
     lab.warm_up()
     outcome = lab.submit(hurried(probe, target.signature)).result()
@@ -205,10 +205,10 @@ def _hang(lab: Lab, probe: Probe, target: TargetFailure) -> Decision:
 def _judge_flaky(
     lab: Lab, probe: Probe, target: TargetFailure, baseline: Baseline, decision: Decision, budget: float
 ) -> Decision:
-    """A failure that comes on some runs only: a build is good after as many passes as its rate demands."""
+    """Judges an intermittent failure: a build is good after as many passes as the failure rate requires."""
     lab.warm_up()
     patience = target.patience(budget)
-    # The runner's own patience is for the ladder of one build: here the whole line shares the budget.
+    # The runner's own repeats are for the ladder of one build; here all builds share the error budget.
     base = replace(target.as_premise(baseline), tally=Tally(runs=1, failures=1))
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     step = runner.one(Rung.KERNEL, kind="versions")
@@ -232,7 +232,7 @@ def _judge_flaky(
 
 
 def _disagree(baseline: Baseline, decision: Decision) -> bool:
-    """Whether only one of the plain and the recorded run failed."""
+    """Whether exactly one of the plain and the recorded run failed."""
     if decision.verdict is Verdict.SKIP or not baseline.steps[1].outcome.was_run:
         return False
     return (baseline.steps[0].signature is None) is not (baseline.steps[1].signature is None)
@@ -241,7 +241,7 @@ def _disagree(baseline: Baseline, decision: Decision) -> bool:
 def _once_more(
     lab: Lab, probe: Probe, target: TargetFailure, baseline: Baseline, decision: Decision
 ) -> Decision:
-    """The plain and the recorded run part: more runs tell whether the failure comes now and then."""
+    """Makes more runs if the plain and recorded runs disagree, to see whether the failure is intermittent."""
     runner = LadderRunner(lab=lab, probe=probe, baseline=target.as_premise(baseline), patient=True)
     first = runner.one(Rung.KERNEL, kind="versions")
     more = runner.repeat(first, DISAGREEING_RUNS - 1, "versions")
@@ -269,7 +269,7 @@ def _once_more(
 
 
 def _without_eager_failure(lab: Lab, probe: Probe, target: TargetFailure, decision: Decision) -> Decision:
-    """A failing build is asked once more with nothing compiled: is it the compiler that fails there?"""
+    """Reruns a failing build uncompiled; if that fails too, the compiler is not the cause: SKIP."""
     if target.eager or decision.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
         return decision
     outcome = lab.submit(hurried(replace(probe, rung=Rung.UNCOMPILED), target.signature)).result()

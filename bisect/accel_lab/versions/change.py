@@ -1,4 +1,4 @@
-"""The change at a flip, asked of the two installed releases: no checkout of torch, nothing is built."""
+"""Finds the source change at a flip by running the two installed releases; no checkout, no build."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .files import Sources, sources
 from .flip_sides import Side
 from .release_session import ReleaseSession
 
-#: Functions of these files can be traced by Dynamo, so they are not watched but taken as called.
+#: Dynamo may trace functions of these files, so they are not watched but count as called.
 _TRACED = (
     "torch/nn/",
     "torch/_dynamo/polyfills/",
@@ -40,7 +40,7 @@ _TRACED = (
     "torch/optim/",
     "torch/utils/_pytree",
 )
-#: Where the files lie that are served, in a release's folder.
+#: Folder of the served files, in a release's folder.
 _FOLDER = "mixed"
 
 
@@ -53,10 +53,10 @@ def find_change(
     limit_s: float,
     listener: Callable[[str], None],
 ) -> FlipChange:
-    """What of torch's Python sources makes the difference between two releases.
+    """Returns the piece of torch's Python sources that makes the difference between two releases.
 
-    ``good`` and ``bad`` are the release that passes and the one that fails, with their ladders. Raises
-    :class:`LabError` where the sources cannot be read.
+    ``good`` and ``bad`` are the passing and the failing release, with their ladders. Raises :class:`LabError`
+    if the sources cannot be read.
     """
     with _Sources(good[0], bad[0]) as both:
         mixer = BuildMixer(good[0], bad[0], both, target, _rung(good[1], bad[1]), limit_s)
@@ -67,7 +67,7 @@ def find_change(
 
 
 def groups_of(changed: Sequence[str], stage: Stage) -> list[list[str]]:
-    """The changed files of a stage, those of the part of the compiler that it belongs to, and all others."""
+    """Groups changed files: the stage's own, those of the surrounding part of the compiler, others."""
     areas = [frames.areas_of(stage), frames.around(stage)]
     left = list(changed)
     groups: list[list[str]] = []
@@ -79,7 +79,7 @@ def groups_of(changed: Sequence[str], stage: Stage) -> list[list[str]]:
 
 
 def _rung(good: Side, bad: Side) -> Rung:
-    """The lowest rung that fails on the one side and passes on the other: the shortest way to the failure."""
+    """Returns the lowest rung that fails on the bad side and passes on the good one, else the kernel rung."""
     one, two = ({step.rung: step.verdict for step in side.ladder} for side in (good, bad))
     return next(
         (rung for rung in LADDER if two.get(rung) is Verdict.BAD and one.get(rung) is Verdict.GOOD),
@@ -88,7 +88,7 @@ def _rung(good: Side, bad: Side) -> Rung:
 
 
 def _names(bad: Side) -> set[str]:
-    """Words of the culprit and the functions of torch that the failure's traceback goes through."""
+    """Returns words of the culprit and the torch functions in the failure's traceback."""
     part = bad.culprit.component if bad.culprit is not None else None
     words = set(re.findall(r"[A-Za-z_]\w+", part.name)) if part is not None else set()
     raised = bad.top.raised if bad.top is not None else None
@@ -97,7 +97,7 @@ def _names(bad: Side) -> set[str]:
 
 
 def _record(found: Change | NoChange, newer: Mapping[str, str]) -> FlipChange:
-    """``newer`` are the changed files in the newer release, in which the pieces' lines are counted."""
+    """Builds the record; ``newer`` are the changed files in the newer release, for line numbers."""
     if isinstance(found, NoChange):
         return FlipChange(found=False, why=found.reason, runs=found.runs, candidates=found.candidates)
     path, key = found.main
@@ -118,7 +118,7 @@ def _record(found: Change | NoChange, newer: Mapping[str, str]) -> FlipChange:
 
 
 def lines_of(source: str, key: str) -> tuple[int, ...]:
-    """The first and the last line of a piece, from 1; empty where the source does not have it."""
+    """Returns the first and last line of a piece, from 1; empty if the source does not have it."""
     piece = Versions.of("", source, source).base.by_key.get(key)
     text = piece.text.lstrip("\n") if piece is not None else ""
     at = source.find(text) if text else -1
@@ -129,7 +129,7 @@ def lines_of(source: str, key: str) -> tuple[int, ...]:
 
 
 class _Sources:
-    """Copies of both releases' Python files while the search runs."""
+    """Copies of both releases' Python files, kept while the search runs."""
 
     def __init__(self, good: ReleaseSession, bad: ReleaseSession) -> None:
         self._sessions = (good, bad)
@@ -146,7 +146,7 @@ class _Sources:
 
     @property
     def changed(self) -> list[str]:
-        """Python files that both have and that differ."""
+        """Returns the paths of Python files that both releases have and that differ."""
         return [
             path
             for path, digest in sorted(self.bad.files.items())
@@ -154,7 +154,7 @@ class _Sources:
         ]
 
     def text(self, good: bool, path: str) -> str | None:
-        """A file of one release; None where it has none, or one that cannot be read."""
+        """Returns a file of one release; None if it is missing or cannot be read."""
         try:
             return ChildFiles((self.good if good else self.bad).copies).text(path)
         except Refused:
@@ -234,7 +234,7 @@ class BuildMixer:
 
     @staticmethod
     def _kept(session: ReleaseSession, text: str) -> str:
-        """The file that holds a text; its name is the text's digest, so a question's key depends on it."""
+        """Writes a text to a file named by its digest, so that a question's key depends on the text."""
         folder = session.folder / _FOLDER
         folder.mkdir(exist_ok=True)
         path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.py"
@@ -248,7 +248,7 @@ class BuildMixer:
 
 
 def _runner(session: ReleaseSession, target: TargetFailure) -> LadderRunner:
-    """Asks a release cold: a warm server has imported what is to be exchanged."""
+    """Returns a runner whose runs are cold: a warm server has already imported what is exchanged."""
     base = BaselineSearch(session.lab, session.probe).first_runs(silent=target.signature.kind == "values")
     if session.environment.spec.provider == "docker":
         raise LabError("the change is not searched in containers: they do not see the mixed sources")

@@ -1,6 +1,6 @@
-"""The commits between two releases that touched the lines of a piece, from a clone that the user has.
+"""Finds the commits between two releases that touched a piece's lines, in the user's clone of PyTorch.
 
-Nothing is fetched: a clone that lacks a tag, or the history between two, is reported as such.
+Nothing is fetched: if the clone lacks a tag, or the history between two, an error says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accel_lab.execution.processes import process
 
 MOST_COMMITS = 20
 _LIMITS = Limits(timeout_s=180.0, output_mb=8)
-#: What a clone's own configuration could start, and what git would ask for or fetch.
+#: Disables what a clone's configuration could start, and prompts and fetches of git.
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager")
 _ALONE = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 _FIELD, _ROW = "\x1f", "\x1e"
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\(#(\d{1,9})\)\s*$")
 
 
 def log_command(piece: Piece, older: str, newer: str) -> list[str]:
-    """The command that shows what touched a piece, in a clone of PyTorch; empty for unknown lines."""
+    """Returns the git command that shows what touched a piece; empty if its lines are unknown."""
     if len(piece.lines) != 2:
         return []
     first, last = piece.lines
@@ -39,15 +39,15 @@ def log_command(piece: Piece, older: str, newer: str) -> list[str]:
 
 
 def shown_commands(pieces: Sequence[Piece], older: str, newer: str) -> list[str]:
-    """Those commands as a user would type them."""
+    """Returns those commands as a user would type them."""
     found = [log_command(piece, older, newer) for piece in pieces]
     return [command_line(*command) for command in found if command]
 
 
 def commits_of(clone: Path, pieces: Sequence[Piece], older: str, newer: str, folder: Path) -> list[Commit]:
-    """The commits from tag ``v{older}`` to tag ``v{newer}`` that touched the pieces' lines, the newest first.
+    """Returns the commits between tags ``v{older}`` and ``v{newer}`` that touched the pieces, newest first.
 
-    ``folder`` is where git's output is kept. Raises :class:`LabError` with what the clone lacks.
+    ``folder`` holds git's output. Raises :class:`LabError` with what the clone lacks.
     """
     git = _Git(clone, folder)
     if git.answer("rev-parse", "--git-dir") is None:
@@ -72,7 +72,7 @@ def commits_of(clone: Path, pieces: Sequence[Piece], older: str, newer: str, fol
 
 
 def read_log(text: str) -> list[Commit]:
-    """The commits of git's output."""
+    """Parses the commits in git's output."""
     found = []
     for row in text.split(_ROW):
         parts = row.strip("\n").split(_FIELD)
@@ -84,14 +84,14 @@ def read_log(text: str) -> list[Commit]:
 
 
 class _Git:
-    """Asks one clone; nothing in it is changed."""
+    """Runs git on one clone without changing it."""
 
     def __init__(self, clone: Path, folder: Path) -> None:
         self._clone = clone
         self._folder = folder
 
     def answer(self, *words: str) -> str | None:
-        """What git printed; None where it failed."""
+        """Returns what git printed; None if it failed."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex
         out, err = self._folder / f"{name}.out.txt", self._folder / f"{name}.err.txt"

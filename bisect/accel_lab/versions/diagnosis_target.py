@@ -16,13 +16,13 @@ from accel_lab.lab import LocalLab
 
 from .release_session import ReleaseSession
 
-#: Where a run records its target, so that its report can be written again from the journal.
+#: File in which a run records its target, so that its report can be rebuilt from the journal.
 RECORD = "ground.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosisTarget:
-    """A build with its prober; ``cold`` says why no warm server is used, empty where one is."""
+    """A build with its prober. ``cold`` says why no warm server is used; empty if one is."""
 
     prober: Prober
     lab: LocalLab
@@ -34,7 +34,7 @@ class DiagnosisTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedTarget:
-    """The target of an earlier run, as its folder records it."""
+    """The target of an earlier run, as recorded in its folder."""
 
     build: Build
     environment: EnvironmentId
@@ -43,7 +43,7 @@ class RecordedTarget:
 
 
 def target_of(session: ReleaseSession) -> DiagnosisTarget:
-    """A release of the line as the target of the bisection."""
+    """Returns a release of the line as the target of the bisection."""
     facts = parsed(session.prober.aside("doctor", ["doctor"]), "the answer to doctor", FACTS)
     return DiagnosisTarget(
         prober=session.prober,
@@ -58,7 +58,7 @@ def target_of(session: ReleaseSession) -> DiagnosisTarget:
 
 
 def record(target: DiagnosisTarget, folder: Path) -> None:
-    """Write the target into the run's folder."""
+    """Writes the target into the run's folder."""
     row = {
         "python": target.build.python,
         "torch": target.build.torch,
@@ -71,7 +71,7 @@ def record(target: DiagnosisTarget, folder: Path) -> None:
 
 
 def recorded(folder: Path) -> RecordedTarget | None:
-    """The target of an earlier run; None where its folder has none, or a damaged one."""
+    """Returns the target of an earlier run; None if its folder has none or a damaged one."""
     try:
         row = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         return RecordedTarget(

@@ -1,4 +1,4 @@
-"""Looks for a release that fails, where the user's own build does not: the ends of the line first."""
+"""Searches for a failing release when the user's own build passes, starting at the ends of the line."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from .build_verdict import Decision
 from .release_judge import skipped, tested
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
-#: Releases that are tried before the line is said to pass: its ends and what halves it again and again.
+#: Maximum releases tried before the line counts as passing: its ends, then midpoints.
 MOST_TRIED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstFailing:
-    """The first release that fails, with what it does; ``tested`` are all that were tried on the way."""
+    """The first failing release, None if there is none; ``tested`` are all that were tried."""
 
     version: str | None
     tested: tuple[Tested, ...] = ()
 
     @property
     def passing(self) -> tuple[Tested, ...]:
-        """Those that pass: they pass whatever the failure is."""
+        """The releases that pass; they pass whatever the failure turns out to be."""
         return tuple(row for row in self.tested if row.verdict is Verdict.GOOD)
 
     @property
     def unavailable(self) -> tuple[Tested, ...]:
-        """Those that could not be asked at all."""
+        """The releases that could not be run at all."""
         return tuple(row for row in self.tested if row.verdict is Verdict.SKIP and row.status is None)
 
 
 def first_failing(
     sessions: ReleaseSessions, line: Sequence[str], listener: ReleaseListener = silent
 ) -> FirstFailing:
-    """Try releases until one fails that passes with nothing compiled.
+    """Tries releases until one fails that passes uncompiled.
 
-    They are run in the run's own folder: the bisection that follows finds their answers there.
+    They run in the run's own folder, where the following bisection finds their results.
     """
     rows: list[Tested] = []
     tried = 0
@@ -78,7 +78,7 @@ def first_failing(
 
 
 def order(line: Sequence[str]) -> Iterator[str]:
-    """The newest, the oldest, then the middles of what lies between, wide gaps first."""
+    """Yields the newest release, the oldest, then midpoints of the gaps, widest gap first."""
     seen: set[int] = set()
     for place in (len(line) - 1, 0):
         if 0 <= place < len(line) and place not in seen:
@@ -97,7 +97,7 @@ def order(line: Sequence[str]) -> Iterator[str]:
 
 
 def _first_runs(session: ReleaseSession, root: Path) -> Tested:
-    """Any failure counts, but one that comes with nothing compiled too: that is not torch.compile's."""
+    """Judges by any failure, except one that also occurs uncompiled and so is not torch.compile's."""
     baseline = BaselineSearch(session.lab, session.probe).first_runs()
     outcome = baseline.steps[1].outcome
     decision = Decision(verdict=Verdict.GOOD, outcome=outcome, runs=2)
@@ -118,7 +118,7 @@ def _first_runs(session: ReleaseSession, root: Path) -> Tested:
 
 
 def _uncompiled(lab: Lab, probe: Probe, baseline: Baseline) -> str:
-    """Why the failure is none of the compiler's; empty where it passes with nothing compiled."""
+    """Says why the failure is not the compiler's; empty if the uncompiled script passes."""
     outcome = baseline.uncompiled or lab.submit(replace(probe, rung=Rung.UNCOMPILED)).result()
     signature = lab.signature(outcome)
     return f"the script fails on this release with nothing compiled: {signature.line}" if signature else ""

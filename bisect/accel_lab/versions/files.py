@@ -1,4 +1,4 @@
-"""The diff that matters: which files of the failing stage changed between the two builds around a flip."""
+"""Compares the files of the failing stage between the two builds around a flip."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from accel_lab.search import frames
 
 from .release_session import ReleaseSession, folder_name
 
-#: The diff of a file that the failure goes through is shown up to this many lines, of so many files.
+#: Maximum lines shown of a diff, and maximum files with a diff shown.
 SHOWN_LINES = 240
 SHOWN_FILES = 3
-#: A shorter name of a culprit is found in too many lines to mean anything.
+#: A shorter culprit name occurs in too many lines to be useful.
 LEAST_WORD = 6
-#: The shape of what the child prints.
+#: The schema of what the child prints.
 _LIST = ({"error": str}, {"files": Table(str), "native": Table()})
-#: Files in the list; the others are counted.
+#: Maximum files listed; the others are only counted.
 LISTED = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """The files of one build: digests by path, where copies of them lie, and the native libraries."""
+    """The files of one build: digests by path, the folder with their copies, and the native libraries."""
 
     files: dict[str, str]
     native: dict[str, Any]
@@ -42,9 +42,9 @@ class Sources:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What the two builds around a flip have in common in the failing stage.
+    """How the failing stage differs between the two builds around a flip.
 
-    ``same``: not one of its files differs, so the flip is suspect. ``native_same`` is None where the
+    ``same``: none of its files differs, so the flip is suspect. ``native_same`` is None if the native
     libraries could not be compared.
     """
 
@@ -60,7 +60,7 @@ class Compared:
 
     @property
     def said(self) -> str:
-        """One line."""
+        """Summarises the comparison in one line."""
         if not self.changed:
             rest = {
                 True: "and the native libraries are the same too: the flip is suspect",
@@ -73,7 +73,7 @@ class Compared:
 
     @property
     def row(self) -> FileChanges:
-        """As findings have it, with at most ``LISTED`` files."""
+        """Returns the record for the findings, with at most ``LISTED`` files."""
         return FileChanges(
             stage=self.stage.value,
             files=self.count,
@@ -87,7 +87,7 @@ class Compared:
 
 
 def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
-    """The files of the session's torch that begin with a prefix; raises :class:`LabError` if that fails."""
+    """Returns the files of the session's torch with these prefixes; raises :class:`LabError` on failure."""
     copies = _copies(session)
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
@@ -102,7 +102,7 @@ def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
 
 
 def _aside(session: ReleaseSession) -> str:
-    """What asking for them is called; the sessions of two releases can share a folder, the run's own."""
+    """Returns the name of the side task; two releases' sessions can share a folder, the run's own."""
     return f"torch_files-{folder_name(session.version)}"
 
 
@@ -113,7 +113,7 @@ def _copies(session: ReleaseSession) -> Path:
 def compare(
     good: ReleaseSession, bad: ReleaseSession, stage: Stage, failure: Outcome | None, culprit: str = ""
 ) -> Compared | str:
-    """How the failing stage differs between two builds; a string says why that is unknown."""
+    """Compares the failing stage of two builds; returns a string if the difference is unknown."""
     prefixes = frames.areas_of(stage)
     if not prefixes:
         return f"{stage} has no files of its own"
@@ -181,7 +181,7 @@ def _cut(lines: Sequence[str]) -> str:
 
 
 def _files_of(failure: Outcome | None) -> dict[str, int]:
-    """The files of torch that the traceback of a failure goes through, the innermost first."""
+    """Returns the torch files in a failure's traceback, innermost first, each with its rank."""
     raised = failure.raised if failure is not None else None
     files = [frame.file for frame in reversed(raised.frames)] if raised is not None else []
     return {

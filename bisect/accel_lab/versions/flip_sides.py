@@ -1,4 +1,4 @@
-"""The ladder on one side of a flip, and what its compiler made of the script: graphs and generated code."""
+"""Runs the ladder on one side of a flip, and pairs the graphs and generated code of both sides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accel_lab.search.timeline.two_axes import Laddered
 from .build_verdict import TargetFailure
 from .release_session import ReleaseSession
 
-#: What is laid side by side, nearest to the machine first, and how much of each.
+#: Artifacts shown side by side, closest to the machine first, and limits for each.
 SHOWN = ("kernel", "output_code", "post_grad")
 SHOWN_CHARACTERS = 24_000
 MOST_BYTES = 16 << 20
@@ -28,7 +28,7 @@ MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """The ladder of one release; ``culprit`` is None on a side that passes, or where none was found."""
+    """The ladder of one release; ``culprit`` is None if the release passes or no culprit was found."""
 
     version: str
     ladder: tuple[Step, ...] = ()
@@ -38,7 +38,7 @@ class Side:
 
     @property
     def graph(self) -> Outcome | None:
-        """The run that left the graph after all passes."""
+        """The run that recorded the graph after all passes, if any."""
         return next((step.outcome for step in self.ladder if step.rung is Rung.FX), None)
 
     @property
@@ -52,7 +52,7 @@ class Side:
 
     @property
     def laddered(self) -> Laddered:
-        """What the comparison of releases needs to know of it."""
+        """The part of the side that the comparison of releases needs."""
         return Laddered(
             torch=self.version,
             stage=self.stage,
@@ -62,7 +62,7 @@ class Side:
 
     @property
     def row(self) -> SideRow:
-        """As findings have it."""
+        """Returns the record for the findings."""
         return SideRow(
             torch=self.version,
             stage=self.stage,
@@ -74,7 +74,7 @@ class Side:
 
 
 def bad_side(session: ReleaseSession, options: Options) -> Side:
-    """The whole diagnosis of a release that fails; its first runs are in the journal already."""
+    """Runs the whole diagnosis on a failing release; its first runs are already in the journal."""
     diagnosis = Diagnosis(session.lab, session.probe, replace(options, witness=False, most_faults=1))
     findings = diagnosis.run()
     return side_of(session.version, findings.ladder, findings.culprit, tuple(findings.warnings))
@@ -83,13 +83,13 @@ def bad_side(session: ReleaseSession, options: Options) -> Side:
 def side_of(
     version: str, ladder: Sequence[Step], culprit: Culprit | None, warnings: tuple[Evidence | str, ...] = ()
 ) -> Side:
-    """A side whose diagnosis was made before."""
+    """Builds a side from an existing diagnosis."""
     top = next((step.outcome for step in ladder if step.rung is Rung.KERNEL), None)
     return Side(version=version, ladder=tuple(ladder), culprit=culprit, warnings=warnings, top=top)
 
 
 def good_side(session: ReleaseSession, target: TargetFailure, budget: float) -> Side:
-    """Every rung of a release that passes: a rung that still fails below the top means hidden, not fixed."""
+    """Runs every rung on a passing release: a rung below the top that fails means hidden, not fixed."""
     lab = session.lab
     base = BaselineSearch(lab, session.probe).first_runs(silent=target.signature.kind == "values")
     lab.warm_up()
@@ -115,7 +115,7 @@ def good_side(session: ReleaseSession, target: TargetFailure, budget: float) -> 
 
 
 def side_by_side(good: Side, bad: Side) -> tuple[CodePair, ...]:
-    """Graphs and generated code of both sides, where both have them."""
+    """Returns graphs and generated code of both sides, for the kinds that both have."""
     rows = []
     for kind in SHOWN:
         runs = (good.graph, bad.graph) if kind == "post_grad" else (good.top, bad.top)
@@ -126,7 +126,7 @@ def side_by_side(good: Side, bad: Side) -> tuple[CodePair, ...]:
 
 
 def _artifact(outcome: Outcome | None, kind: str) -> str:
-    """The texts of one kind, without the comments that only say where the script lies."""
+    """Returns the texts of one kind, without comments that only contain the script's path."""
     if outcome is None or not outcome.folder:
         return ""
     files = ChildFiles(outcome.folder)

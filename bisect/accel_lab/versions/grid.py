@@ -1,4 +1,4 @@
-"""Releases by rungs: every rung of the ladder, and accelerators, run on every release of a line."""
+"""Runs releases by rungs: every rung of the ladder, and accelerators, on every release of a line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .remote_release import RemoteLost
 from .remote_session import answered
 
 SCHEMA = "accel-lab/matrix/1"
-#: The accelerator that the lab brings along; any other name is an adapter's.
+#: The lab's own accelerator; any other name is an adapter's.
 MOCK = "mock"
 
 
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Raw:
-    """One run, not judged yet: what it shows depends on the failure that is looked for."""
+    """One run before it is judged; its verdict depends on the target failure."""
 
     outcome: Outcome
     signature: Signature | None = None
@@ -58,7 +58,7 @@ class Raw:
 
 @dataclass(kw_only=True)
 class Grid:
-    """What was run. ``missing`` are releases without an environment, with the reason."""
+    """The runs of a grid. ``missing`` maps releases without an environment to the reason."""
 
     releases: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -69,7 +69,7 @@ class Grid:
     seen_on: str = ""
 
     def judged(self, lab: Lab, root: Path) -> Matrix:
-        """The grid judged against the failure that the newest failing release shows at the highest rung."""
+        """Judges the grid by the failure at the highest failing rung of the newest release failing there."""
         self._choose()
         cells = {place: self._cell(lab, raw, root) for place, raw in self.raw.items()}
         for release, why in self.missing.items():
@@ -93,7 +93,7 @@ class Grid:
                     return
 
     def _eager(self, release: str) -> bool:
-        """Whether the script fails there with nothing compiled: then nothing above is conclusive."""
+        """Whether the script fails uncompiled on the release, so that no higher rung is conclusive."""
         raw = self.raw.get((release, Rung.UNCOMPILED.value))
         return raw is not None and raw.fails
 
@@ -128,7 +128,7 @@ class Grid:
 
 
 class GridRun:
-    """Runs a grid; what is there when it is interrupted stays in ``grid``."""
+    """Runs a grid; after an interruption ``grid`` keeps the finished runs."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class GridRun:
         self._environments: dict[str, Any] = {}
 
     def run(self) -> Matrix:
-        """All cells, judged."""
+        """Runs all cells and returns them judged."""
         with ThreadPoolExecutor(max_workers=self._side_by_side, thread_name_prefix="grid") as pool:
             jobs = [pool.submit(self._release, release) for release in reversed(self.grid.releases)]
             try:
@@ -159,7 +159,7 @@ class GridRun:
         return self.matrix()
 
     def matrix(self) -> Matrix:
-        """What is known by now; without a single release that could be run, only reasons."""
+        """Returns what is known so far; if no release could run, only the reasons."""
         if self._lab is None:
             empty = {
                 (release, column.name): Cell(verdict=Verdict.SKIP, why=why)
@@ -171,7 +171,7 @@ class GridRun:
         return self.grid.judged(self._lab, self._sessions.setting.folder)
 
     def to_json(self, program: Program, *, seconds: float, notes: Sequence[str] = ()) -> dict[str, Any]:
-        """The object of ``reporting/matrix.schema.json``."""
+        """Returns the object of ``reporting/matrix.schema.json``."""
         matrix = self.matrix()
         target = self.grid.target
         return {
@@ -198,7 +198,7 @@ class GridRun:
             self._listener("judged", version, f"skip: {error}")
 
     def _row(self, session: ReleaseSession) -> None:
-        """One release: the kernel rung cold and, once the warm server was seen to agree, the others warm."""
+        """Runs one release: the kernel rung cold, the others warm if the warm server agrees with it."""
         lab, probe = session.lab, session.probe
         self._environments[session.version] = describe(session.environment)
         search = BaselineSearch(lab, probe)
@@ -222,7 +222,7 @@ class GridRun:
 
 
 class _Compared:
-    """Recorded values of one release's runs against its own uncompiled run, and the float64 twin too."""
+    """Compares recorded values of a release's runs with its own uncompiled run and float64 reference."""
 
     def __init__(self, lab: Lab, probe: Probe, uncompiled: Outcome | None) -> None:
         self._lab = lab
@@ -232,7 +232,7 @@ class _Compared:
         self._reference_made = False
 
     def raw(self, outcome: Outcome, name: str) -> Raw:
-        """The run with its failure, be it one of its own or wrong values."""
+        """Returns the run with its failure: its own, or wrong values."""
         signature = self._lab.signature(outcome)
         silent = signature is None and outcome.status is Status.OK and name != Rung.UNCOMPILED.value
         if not silent or self._uncompiled is None:
@@ -256,7 +256,7 @@ class _Compared:
         return self._reference
 
     def _only_random(self, outcome: Outcome, name: str) -> bool:
-        """Whether the values differ as other random numbers do."""
+        """Whether the values differ only as other random numbers do."""
         assert self._uncompiled is not None
         if name not in {rung.value for rung in LADDER}:
             return False
@@ -265,7 +265,7 @@ class _Compared:
 
 
 def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of a grid: rungs of the ladder, then accelerators by name."""
+    """Returns the columns of a grid: rungs of the ladder, then accelerators by name."""
     columns = [Column(name=rung.value, rung=rung) for rung in rungs]
     for name in accelerators:
         accelerator = accelerator_called(name)
@@ -274,7 +274,7 @@ def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Colu
 
 
 def relative(folder: str, root: Path) -> str:
-    """A probe's folder as a link from the run's own folder."""
+    """Returns a probe's folder relative to the run's own folder, for a link."""
     try:
         return Path(folder).relative_to(root).as_posix()
     except ValueError:

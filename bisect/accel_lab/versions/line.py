@@ -33,12 +33,12 @@ from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, S
 
 @dataclass(frozen=True, kw_only=True)
 class VersionsRequest(Record):
-    """Which releases, and what makes their environments.
+    """Which releases to follow, and how their environments are made.
 
-    ``own``: the user named an interpreter to begin with. ``companions``: at a flip, packages are swapped too.
-    ``metric``: a number is looked for, not a failure: its name and the factor by which it is worse.
-    ``change_s``: seconds for each flip to find the piece of torch's sources that changed it; 0: not asked.
-    ``git`` is a clone of PyTorch, in which that piece's commits are looked up.
+    ``own``: the user named an interpreter to start with. ``companions``: swap companion packages at a flip.
+    ``metric``: name and factor of the number to search for instead of a failure. ``change_s``: seconds per
+    flip to find the piece of torch's sources that changed it; 0 skips it. ``git`` is a clone of PyTorch in
+    which that piece's commits are looked up.
     """
 
     spec: str
@@ -51,12 +51,15 @@ class VersionsRequest(Record):
     git: Path | None = None
 
 
-#: Two releases side by side, each with two runs and perhaps a warm server.
+#: Memory for two parallel releases, each with two runs and perhaps a warm server.
 ROOM_MB = 6_000
 
 
 class ReleaseLine:
-    """Opens the provider, selects the releases, and follows one failure along them."""
+    """Opens the provider, selects the releases, and follows one failure along them.
+
+    Raises UsageError if the request selects no release.
+    """
 
     def __init__(
         self,
@@ -87,14 +90,14 @@ class ReleaseLine:
         self.axis: VersionAxis | None = None
         self.tried: FirstFailing | None = None
         self.metric: MetricAxis | None = None
-        #: The release that the user's own build is, where the script passes on it.
+        #: The release of the user's own build, if the script passes on it.
         self.own_passes = ""
 
     @property
     def side_by_side(self) -> int:
-        """How many releases run at once: two, if the request allows it and memory suffices.
+        """The number of releases that run at once: two, if the request allows it and memory suffices.
 
-        Other machines say for themselves.
+        Remote machines set their own number.
         """
         remote = self.sessions.setting.remote
         if remote is not None:
@@ -104,12 +107,12 @@ class ReleaseLine:
 
     @property
     def notes(self) -> list[str]:
-        """Notes of the provider, and of the machines that ran releases, for the findings."""
+        """Notes of the provider and of the machines that ran releases, for the findings."""
         remote = self.sessions.setting.remote
         return [*getattr(self.provider, "notes", ()), *(remote.notes if remote is not None else ())]
 
     def first_failing(self) -> FirstFailing:
-        """A release that fails, for a user whose own build does not."""
+        """Finds a failing release, for a user whose own build passes."""
         self.tried = first_failing(self.sessions, self.line, self._listener)
         return self.tried
 
@@ -122,10 +125,10 @@ class ReleaseLine:
         reference: str | None,
         here: str | None = None,
     ) -> Versions:
-        """The failure of ``base`` on the whole line.
+        """Follows the failure of ``base`` along the whole line.
 
-        ``reference`` is the release that it was diagnosed on, in whatever environment; ``here`` is the same
-        where that was the line's own environment.
+        ``reference`` is the release that it was diagnosed on, in any environment; ``here`` is the same
+        release if that was the line's own environment.
         """
         eager = bool(findings.outside) or (
             bool(findings.ladder) and findings.ladder[0].verdict is Verdict.BAD
@@ -153,7 +156,7 @@ class ReleaseLine:
         return self.axis.run()
 
     def measure(self, metric: str, worse_by: float) -> MetricAxis:
-        """Look for releases at which a number becomes worse; no failure is needed for that."""
+        """Searches for releases at which a number becomes worse; needs no failure."""
         self.metric = MetricAxis(
             self.sessions,
             self.line,
@@ -167,7 +170,7 @@ class ReleaseLine:
 
     @property
     def versions(self) -> Versions | None:
-        """What is known of the line by now."""
+        """What is known of the line so far, or None."""
         if self.metric is not None:
             return self.metric.versions
         if self.axis is not None:
@@ -183,7 +186,7 @@ class ReleaseLine:
 
     @contextmanager
     def nearest_passing(self, bad: str) -> Iterator[ReleaseSession | None]:
-        """A session of the nearest release that passes, if there is one: a smaller script must pass there."""
+        """Yields a session of the nearest passing release, or None: a smaller script must pass there."""
         version = good_build(self.axis.versions, bad) if self.axis is not None else None
         with ExitStack() as stack:
             session = None
@@ -193,7 +196,7 @@ class ReleaseLine:
             yield session
 
     def same_build(self, python: str) -> str | None:
-        """The release of the line whose environment is this very interpreter."""
+        """Returns the release of the line whose environment is this interpreter, or None."""
         for version in self.line:
             spec = self.sessions.spec(version)
             if spec.provider == "local" and spec.python == python:
@@ -201,12 +204,12 @@ class ReleaseLine:
         return None
 
     def interrupt(self) -> None:
-        """Stop what is made and what is run."""
+        """Stops all builds and runs."""
         self._stop.set()
         self.sessions.interrupt()
 
     def close(self) -> None:
-        """Stop what is still being made ahead, and give up the environments."""
+        """Stops builds made ahead, and releases the environments."""
         self._stop.set()
         self.sessions.close()
         shut = getattr(self.provider, "close", None)
@@ -221,7 +224,7 @@ class ReleaseLine:
 
 
 def available_mb() -> float | None:
-    """The memory that is free for more processes; None where the machine does not say."""
+    """Returns the MB of memory available for more processes; None if the machine does not report it."""
     try:
         for row in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if row.startswith("MemAvailable:"):
@@ -232,7 +235,7 @@ def available_mb() -> float | None:
 
 
 def _seen(version: str, environment: Environment, base: Baseline, root: Path) -> Tested:
-    """The row of the release that the failure was diagnosed on."""
+    """Returns the row of the release that the failure was diagnosed on."""
     failing = [step for step in base.steps if step.verdict is Verdict.BAD]
     outcome = (failing or base.steps)[-1].outcome
     return Tested(

@@ -1,4 +1,4 @@
-"""A regression that is a number: each release is measured in runs of its own until the search is sure."""
+"""Follows a number instead of a failure: measures each release in its own runs until the search is sure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .axis import MOST_FLIPS, ends
 from .flip_sides import Side
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent
 
-#: The numbers that are laid side by side at a flip, whichever of them was looked for.
+#: The numbers that are compared at a flip, whichever of them was searched for.
 NUMBERS = tuple(METRICS)
 
 
 class ReleaseMeasurer:
     """The :class:`accel_lab.search.timeline.metric_search.Measurer` of real environments.
 
-    Every sample is a run in a fresh process, so that no cache of another run helps it.
+    Every sample runs in a fresh process, so that no cache of another run speeds it up.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class ReleaseMeasurer:
         self._pool = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="measure")
 
     def submit(self, version: str, count: int) -> Future[Measured]:
-        """Take ``count`` more samples of a release."""
+        """Takes ``count`` more samples of a release in the background."""
         with self._lock:
             first = self._taken.get(version, 0)
             self._taken[version] = first + count
         return self._pool.submit(self._measure, version, range(first, first + count))
 
     def prefetch(self, version: str) -> None:
-        """Make an environment that may be asked for soon, unless that would disturb a clock."""
+        """Makes an environment that may be needed soon, unless the metric is timed and would be disturbed."""
         if not self._metric.timed:
             self._sessions.fetch(version, self._listener)
 
@@ -93,7 +93,7 @@ class ReleaseMeasurer:
         return Measured(samples=tuple(samples), status=status, seconds=seconds, environment=environment)
 
     def close(self) -> None:
-        """Wait for what is running; forget what has not begun."""
+        """Waits for running measurements; drops queued ones."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> ReleaseMeasurer:
@@ -106,13 +106,13 @@ class ReleaseMeasurer:
 
 
 def sample(session: ReleaseSession, attempt: int) -> Outcome:
-    """One measured run of a release, in a fresh process."""
+    """Makes one measured run of a release, in a fresh process."""
     probe = replace(session.probe, switches=(("measure", True),), cold=True, attempt=attempt)
     return session.lab.submit(probe).result()
 
 
 def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
-    """The number that a run has, or why it has none."""
+    """Returns the number that a run yields, or None and the reason."""
     if outcome.status is not Status.OK:
         message = outcome.raised.message if outcome.raised is not None else "; ".join(outcome.notes)
         return None, shorten(
@@ -130,7 +130,7 @@ def number(outcome: Outcome, name: str) -> tuple[float | None, str]:
 
 
 class MetricAxis:
-    """Searches a line for releases at which a number becomes worse; ``versions`` is filled as it goes."""
+    """Searches a line for releases at which a number becomes worse; ``versions`` is filled as it runs."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class MetricAxis:
         self.versions = Versions(line=self._line, complete=False, why="not begun")
 
     def run(self) -> Versions:
-        """The line searched, and the newest flips looked into."""
+        """Searches the line and studies the newest flips."""
         with ReleaseMeasurer(
             self._sessions, self._metric, side_by_side=self._side_by_side, listener=self._listener
         ) as measurer:
@@ -183,7 +183,7 @@ class MetricAxis:
             self.versions = replace(self.versions, flips=tuple(flips))
 
     def _look_into(self, flip: Flip) -> Flip:
-        """All numbers and the generated code of both sides."""
+        """Adds all numbers and the generated code of both sides."""
         good, bad = (self._side(version) for version in ends(flip))
         one, two = (side.top.facts.get("measures") or {} if side.top else {} for side in (good, bad))
         table = {name: NumberPair(good=_known(one.get(name)), bad=_known(two.get(name))) for name in NUMBERS}

@@ -1,4 +1,4 @@
-"""The user's own build next to the line: where it passes and the releases fail, it is one side of a flip."""
+"""Relates the user's own build to the line: if it passes and the releases fail, it is one side of a flip."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from accel_lab.core.verdict import Verdict
 
 
 def with_own(versions: Versions, torch: str) -> Versions:
-    """The line with what is known of the user's own build (release ``torch``), on which the script passes.
+    """Adds the user's own build (release ``torch``), on which the script passes, to the line.
 
-    It says something where it is newer or older than all that could be judged, and the nearest of them fails.
+    It matters only if it is newer or older than all judged releases, and the nearest of them fails.
     """
     judged = [row for row in versions.tested if row.verdict in (Verdict.GOOD, Verdict.BAD)]
     if not judged or not torch or torch in versions.line or versions.metric:

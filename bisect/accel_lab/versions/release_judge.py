@@ -1,4 +1,4 @@
-"""Answers the line search: one release at a time becomes an environment, some runs, and a verdict."""
+"""Answers the line search: makes a release's environment, runs the script on it, and judges it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .remote_session import answered
 class ReleaseJudge:
     """The :class:`accel_lab.search.timeline.version_search.Judge` of real environments.
 
-    What is decided lies in ``versions/<release>/tested.json`` for the reader; a run that is resumed asks
-    again and is answered by the journals, so nothing is run twice.
+    Each result is written to ``versions/<release>/tested.json`` for users. A resumed run judges again from
+    the journals, so nothing runs twice.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class ReleaseJudge:
         self._judges = ThreadPoolExecutor(max_workers=side_by_side, thread_name_prefix="release")
 
     def submit(self, version: str) -> Future[Tested]:
-        """Judge a release in the background."""
+        """Judges a release in the background."""
         return self._judges.submit(self.judge, version)
 
     def prefetch(self, version: str) -> None:
-        """Make an environment that may be asked for soon; if it cannot be had, its judge will say so."""
+        """Makes an environment that may be needed soon; if that fails, judging the release reports it."""
         if self._sessions.setting.remote is None:
             self._sessions.fetch(version, self._listener)
 
     def swapped(self, version: str, pins: Mapping[str, str]) -> Future[Tested]:
-        """Judge a release with companions pinned at other versions than its own."""
+        """Judges a release in the background, with companions pinned at other versions than its own."""
         return self._judges.submit(self.judge, version, tuple(sorted(pins.items())))
 
     def judge(self, version: str, pins: Pins = ()) -> Tested:
-        """The answer of one release. Only an interruption is raised: whatever else fails is a skip."""
+        """Judges one release. Raises only ``Interrupted`` and ``RemoteLost``; any other failure is a SKIP."""
         began = time.monotonic()
         opened: list[Environment] = []
 
@@ -89,7 +89,7 @@ class ReleaseJudge:
         return row
 
     def close(self) -> None:
-        """Wait for what is running; forget what has not begun."""
+        """Waits for running judgments; drops queued ones."""
         self._judges.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> ReleaseJudge:
@@ -102,7 +102,7 @@ class ReleaseJudge:
 
 
 def tested(session: ReleaseSession, decision: Decision, root: Path) -> Tested:
-    """A decision as a row of the version axis."""
+    """Returns a decision as a row of the version axis."""
     outcome = decision.outcome
     return Tested(
         torch=session.version,
@@ -118,7 +118,7 @@ def tested(session: ReleaseSession, decision: Decision, root: Path) -> Tested:
 
 
 def _reason(error: Exception) -> str:
-    """Why a release was not judged. What no one foresaw is named as it is; it must not end the line."""
+    """Says why a release was not judged; an unforeseen exception is reported but must not end the line."""
     if isinstance(error, LabError):
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -127,7 +127,7 @@ def _reason(error: Exception) -> str:
 
 
 def skipped(version: str, why: str, began: float, environment: Environment | None = None) -> Tested:
-    """A release that could not be judged at all."""
+    """Returns the row of a release that could not be judged at all."""
     return Tested(
         torch=version,
         verdict=Verdict.SKIP,

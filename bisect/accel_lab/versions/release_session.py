@@ -1,4 +1,4 @@
-"""A session per release: its environment, its folder below the run's, a prober and a lab."""
+"""Opens a session per release: its environment, its folder below the run's, a prober and a lab."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from accel_lab.lab import LocalLab, Oracle
 
 from .remote_release import RemoteReleases
 
-#: Companions that are held at a version: ``(("numpy", "1.26.4"),)``.
+#: Companions pinned at a version: ``(("numpy", "1.26.4"),)``.
 Pins = tuple[tuple[str, str], ...]
 
-#: ``listener(event, version, words)``: ``making`` and ``made`` an environment, ``judged`` a release.
+#: ``listener(event, version, words)``; events: ``making`` and ``made`` an environment, ``judged`` a release.
 ReleaseListener = Callable[[str, str, str], None]
 
 
@@ -50,15 +50,16 @@ _PROVENANCE = ("python", "torch", "packages", "era", "slim", "notes", "digest")
 
 #: Builds slower than this are announced.
 QUIET_S = 3.0
-#: The folder below the run's that holds one folder a release.
+#: Folder below the run's that holds one folder per release.
 FOLDER = "versions"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How probes run on every release. ``cold`` says why no warm server is used; empty where one is.
+    """How probes run on every release.
 
-    ``remote`` makes the runs that judge a release on other machines; None: they are made here.
+    ``cold`` says why no warm server is used; empty if one is. ``remote`` makes the runs that judge a release
+    on other machines; None: they are made here.
     """
 
     program: Program
@@ -77,9 +78,10 @@ class Setting:
 
 @dataclass(kw_only=True)
 class ReleaseSession:
-    """A release on which probes can run. ``prober`` is closed with it; its journal stays and answers again.
+    """A release on which probes can run.
 
-    ``cold`` says why no warm server is used; empty where one is.
+    Closing it closes ``prober``; its journal stays and is read again. ``cold`` says why no warm server is
+    used; empty if one is.
     """
 
     version: str
@@ -97,8 +99,8 @@ class ReleaseSession:
 class ReleaseSessions:
     """Opens sessions, several at a time, and stops them all at once.
 
-    ``workers`` cold runs go side by side over all of them. An environment is made once; one that could not
-    be had is not tried again in this process.
+    At most ``workers`` cold runs run in parallel over all sessions. An environment is made once; after a
+    failure it is not tried again in this process.
     """
 
     def __init__(self, setting: Setting, provider: Provider) -> None:
@@ -108,13 +110,13 @@ class ReleaseSessions:
         self._lock = threading.Lock()
         self._making: dict[str, threading.Lock] = {}
         self._made: dict[str, Environment | EnvironmentUnavailable] = {}
-        #: Releases that were run in the run's own folder, with what their probes call the environment where
-        #: that is not its usual name: opened there again, they are answered from its journal.
+        #: Releases that ran in the run's own folder, with their probes' name of the environment if it is not
+        #: the usual one. Opened there again, they are answered from its journal.
         self.home: dict[str, EnvironmentId | None] = {}
         self._open: set[Prober] = set()
         self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
         self._stop = threading.Event()
-        #: Held while what another machine could not answer is asked here: one release at a time.
+        #: Held while one release is asked here because another machine could not answer.
         self.here = threading.Lock()
         self.asked = 0
         self.seconds = 0.0
@@ -125,7 +127,7 @@ class ReleaseSessions:
         return self.provider.spec(version, pins=pins)
 
     def environment(self, version: str, pins: Pins = ()) -> Environment:
-        """The environment of a release; raises :class:`EnvironmentUnavailable` where it cannot be had."""
+        """Returns the environment of a release; raises :class:`EnvironmentUnavailable` without one."""
         spec = self.spec(version, pins)
         with self._lock:
             turn = self._making.setdefault(spec.key, threading.Lock())
@@ -144,7 +146,7 @@ class ReleaseSessions:
         return known
 
     def fetch(self, version: str, listener: ReleaseListener = silent) -> None:
-        """Build an environment in the background; a failure is raised again by whoever asks for it."""
+        """Makes an environment in the background; a failure is raised when the environment is requested."""
 
         def quietly() -> None:
             try:
@@ -155,7 +157,7 @@ class ReleaseSessions:
         self._fetcher.submit(quietly)
 
     def made(self, version: str, pins: Pins = (), listener: ReleaseListener = silent) -> Environment:
-        """The environment of a release; a slow build is announced before and after."""
+        """Returns the environment of a release; announces a slow build before and after."""
         late = threading.Timer(QUIET_S, listener, ("making", version, ""))
         late.daemon = True
         late.start()
@@ -168,17 +170,17 @@ class ReleaseSessions:
         return environment
 
     def close(self) -> None:
-        """Drop queued builds, and wait for the running one."""
+        """Drops queued builds, and waits for the running one."""
         self._fetcher.shutdown(wait=True, cancel_futures=True)
 
     # -- sessions -------------------------------------------------------------------------------
 
     @contextmanager
     def session(self, version: str, pins: Pins = (), *, home: bool = False) -> Iterator[ReleaseSession]:
-        """A session of the release (with companions pinned at ``pins``), in a folder of its own.
+        """Opens a session of the release (with companions pinned at ``pins``), in its own folder.
 
-        ``home``: in the run's own folder instead, from now on. Raises :class:`EnvironmentUnavailable` where
-        the environment cannot be built.
+        ``home``: in the run's own folder instead, from now on. Raises :class:`EnvironmentUnavailable` if the
+        environment cannot be made.
         """
         session = self._open_session(version, pins, home)
         try:
@@ -230,21 +232,21 @@ class ReleaseSessions:
         )
 
     def cold(self, foreign: bool) -> str:
-        """Why no warm server is used; empty where one is. ``foreign``: it does not run on this machine."""
+        """Says why no warm server is used; empty if one is. ``foreign``: it does not run on this machine."""
         return self.setting.cold or ("it runs in a container" if foreign else "")
 
     def place(self, version: str, pins: Pins = ()) -> Path:
-        """The folder of a release, below the run's own."""
+        """Returns the folder of a release, below the run's own."""
         name = "+".join([version, *(f"{package}-{held}" for package, held in pins)])
         return self.setting.folder / FOLDER / folder_name(name)
 
     def _runner(self, made: Environment, workspace: Workspace) -> Runner | None:
-        """What runs commands inside the environment, where that is not this machine."""
+        """Returns what runs commands inside an environment that is not this machine, else None."""
         maker: Callable[[Environment, Workspace], Runner] | None = getattr(self.provider, "runner", None)
         return None if maker is None else maker(made, workspace)
 
     def close_session(self, session: ReleaseSession) -> None:
-        """Stop the session's prober; add its probes and seconds to the totals."""
+        """Stops the session's prober; adds its probes and seconds to the totals."""
         session.prober.close()
         with self._lock:
             self._open.discard(session.prober)
@@ -252,7 +254,7 @@ class ReleaseSessions:
             self.seconds += session.prober.seconds
 
     def interrupt(self) -> None:
-        """Stop everything that runs, in all releases; what was answered stays in the journals."""
+        """Stops everything that runs, in all releases; finished results stay in the journals."""
         self._stop.set()
         if self.setting.remote is not None:
             self.setting.remote.stop()
@@ -267,7 +269,7 @@ class ReleaseSessions:
 
 
 def gated(runner: Runner, gate: threading.BoundedSemaphore) -> Runner:
-    """The runner, waiting for its turn: releases side by side must not add up to more than the workers."""
+    """Returns the runner limited by ``gate``, so that all releases together use no more than the workers."""
 
     def run(*args: Any, **kwargs: Any) -> process.Ended:
         stop: threading.Event | None = kwargs.get("stop")
@@ -283,7 +285,7 @@ def gated(runner: Runner, gate: threading.BoundedSemaphore) -> Runner:
 
 
 def clean_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The user's variables without those that would lead a pinned build back to the lab's own packages."""
+    """Returns the user's variables without those that lead a pinned build back to the lab's packages."""
     env = {k: v for k, v in base.items() if k not in ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")}
     own = [Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()]
     kept = [
@@ -304,9 +306,9 @@ def _inside(path: Path, place: Path) -> bool:
 def describe(
     environment: Environment, outcome: Outcome | None = None, root: Path | None = None
 ) -> dict[str, Any]:
-    """The environment as in findings: without the index that packages came from, which is private.
+    """Returns the environment for the findings, without the private package index.
 
-    ``outcome`` is the run that decided; its folder is given relative to ``root``, the run's own.
+    ``outcome`` is the deciding run; its folder is given relative to ``root``, the run's own.
     """
     row = environment.to_json()
     row["spec"].pop("index", None)
@@ -319,5 +321,5 @@ def describe(
 
 
 def folder_name(text: str) -> str:
-    """A name that every file system takes."""
+    """Returns a file name that every file system accepts."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "release"

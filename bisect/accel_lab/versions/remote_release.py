@@ -1,4 +1,4 @@
-"""A release whose runs are made on another machine: what is asked there, and the answers read again here."""
+"""Judges a release by runs made on another machine: what is requested, and how the results are read."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from accel_lab.search.repeats import Tally
 
 from .build_verdict import TargetFailure
 
-#: In the folder of a release whose runs another machine made.
+#: File in the folder of a release whose runs another machine made.
 REMOTE = "remote.json"
 
 
 class RemoteLost(LabError):
-    """Who makes the runs is gone, so that the search cannot go on now (exit code 3)."""
+    """The remote runner is gone, so that the search cannot continue (exit code 3)."""
 
 
 class RemoteReleases(Protocol):
-    """Has the runs of releases made on other machines; many threads may ask."""
+    """Gets the runs of releases made on other machines; thread-safe."""
 
     @property
     def side_by_side(self) -> int:
-        """How many releases may be asked at a time."""
+        """The number of releases that may be requested at a time."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What befell the machines and was made good, one line each."""
+        """Problems of the machines that were recovered from, one line each."""
 
     def fetch(self, version: str, spec: EnvironmentSpec, folder: Path, target: TargetFailure | None) -> None:
-        """Have all runs of a release made that judge it by ``target`` (None: all rungs of the matrix).
+        """Gets all runs made that judge a release by ``target`` (None: all rungs of the matrix).
 
-        ``spec`` is what its environment would be made from here.
-        ``folder``, which is not there yet, is then as if they had been made in it, and holds :data:`REMOTE`.
-        What was asked before is not asked again. Raises :class:`LabError` for a release that no machine could
-        run, :class:`RemoteLost` and ``Interrupted`` for what ends the search.
+        ``spec`` describes the environment as it would be made here. ``folder``, which must not exist, is
+        filled as if the runs had been made in it, plus :data:`REMOTE`. Earlier requests are not repeated.
+        Raises :class:`LabError` for a release that no machine could run; :class:`RemoteLost` and
+        ``Interrupted`` end the search.
         """
 
     def stop(self) -> None:
-        """End all waiting."""
+        """Ends all waiting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteRuns(Record):
-    """How the probes of a release were named on the machine that made them.
+    """How the machine that made a release's runs named their probes.
 
-    ``release`` is the release's name there. ``environment`` is as in the findings there, so without the index
-    of packages. ``worker`` is the machine's address.
+    ``release`` is the release's name there. ``environment`` is that of its findings, so without the package
+    index. ``worker`` is the machine's address.
     """
 
     release: str
@@ -69,9 +69,9 @@ class RemoteRuns(Record):
 
     @classmethod
     def of(cls, folder: Path) -> RemoteRuns | None:
-        """What a release's folder holds; None for one whose runs were made here.
+        """Reads a release's folder; None if its runs were made here.
 
-        Raises :class:`Refused` where it is damaged.
+        Raises :class:`Refused` if the record is damaged.
         """
         read = ChildFiles(folder).json(REMOTE)
         if read is None:
@@ -84,14 +84,14 @@ class RemoteRuns(Record):
         return made
 
     def made(self, here: EnvironmentSpec) -> Environment:
-        """The environment. Made from the same as it would be ``here``, it has the same description."""
+        """Returns the environment, with the spec ``here`` if both specs are equal but for the index."""
         there = Environment.from_json(self.environment)
         same = replace(here, index=Index()) == there.spec
         return replace(there, spec=here) if same else there
 
     @property
     def identity(self) -> EnvironmentId:
-        """What the probes call the environment."""
+        """The name of the environment in the probes."""
         spec = self.environment["spec"]
         text = f"torch {self.release} {spec['provider']} {spec.get('key', '')}"
         return EnvironmentId(text=text, release=self.release)
@@ -99,9 +99,9 @@ class RemoteRuns(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SentFailure(Record):
-    """As much of a failure as decides which runs a release needs.
+    """The part of a failure that decides which runs a release needs.
 
-    Which values are wrong is not part of it: they only say whether it is the same failure.
+    The wrong values are not part of it: they only decide whether it is the same failure.
     """
 
     signature: Signature

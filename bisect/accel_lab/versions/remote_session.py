@@ -1,4 +1,4 @@
-"""Asks a release, whose runs another machine makes where there is one: its answers are read again here."""
+"""Runs a question on a release, from another machine's recorded runs if there are any."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def answered(
     pins: Pins = (),
     listener: ReleaseListener = silent,
 ) -> _T:
-    """What ``ask`` finds on a release (with companions pinned at ``pins``).
+    """Returns what ``ask`` finds on a release (with companions pinned at ``pins``).
 
-    Where ``setting.remote`` makes the runs, they are those that judge the release by ``target`` (None:
-    those of the matrix); what that machine has not asked is asked here.
+    If ``setting.remote`` makes the runs, they judge the release by ``target`` (None: the rungs of the
+    matrix). Runs that are missing there are made here.
     """
     runs = None if pins or version in sessions.home else _remote_runs(sessions, version, target)
     if runs is not None:
@@ -54,7 +54,7 @@ def answered(
 
 
 def _remote_runs(sessions: ReleaseSessions, version: str, target: TargetFailure | None) -> RemoteRuns | None:
-    """The runs of another machine, in the release's folder; None where they are made here."""
+    """Returns another machine's runs, from the release's folder; None if they are made here."""
     remote, folder = sessions.setting.remote, sessions.place(version)
     if remote is not None and not folder.exists():
         remote.fetch(version, sessions.spec(version), folder, target)
@@ -62,13 +62,13 @@ def _remote_runs(sessions: ReleaseSessions, version: str, target: TargetFailure 
 
 
 def _foreign(sessions: ReleaseSessions) -> bool:
-    """Whether the provider's builds do not run on this machine, as it is."""
+    """Whether the provider's builds do not run directly on this machine."""
     return getattr(sessions.provider, "runner", None) is not None
 
 
 @contextmanager
 def _replayed(sessions: ReleaseSessions, version: str, runs: RemoteRuns) -> Iterator[ReleaseSession]:
-    """A session that reads the runs of another machine and makes none."""
+    """Yields a session that reads another machine's runs and makes none."""
     made, setting = runs.made(sessions.spec(version)), sessions.setting
     counted, lock = set[str](), threading.Lock()
 

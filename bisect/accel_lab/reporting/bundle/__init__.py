@@ -1,1 +1,1 @@
-"""bundle.zip: what goes in, how it is written, checked and run again."""
+"""bundle.zip: its content, and how it is written, checked and run again."""

@@ -1,4 +1,4 @@
-"""The files that a bundle could have, redacted and ranked by their use; which of them fit is for the plan."""
+"""Collects the files that a bundle could have, redacted and ranked by use; ``size_budget`` chooses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG_LIMIT = 400_000
 ARTIFACT_LIMIT = 4_000_000
 TOKENISE_LIMIT = 300_000
 
-# Ranks: what is dropped first has the highest.
+# Ranks: the highest is dropped first.
 _REQUIRED, REPORT, _NEEDED, _CULPRIT, _CULPRIT_LOG, _FAILING, _PASSING, _SWITCH, _LOG, _BESIDE = range(10)
 
 
@@ -49,7 +49,7 @@ class Entries:
         return self.redactor.text(text, "report.html")
 
     def _steps(self) -> None:
-        """The artifacts and logs of every step, in folders by rung."""
+        """Adds the artifacts and logs of every step, in folders by rung."""
         bad, good = terms.first_bad(self.findings), terms.last_good(self.findings)
         taken: dict[str, int] = {}
         for name, step in self._rows():
@@ -77,7 +77,7 @@ class Entries:
                 continue
             if text.cut:
                 self._was_cut(name, text.size)
-            # A large one is not worth the slow way: nobody runs it.
+            # The tokeniser is slow and nobody runs a large artifact, so it is redacted as plain text.
             redact = self.redactor.any if text.size <= TOKENISE_LIMIT else self.redactor.text
             self._add(name, redact(text.text, name), rank=rank)
         for log in LOGS:
@@ -92,7 +92,7 @@ class Entries:
                 self.redactor.text(shown, f"{folder}/{log}"),
                 rank=_CULPRIT_LOG if near else _LOG,
             )
-        # What was opened is the user's own affair: what is packed of it is named in the manifest.
+        # The opened files are private; the packed ones among them are in the manifest.
         facts = {key: value for key, value in step.outcome.facts.items() if key != "opened"}
         outcome = plain({**step.outcome.to_json(), "folder": folder, "facts": facts})
         self._add(
@@ -102,7 +102,7 @@ class Entries:
         )
 
     def _accelerator(self) -> None:
-        """What explains a run on an accelerator, as files: transfers, plans, kernels, versions."""
+        """Adds the files that explain a run on an accelerator: transfers, plans, kernels, versions."""
         for artifact in run_files.accelerator_files(self.run_dir):
             name = "accelerator/" + "/".join(_file_name(part) for part in artifact.name.split("/"))
             text = run_files.read_text(artifact.path, ARTIFACT_LIMIT)
@@ -112,7 +112,7 @@ class Entries:
             self._add(name, self.redactor.text(text.text, name), rank=_CULPRIT)
 
     def _add_data(self, file: Data) -> None:
-        """A file that is run or read: a text redacted as any other, anything else as it is."""
+        """Adds a file that the program runs or reads: text is redacted, other data is copied as it is."""
         name = self.redactor.text(file.name, "MANIFEST.json")
         text = decoded(file.data)
         redact = self.redactor.any if len(file.data) <= TOKENISE_LIMIT else self.redactor.text
@@ -140,13 +140,13 @@ class Entries:
 
 
 def _file_name(text: str) -> str:
-    """A name that every file system takes."""
+    """Returns a file name that every file system accepts."""
     name = re.sub(r"[^A-Za-z0-9._+=-]+", "_", text).strip(".")[:100]
     return name or "_"
 
 
 def decoded(data: bytes) -> str | None:
-    """The text that the bytes are; None if they are none."""
+    """Returns the bytes as UTF-8 text; None if they are not text."""
     try:
         return data.decode("utf-8") if b"\0" not in data else None
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""expected.json: what a re-run of the bundle is compared with, as data that needs no accel-lab."""
+"""Builds expected.json: what a re-run of the bundle is compared with, as data that needs no accel-lab."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def expectation(
     args: Sequence[str] | None = None,
     printed: str = "",
 ) -> dict[str, Any]:
-    """How the failing run ended; ``repro`` is the reduced script, if that is what is run again.
+    """Returns how the failing run ended; ``repro`` is the reduced script, if that is what is run again.
 
-    ``publish`` makes of a message what may be shown and compared (see :meth:`Redactor.message`). ``printed``
-    is what the failing run printed: the tests that failed are listed there.
+    ``publish`` turns a message into one that may be published and compared (see :meth:`Redactor.message`).
+    ``printed`` is the failing run's output, which lists failed tests. ``args`` replace the program's
+    arguments.
     """
     step = shown_by(findings)
     outcome = step.outcome if step is not None else Outcome(status=Status.OK, exit_code=0)
     signature = findings.signature or (step.signature if step else None)
     values = signature is not None and signature.kind == "values"
-    # A program that catches the exception, prints its traceback and exits: instrumented runs alone can tell.
+    # The program caught the exception, printed it and exited: only instrumented runs know the exception.
     caught = outcome.status is Status.EXCEPTION and signature is not None and signature.kind == "exit"
     status = Status.EXIT if caught else outcome.status
     torch, python = terms.build_of(findings)
@@ -77,12 +78,12 @@ def expectation(
 
 
 def failing_tests(printed: str) -> list[str]:
-    """The tests that a test runner says have failed, by name; empty where it lists none."""
+    """Returns the names of failed tests in a test runner's output; empty if it lists none."""
     return sorted({match["test"] for match in judges.PYTEST_FAILURE.finditer(printed)})
 
 
 def _signals(signature: Signature | None, number: int | None) -> list[int]:
-    """The signals that count as this end: a memory fault has one or another, as the heap happens to lie."""
+    """Returns the signals that count as the same failure: a memory fault varies with the heap."""
     if signature is not None and signature.kind == "memory_fault":
         return [6, 7, 11]  # SIGABRT, SIGBUS, SIGSEGV
     return [] if number is None else [number]
@@ -91,15 +92,15 @@ def _signals(signature: Signature | None, number: int | None) -> list[int]:
 def _of_reduced(
     repro: Reduced, signature: Signature | None, outcome: Outcome, publish: Callable[[str], str]
 ) -> dict[str, Any]:
-    """What is different for a reduced script: how it ended when the lab ran it, as a user would.
+    """Returns what differs for a reduced script: how it ended when the lab ran it.
 
-    It raises the same exception inside of whatever wraps it. One whose numbers are wrong has a check
-    built in, unless it could not be given one.
+    It raises the same exception inside whatever wraps it. A script for wrong numbers contains a check, unless
+    none could be added.
     """
     changed: dict[str, Any] = {"args": list(repro.args)}
     kind = signature.kind if signature is not None else ""
     if repro.end is None:
-        return changed  # it is judged by its status, as a hang is
+        return changed  # judged by its status, as a hang is
     how, number = repro.end
     if kind == "memory" or (kind in ("timeout", "output", "processes", "disk") and how == "signal"):
         return changed  # the lab or the system ended it
@@ -110,26 +111,26 @@ def _of_reduced(
         return {**changed, "status": Status.OK.value, "exit_code": 0}
     changed["compare_values"] = False
     if kind == "values":
-        # The check raises, or says through the exit code that only the uncompiled function did.
+        # The check raises, or sets an exit code that only the uncompiled function avoids.
         check = {"type": "AssertionError", "message": "", "type_only": True}
         return {**changed, **check, "status": Status.EXCEPTION.value, "exit_code": number}
     if kind == "exception" and signature is not None and outcome.status is Status.EXCEPTION:
         return {**changed, "inner": f"{signature.type}: {signature.message}"}
-    # A hang ends itself with an exit code after a while; what an oracle of the user's judges has only that.
+    # A hang exits by itself after a while; a user's oracle judges only the exit code.
     patience = {"timeout_s": _PATIENCE_S} if kind == "timeout" else {}
     return {**changed, **patience, "status": Status.EXIT.value, "exit_code": number, "code_only": True}
 
 
 def accelerator_of(findings: Findings) -> str:
-    """The accelerator that every compiled region was run on; empty without one."""
+    """Returns the accelerator that every compiled region ran on; empty if there is none."""
     asked = findings.environment.get("accelerator")
     return str(asked.get("name") or "") if isinstance(asked, dict) else ""
 
 
 def steering(findings: Findings) -> dict[str, str]:
-    """The variables that steered torch or the accelerator: a run again needs the same.
+    """Returns the variables that configured torch or the accelerator, which a re-run needs too.
 
-    One that holds a path means nothing on another machine.
+    Variables with a path are left out: they mean nothing on another machine.
     """
     asked = findings.environment.get("accelerator")
     variables = findings.environment.get("variables") or {}
@@ -142,9 +143,9 @@ def steering(findings: Findings) -> dict[str, str]:
 
 
 def message_rules() -> dict[str, Any]:
-    """What ``signature.normalise`` does to a message, as data: patterns, and what takes their place.
+    """Returns the rules of ``signature.normalise`` as data: patterns and their replacements.
 
-    A hole in the expected message is where something private stood: the re-run may say anything there.
+    A hole in the expected message marks redacted text: the re-run may print anything there.
     """
     return {
         "advice": signatures._ADVICE.pattern,
@@ -155,7 +156,7 @@ def message_rules() -> dict[str, Any]:
 
 
 def attempts_for(failure_rate: float | None) -> int:
-    """How many tries see a failure of that rate at least once in 99 of 100 cases; two at least."""
+    """Returns how many tries show a failure of this rate with 99 % probability; 1 if it is constant."""
     if failure_rate is None or failure_rate >= 1:
         return 1
     if failure_rate <= 0:
@@ -164,7 +165,7 @@ def attempts_for(failure_rate: float | None) -> int:
 
 
 def shown_by(findings: Findings) -> Step | None:
-    """The run that shows the failure as a user would see it: the plain one before the instrumented."""
+    """Returns the run that shows the failure as a user sees it: plain runs before instrumented ones."""
     for step in findings.baseline:
         if step.verdict is Verdict.BAD:
             return step
@@ -172,7 +173,7 @@ def shown_by(findings: Findings) -> Step | None:
 
 
 def _timeout(outcome: Outcome) -> float:
-    """A hang is waited for as long as the lab did; anything else gets ample time."""
+    """Returns the time limit in seconds: for a hang the lab's own limit, otherwise ample time."""
     if outcome.status is Status.TIMEOUT:
         return max(round(outcome.seconds, 1), 10.0)
     return max(_PATIENCE_S, round(outcome.seconds * 10, 1))

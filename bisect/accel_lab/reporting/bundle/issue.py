@@ -1,4 +1,4 @@
-"""ISSUE.md: the findings in the fields of PyTorch's torch.compile bug form, short enough for GitHub."""
+"""Builds ISSUE.md: the findings in the fields of PyTorch's torch.compile bug form, within GitHub's limit."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from accel_lab.reporting.words import versions as since
 from accel_lab.reporting.words import workarounds as around
 from accel_lab.reporting.words.evidence import sentences
 
-#: GitHub takes this many characters; it counts some of them twice, and so does ``length``.
+#: GitHub's limit in characters; it counts some twice, as ``length`` does.
 LIMIT = 65_536
 
-#: A longer exhibit is left to the report.
+#: Longer exhibits are only in the report.
 EXHIBIT_LINES, EXHIBIT_ROOM, EXHIBIT_ROWS = 60, 5_000, 25
 
 
 def length(text: str) -> int:
-    """Characters as a browser counts them: those beyond the basic plane twice."""
+    """Returns the characters as a browser counts them: those beyond the basic plane count twice."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def issue_markdown(
     findings: Findings, run_dir: Path, *, redact: Redact = keep, limit: int = LIMIT, bundle: str = ""
 ) -> str:
-    """The issue's text. When it is too long the log goes first, then exhibit, switches and script."""
+    """Returns the issue's text, within ``limit``: cuts the log first, then exhibit, switches and script."""
     parts = _Parts(findings, run_dir, redact, bundle)
     log_room, script_room, switches, exhibit = 24_000, 40_000, True, True
     while True:
@@ -57,7 +57,7 @@ def issue_markdown(
 
 
 class _Parts:
-    """The pieces of the issue, redacted once and cut to the room that is given."""
+    """The parts of the issue, redacted once and cut to the available room."""
 
     def __init__(self, findings: Findings, run_dir: Path, redact: Redact, bundle: str) -> None:
         self.findings = findings
@@ -72,7 +72,6 @@ class _Parts:
         self.log = printable(redact(self._log(run_dir), "ISSUE.md"))
 
     def text(self, log_room: int, script_room: int, switches: bool, exhibit: bool) -> str:
-        """The whole issue with this much room for its long parts."""
         blocks = ["### 🐛 Describe the bug", self._describe()]
         folded = self._exhibit() if exhibit else ""
         blocks += [folded] if folded else []
@@ -124,7 +123,7 @@ class _Parts:
         return lines + since.notes_of(versions)
 
     def _around(self) -> list[str]:
-        """Workarounds that were run, and known failures; nothing where there is neither."""
+        """Lists workarounds that were run, and known failures; empty if there is neither."""
         findings = self.findings
         blocks = [f"- Known: {self._say(around.known_line(one))}" for one in findings.known]
         for one in findings.workarounds:
@@ -170,7 +169,7 @@ class _Parts:
         return f"{lead}\n\n{fenced(cut(self.script, room), 'python')}"
 
     def _command(self) -> str:
-        """How the script below is run, as a person would type it."""
+        """Returns the command that runs the script shown, as a user would type it."""
         program = self.findings.program
         words = ["-m", program.module] if program.module else [program.name]
         line = command_line("python", *words, *program.args)
@@ -180,7 +179,7 @@ class _Parts:
         return f"{line} < {shlex.quote(self.stdin)}" if reads else line
 
     def _lead(self) -> str:
-        """What the script below is, and how far it was checked."""
+        """Says what the script shown is, and how far it was checked."""
         repro = self.reduced
         if repro is None:
             return "The script, not reduced."
@@ -195,7 +194,7 @@ class _Parts:
         return f"Reduced{size}{minimal} and verified in fresh processes{shows}."
 
     def _exhibit(self) -> str:
-        """The first exhibit that is short enough, folded."""
+        """Returns the first exhibit that is short enough, folded; empty if there is none."""
         exhibits = [exhibit for culprit in self.findings.culprits for exhibit in culprit.exhibits]
         for exhibit in (*exhibits, *repro_reader.exhibits_of(self.findings)):
             body = self._shown(exhibit)
@@ -205,7 +204,7 @@ class _Parts:
         return ""
 
     def _shown(self, exhibit: Exhibit) -> str:
-        """An exhibit in Markdown; empty when it is too long for an issue."""
+        """Returns an exhibit in Markdown; empty if it is too long for an issue."""
         shown, blocks = view(exhibit, TextBudget(self.redact)), []
         lines = [line.text for line in shown.near or shown.lines]
         if (
@@ -214,7 +213,7 @@ class _Parts:
             or len(shown.rows) > EXHIBIT_ROWS
         ):
             return ""
-        if exhibit.marked:  # Markdown marks no lines, so they get a sign in front
+        if exhibit.marked:  # Markdown cannot highlight lines
             lines = [
                 f"{'>' if 'mark' in line.name else ' '}{line.number:>4}  {line.text}"
                 for line in shown.near or shown.lines
@@ -244,7 +243,7 @@ class _Parts:
     def _versions(self) -> str:
         environment = dict(self.findings.environment)
         collected = str(environment.pop("collect_env", "") or "")
-        if collected:  # what the form asks for; the rest is what it does not tell
+        if collected:  # the form asks for it; the rest is what it lacks
             kept = ("cxx", "variables", "accelerators", "warm", "cold_because", "provider")
             rest = {key: environment[key] for key in kept if environment.get(key) not in (None, "", {}, [])}
             rows = [f"{key}: {value}" for key, value in _flat(rest)]
@@ -267,32 +266,32 @@ class _Parts:
 
 
 def prose(text: str) -> str:
-    """Text that GitHub shows as written: no tags, nobody notified, no issue linked."""
+    """Returns text that GitHub shows as written: no tags, mentions or issue links."""
     text = unlinked(text)
     return re.sub(r"([*`~\[\]|]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
 
 def unlinked(text: str) -> str:
-    """The same inside a tag, where Markdown's own signs mean nothing."""
+    """Escapes HTML, mentions and issue links, for text inside a tag, where Markdown is inactive."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([@#])(?=\w)", r"\1<!-- -->", text)
 
 
 def code(text: str, *, cell: bool = False) -> str:
-    """An inline code span that no backtick inside can close; in a table cell, pipes are escaped."""
+    """Returns an inline code span that no backtick inside can close; ``cell`` escapes pipes for a table."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if "`" in text else ""
     return fence + pad + (text.replace("|", "\\|") if cell else text) + pad + fence
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A code block that nothing inside the text can close."""
+    """Returns a code block that nothing inside the text can close."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def run_text(value: Any) -> str:
-    """A value in a sentence."""
+    """Returns a value as text for a sentence."""
     return value if isinstance(value, str) else str(plain(value))
 
 

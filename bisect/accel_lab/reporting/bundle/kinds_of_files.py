@@ -1,4 +1,4 @@
-"""What kind of file or folder a path is: secret, nobody's, an environment, another run's, a project's own."""
+"""Classifies a path: a secret, a broad folder, an environment, another run's, a project's own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-#: What marks the folder of a whole project.
+#: Files and folders that mark the root of a project.
 _MARKERS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
-#: Names of files and folders that hold nothing but secrets.
+#: Names of files and folders that hold only secrets.
 _SECRET = frozenset(
     {
         *(".netrc", "_netrc", ".env", ".pypirc", ".npmrc", ".git-credentials", "credentials", ".pgpass"),
@@ -30,22 +30,22 @@ _SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks"
 
 
 def is_secret(path: Path) -> bool:
-    """Whether a file is one that holds secrets, by its name or its folders'."""
+    """Whether a file holds secrets, by its own name or its folders' names."""
     return bool(_SECRET & set(path.parts)) or path.suffix.lower() in _SECRET_SUFFIXES
 
 
 def is_broad(folder: Path) -> bool:
-    """Whether a folder is nobody's project: a home, a folder of the system, the one for temporary files."""
+    """Whether a folder belongs to no project: a home, a system folder, the folder for temporary files."""
     return folder in (Path.home(), *Path.home().parents, Path(tempfile.gettempdir())) or len(folder.parts) < 3
 
 
 def is_environment(folder: Path) -> bool:
-    """Whether an interpreter and its packages live in a folder."""
+    """Whether a folder is a Python environment (virtual or conda)."""
     return (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").is_dir()
 
 
 def bound_of(folder: Path) -> Path | None:
-    """The folder of the whole project that a folder lies in; None where nothing marks one."""
+    """Returns the root of the project that contains a folder; None if no marker is found."""
     for one in (folder, *folder.parents):
         if is_broad(one):
             return None
@@ -55,13 +55,13 @@ def bound_of(folder: Path) -> Path | None:
 
 
 def paths_in(arg: str) -> list[str]:
-    """What may be a path in an argument: ``x``, ``--option=x``, ``x::test``."""
+    """Returns what may be a path in an argument: ``x``, ``--option=x``, ``x::test``."""
     words = [arg, arg.partition("=")[2], arg.partition("::")[0]]
     return [word for word in dict.fromkeys(words) if word and not word.startswith("-")]
 
 
 def is_passing(path: Path, run_dir: Path) -> bool:
-    """Whether a file is nobody's input: the lab's own, or one in a folder for temporary files."""
+    """Whether a file is no input of the program: the lab's own, or a temporary file."""
     broad = Path(tempfile.gettempdir())
     return is_inside(path, run_dir) or path.parent == broad or "torchinductor" in str(path)
 

@@ -1,28 +1,28 @@
-"""What a bundle may hold at most: the writer keeps to it, and ``verify`` refuses what does not."""
+"""Limits of a bundle: the writer keeps to them, and ``verify`` refuses what exceeds them."""
 
 from __future__ import annotations
 
 import re
 
-#: What GitHub takes as an attachment, a little less.
+#: Slightly below GitHub's limit for an attachment.
 LIMIT_BYTES = 25_000_000
-#: Entries of the zip, the manifest among them.
+#: Maximum entries of the zip, manifest included.
 MAX_FILES = 5_000
-#: Bytes of all entries, and of one, unpacked.
+#: Maximum unpacked bytes of all entries, and of one.
 MAX_TOTAL_BYTES = 400_000_000
 MAX_FILE_BYTES = 100_000_000
 MAX_MANIFEST_BYTES = 8_000_000
-#: Deflated texts come nowhere near this many times their packed size; below the floor a ratio says nothing.
+#: Highest ratio of unpacked to packed size, far above that of deflated text; not checked below the floor.
 MAX_RATIO = 200
 RATIO_FLOOR_BYTES = 100_000
-#: A name that every file system takes, in characters and in bytes.
+#: A name that every file system accepts, in characters and in bytes.
 _SAFE_NAME = re.compile(r"[^\x00-\x1f\x7f\\:*?\"<>|]{1,400}\Z")
 _MAX_PART_BYTES = 255
 _DEPTH = 60
 
 
 def name_problem(name: str) -> str:
-    """Why an entry cannot have this name, in a few words; empty if it can."""
+    """Returns why an entry cannot have this name, in a few words; empty if it can."""
     if "\\" in name:
         return "backslash in the entry name"
     if name.startswith("/") or re.match(r"[A-Za-z]:", name):
@@ -41,5 +41,5 @@ def name_problem(name: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A name with what no reader can be shown escaped."""
+    """Returns a name with unprintable characters escaped."""
     return name.encode("unicode_escape").decode()[:400]

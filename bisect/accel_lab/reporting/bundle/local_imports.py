@@ -1,16 +1,16 @@
-"""The modules that a source imports from its own folder."""
+"""Finds the modules that a source imports from its own folder."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
-#: So many files are followed, and taken of one package.
+#: Maximum modules followed, and maximum files taken from one package.
 MAX_MODULES = 400
 
 
 def imported_names(text: str) -> list[str]:
-    """The top-level names that a source imports, in order."""
+    """Returns the top-level names that a source imports, in order."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -25,7 +25,7 @@ def imported_names(text: str) -> list[str]:
 
 
 def module_files(folder: Path, name: str) -> list[Path]:
-    """The files of a module or package of that name in the folder; links are left out."""
+    """Returns the files of a module or package of that name in the folder, without symbolic links."""
     single, package = folder / f"{name}.py", folder / name
     if package.is_dir() and not package.is_symlink() and any(package.glob("*.py")):
         files = (path for path in package.rglob("*.py") if path.is_file() and not path.is_symlink())

@@ -1,7 +1,7 @@
-"""What a program consists of: the script, and every file of its own project that a run of it opened.
+"""Determines a program's files: the script, and every file of its project that a run of it opened.
 
-Whose word it is: the child noted what was opened (``facts["opened"]``), so a name counts only if such a file
-lies in the project now. What the program read elsewhere is named, never taken.
+The child recorded the opened files (``facts["opened"]``), so a name counts only if that file is in the
+project now. Files that the program read elsewhere are named, never packed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .kinds_of_files import (
 )
 from .local_imports import MAX_MODULES, imported_names, module_files
 
-#: Files that one listed folder may bring along, files that nothing opened, and the bytes of one of them.
+#: Limits: files from one listed folder, unopened files, and bytes of one of these.
 MAX_LISTED, MAX_BESIDE = 500, 2_000
 MAX_BESIDE_BYTES = 5_000_000
 MAX_APART = 40
@@ -40,11 +40,11 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", ".git", ".
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A file of the program's. ``name`` is its place below the project's folder.
+    """A file of the program. ``name`` is its path relative to the project's folder.
 
     ``why`` is ``script``, ``read``, ``imported``, ``argument``, ``listed`` or ``beside`` (nothing opened it).
-    ``origin`` is where it lies in the user's folder, if ``path`` is a copy; ``here`` is False where none
-    could be made.
+    ``origin`` is its path in the user's folder, if ``path`` is a copy; ``here`` is False if it could not be
+    copied.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Member:
 
     @property
     def needed(self) -> bool:
-        """Whether a run of the program asked for it."""
+        """Whether a run of the program requested it."""
         return self.why not in ("listed", "beside")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Apart:
-    """A file that the program read and that is not packed: where it lies, in words why."""
+    """A file that the program read and that is not packed: its path, its size in bytes, the reason."""
 
     path: str
     size: int
@@ -71,9 +71,10 @@ class Apart:
 
 @dataclass(kw_only=True)
 class Project:
-    """``script`` and ``cwd`` are places below the project's folder; ``pythonpath`` too.
+    """The files of a program and how it is run.
 
-    ``args`` name packed files by where they lie from ``cwd``. ``watched``: a run noted what it opened.
+    ``script``, ``cwd`` and ``pythonpath`` are relative to the project's folder. ``args`` name packed files
+    relative to ``cwd``. ``watched``: a run recorded which files it opened.
     """
 
     script: str | None = None
@@ -88,14 +89,15 @@ class Project:
 
     @property
     def alone(self) -> bool:
-        """Whether the script is all of it."""
+        """Whether the script is the only file."""
         return self.script is not None and len(self.members) <= 1 and not self.cwd and self.stdin is None
 
 
 def look(findings: Findings, run_dir: Path, *, whole: bool = False) -> Project:
-    """The project of a run that has just been made; ``whole`` takes in what lies there and nothing opened.
+    """Returns the project of a run that was just made; ``whole`` adds files there that nothing opened.
 
-    A run's folder may be a stranger's, and this reads what it names: later :mod:`.project_copy` looks.
+    A run's folder may be a stranger's, and this reads the files that it names, so later :mod:`.project_copy`
+    is used.
     """
     return _Maker(findings.program, _opened(findings), run_files.request_of(run_dir), run_dir).make(whole)
 
@@ -109,7 +111,7 @@ def _opened(findings: Findings) -> dict[str, Any]:
 
 
 class _Maker:
-    """Finds the folders first, then the files in them."""
+    """Builds a :class:`Project`: finds its folders, then the files in them."""
 
     def __init__(
         self, program: Program, opened: dict[str, Any], request: dict[str, Any], run_dir: Path
@@ -152,7 +154,7 @@ class _Maker:
     # -- folders ----------------------------------------------------------------------------------
 
     def _mounts(self) -> list[tuple[Path, str]]:
-        """The folders that go in, each with its place below the project's: the nearest first."""
+        """Returns the folders to pack, each with its path below the project's, nearest first."""
         bounds = [one for one in (bound_of(self.folder), bound_of(self.cwd)) if one is not None]
         base = [self.folder]
         related = is_inside(self.folder, self.cwd) or is_inside(self.cwd, self.folder)
@@ -170,12 +172,12 @@ class _Maker:
         return mounts
 
     def _named_from_cwd(self) -> bool:
-        """Whether an argument names a file by where it lies from the working directory."""
+        """Whether an argument names a file relative to the working directory."""
         words = [word for arg in self.program.args for word in paths_in(arg)]
         return any(not os.path.isabs(word) and (self.cwd / word).is_file() for word in words)
 
     def _name(self, path: Path) -> str | None:
-        """The place of a file or folder below the project's; ``""`` is that folder; None: it is elsewhere."""
+        """Returns a path relative to the project's folder (``""`` for that folder); None if it is outside."""
         path = Path(os.path.normpath(path))
         for folder, prefix in self.mounts:
             if is_inside(path, folder):
@@ -186,7 +188,7 @@ class _Maker:
     # -- files ------------------------------------------------------------------------------------
 
     def _script(self, path: Path) -> str:
-        if self.program.origin:  # made of a notebook, and run as if it lay beside it
+        if self.program.origin:  # made from a notebook, and run as if it were in the notebook's folder
             name = self._name(self.folder / path.name) or path.name
         else:
             name = self._name(path) or path.name
@@ -194,7 +196,7 @@ class _Maker:
         return name
 
     def _take(self, path: Path, why: str) -> str | None:
-        """Take a file in, if it is one of the project's; its place then."""
+        """Adds a file if it belongs to the project; returns its path there, or None."""
         name = self._name(path)
         if not name or name in self.found or not self._is_ours(path):
             return name if name in self.found else None
@@ -202,7 +204,7 @@ class _Maker:
         return name
 
     def _is_ours(self, path: Path) -> bool:
-        """A regular file that really lies in the project, and in no run's folder; no secret by its name."""
+        """Whether it is a regular file in the project and not in the run's folder, with no secret name."""
         try:
             real = path.resolve()
             return (
@@ -215,7 +217,7 @@ class _Maker:
             return False
 
     def _argument(self, arg: str) -> str:
-        """An argument with the file that it names taken in, and named by where it will lie."""
+        """Adds the file that an argument names; returns the argument with its path in the bundle."""
         for word in paths_in(arg):
             path = Path(os.path.normpath(self.cwd / word))
             if not path.exists():
@@ -227,12 +229,12 @@ class _Maker:
             elif name is not None and path.is_file():
                 self._take(path, "argument")
             if name is None or (not os.path.isabs(word) and self._name(self.cwd) is not None):
-                continue  # by where it lies from the working directory, it lies there again
+                continue  # a relative path stays valid
             return arg.replace(word, os.path.relpath(name or ".", self._name(self.cwd) or "."), 1)
         return arg
 
     def _listed(self, folder: Path) -> None:
-        """All files of a folder that was listed, unless Python looks for modules there."""
+        """Adds all files of a listed folder, unless it contains Python modules."""
         if self._name(folder) in (None, "") or folder in (self.folder, self.cwd):
             return
         files = [path for path in entries_of(folder) if path.is_file()]
@@ -245,7 +247,7 @@ class _Maker:
         return (path for path in self.opened.get("pythonpath", ()) if self._name(Path(path)) is not None)
 
     def _imports(self) -> None:
-        """The modules of their folder that the sources import, also those that a run does not reach."""
+        """Adds the project's modules that the sources import, also those that the run did not reach."""
         folders = [self.folder, *map(Path, self._pythonpath())]
         queue = [member.path for member in self.found.values() if member.name.endswith(".py")]
         if self.program.path is not None:
@@ -261,12 +263,12 @@ class _Maker:
                         queue.append(path)
 
     def _other_python(self) -> bool:
-        """Whether the program started another Python: what that one opened, nobody heard."""
+        """Whether the program started another Python, whose opened files were not recorded."""
         handed = self.opened.get("handed", ())
         return bool(self.opened.get("spawned")) or any(path.endswith(".py") for path in handed)
 
     def _beside(self, why: str) -> None:
-        """What else lies in the project, the nearest first."""
+        """Adds the other files of the project, nearest first."""
         if is_broad(self.mounts[0][0]):
             return
         waiting, left = [self.mounts[0][0]], MAX_BESIDE
@@ -281,7 +283,7 @@ class _Maker:
                     left -= 1
 
     def _apart(self) -> list[Apart]:
-        """What the program read and is not in: outside of the project, or secret by its name."""
+        """Lists files that the program read but that are not packed: outside the project, or secret."""
         rows = []
         for path in dict.fromkeys([*self.opened.get("read", ()), *self.opened.get("handed", ())]):
             place = Path(path)

@@ -1,7 +1,7 @@
-"""A copy of the program's files in the run's folder, made when the run is made.
+"""Copies the program's files into the run's folder when the run is made.
 
-A later bundle of the run is made of it and reads nothing else: a run's folder can be a stranger's, and the
-files that it names elsewhere are the reader's own.
+A later bundle of the run uses only this copy: the run's folder can be a stranger's, and the files that it
+names elsewhere are the reader's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accel_lab.reporting import run_files
 from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES
 from .project import Apart, Member, Project, look
 
-#: In the run's folder: what the project is, and its files by number.
+#: In the run's folder: the description of the project, and its files by number.
 TABLE, FOLDER = "project.json", "project"
 _STDIN = "stdin"
 _MOST_ROWS = 50_000
@@ -25,7 +25,7 @@ _WHYS = ("script", "read", "imported", "argument", "listed", "beside")
 
 
 def keep_project(findings: Findings, run_dir: Path, *, whole: bool = False) -> Project:
-    """Copy the project of a run that has just been made into its folder, as far as a bundle has room."""
+    """Copies the project of a run that was just made into its folder, as far as a bundle has room."""
     project = look(findings, run_dir, whole=whole)
     folder = run_dir / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
@@ -45,7 +45,7 @@ def keep_project(findings: Findings, run_dir: Path, *, whole: bool = False) -> P
 
 
 def project_of(findings: Findings, run_dir: Path, *, whole: bool = False) -> Project:
-    """The project of a run by the copy in its folder; where there is none, the script alone."""
+    """Returns a run's project from the copy in its folder; without one, only the script."""
     try:
         table = json.loads(run_files.read_text(run_dir / TABLE, 64_000_000).text)
         project = _read(table, run_dir / FOLDER)

@@ -1,4 +1,4 @@
-"""README.md of a bundle: how to run it, what came of running it, what is in it and what is not."""
+"""Builds README.md of a bundle: how to run it, the result of a test run, its content and what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What the bundle has. ``missing`` are files that the run again needs and that are not in it."""
+    """What the bundle has. ``missing`` are files that a re-run needs and that are not in it."""
 
     project: Project
     expected: dict[str, Any]
@@ -28,7 +28,7 @@ class Contents:
 
 
 def readme(contents: Contents) -> str:
-    """The whole text."""
+    """Returns the whole text."""
     expected = contents.expected
     parts = [
         "# A failure under torch.compile, to be run again",
@@ -61,7 +61,7 @@ def readme(contents: Contents) -> str:
 
 
 def command_of(expected: dict[str, Any]) -> str:
-    """The command that is run, as a person would type it where the program lies."""
+    """Returns the command that is run, as a user would type it in the program's folder."""
     run = expected["run"]
     words = ["-m", str(run["module"])] if run["module"] else [str(run["script"])]
     line = shlex.join(["python", *words, *expected["args"]])

@@ -1,7 +1,7 @@
-"""Runs an unpacked bundle again with the lab's own rerun.py: what the bundle brings is data and the script.
+"""Runs an unpacked bundle again with the lab's own rerun.py; only data and the script come from the bundle.
 
-The bundle's rerun.py is not run, and its rules for messages do not count: whoever made it could have written
-MATCH into either.
+The bundle's rerun.py and its rules for messages are not used: its author could have written MATCH into
+either.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The folders of one re-run below ``root``: the bundle, the lab's own program, and where it may write."""
+    """The folders of one re-run below ``root``: the bundle, the lab's own program, and the output folder."""
 
     root: Path
 
@@ -53,7 +53,7 @@ class Places:
 
     @property
     def program(self) -> Path:
-        """The lab's own rerun.py, in a folder of its own: it must not import a module of the bundle's."""
+        """The lab's own rerun.py, in a separate folder so that it cannot import the bundle's modules."""
         return self.root / "program" / "rerun.py"
 
     @property
@@ -67,10 +67,10 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class Haste:
-    """What is different for whoever has just made the bundle: less patience, and an interpreter that ran it.
+    """Shorter limits for a bundle that was just made, on an interpreter that ran the program.
 
-    ``most_tries`` are made of a failure that comes now and then, one that hangs is given ``patience_s``.
-    A module that the interpreter lacks is one that the bundle lacks.
+    An intermittent failure gets at most ``most_tries``, a hang ``patience_s`` seconds. A module that the
+    interpreter lacks is then missing from the bundle.
     """
 
     most_tries: int
@@ -84,7 +84,7 @@ class Haste:
 
 
 def put_in_place(places: Places, missing: Iterable[tuple[str, Path]]) -> None:
-    """Link the files that did not fit into the bundle to where its README asks for them."""
+    """Links the files that did not fit into the bundle to the paths that its README names."""
     for name, path in missing:
         target = places.bundle / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def put_in_place(places: Places, missing: Iterable[tuple[str, Path]]) -> None:
 
 
 def prepare(places: Places, haste: Haste | None = None) -> list[str]:
-    """Write the lab's rerun.py, and its rules into expected.json; what the bundle has other ones of."""
+    """Writes the lab's rerun.py, and its rules into expected.json; notes what the bundle changed."""
     own = {entry.name: entry.data for entry in rerun_files()}["rerun.py"]
     notes = []
     if (places.bundle / "rerun.py").read_bytes() != own:
@@ -113,9 +113,9 @@ def prepare(places: Places, haste: Haste | None = None) -> list[str]:
 
 
 def rerun_command(bundle: Path, python: str, program: Path | None = None) -> list[str]:
-    """The command that runs an unpacked bundle again, by its own rerun.py or by ``program``.
+    """Returns the command that runs an unpacked bundle, by its own rerun.py or by ``program``.
 
-    Exit code 0: MATCH, 1: MISMATCH, 2: no torch, 3: it could not be decided.
+    Exit codes: 0 MATCH, 1 MISMATCH, 2 no torch, 3 undecided.
     """
     return [python, str(bundle / "rerun.py")] if program is None else [python, str(program), str(bundle)]
 
@@ -130,7 +130,7 @@ def rerun(
     library: Callable[[], Path] | None,
     marker: str,
 ) -> tuple[Ended, str]:
-    """How it ended (MATCH or MISMATCH) and what was said. Raises :class:`LabError` where it crashed."""
+    """Returns how it ended (MATCH or MISMATCH) and its output; raises :class:`LabError` if it crashed."""
     env = dict(environment)
     if library is not None and _asks_for_the_lab(places.bundle):
         env["PYTHONPATH"] = ":".join(filter(None, [env.get("PYTHONPATH", ""), str(library())]))

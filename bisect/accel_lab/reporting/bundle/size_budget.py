@@ -1,4 +1,4 @@
-"""What goes into a bundle when not everything fits: the least useful goes first, and is named."""
+"""Chooses what goes into a bundle of limited size; the least useful files are left out and named."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from accel_lab.core.errors import LabError
 
 from .limits import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, name_problem
 
-#: Bytes that a zip spends on an entry besides its name (twice) and its data: local and central header.
+#: Bytes that a zip spends on an entry besides its name (twice) and data: local and central header.
 _HEADERS = 30 + 46
-#: A repetitive log deflates a thousandfold, as a bomb does: such an entry is stored as it is, from a ratio on
-#: that is well below the one that is refused.
+#: A repetitive log deflates a thousandfold, like a zip bomb. Entries above this ratio, which is well below
+#: the refused one, are stored uncompressed.
 STORE_RATIO = 50
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|\ud800-\udfff]")
 
 
 def entry_name(name: str) -> str:
-    """The name as a bundle may have it: what SAFE_NAME and UTF-8 have no place for becomes ``_``."""
+    """Returns the name as a bundle may have it: unsafe characters become ``_``."""
     return _UNSAFE.sub("_", name)[:400] or "_"
 
 
@@ -45,7 +45,7 @@ class Dropped:
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """An entry as it will lie in the zip: deflated, or stored where that would look like a bomb."""
+    """An entry as it will be in the zip: deflated, or stored if deflating would look like a zip bomb."""
 
     entry: Entry
     size: int
@@ -53,7 +53,7 @@ class Packed:
 
 
 def pack(entry: Entry) -> Packed:
-    """How much an entry takes in the zip, and whether it is to be deflated."""
+    """Returns the entry with its size in the zip, and whether it is stored or deflated."""
     machine = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = len(machine.compress(entry.data)) + len(machine.flush())
     stored = deflated >= len(entry.data) or len(entry.data) > STORE_RATIO * deflated
@@ -64,10 +64,11 @@ def pack(entry: Entry) -> Packed:
 
 
 def choose(entries: Iterable[Entry], limit: int) -> tuple[list[Packed], list[Dropped]]:
-    """The entries that fit into ``limit`` bytes, in the order of their names, and those that do not.
+    """Returns the entries that fit into ``limit`` bytes, ordered by name, and those that do not.
 
-    Entries go in by rank; among equals the smaller first, so that one huge log costs nothing else. What a
-    bundle may not hold (:mod:`.limits`) is left out as well: with it the whole bundle would be refused.
+    Entries go in by rank; among equals the smaller first, so that one huge log displaces nothing else.
+    Entries that exceed :mod:`.limits` are left out as well, because they would get the whole bundle refused.
+    Raises :class:`LabError` if an entry of rank 0 does not fit.
     """
     kept: list[Packed] = []
     dropped: list[Dropped] = []
@@ -93,18 +94,18 @@ def choose(entries: Iterable[Entry], limit: int) -> tuple[list[Packed], list[Dro
 
 
 def _too_much(size: int, unpacked: int, count: int) -> str:
-    """Why one more file of ``size`` bytes would be refused; empty if it would not."""
+    """Returns why one more file of ``size`` bytes would be refused; empty if it would not."""
     if size > MAX_FILE_BYTES:
         return f"a bundle holds no file of more than {MAX_FILE_BYTES:,} bytes"
     if unpacked + size > MAX_TOTAL_BYTES:
         return f"a bundle holds no more than {MAX_TOTAL_BYTES:,} bytes unpacked"
-    if count + 2 > MAX_FILES:  # the manifest is one too
+    if count + 2 > MAX_FILES:  # the manifest is a file too
         return f"a bundle holds no more than {MAX_FILES:,} files"
     return ""
 
 
 class _Names:
-    """The names that are taken, as a file system that does not tell upper from lower case sees them."""
+    """The names in use, as a case-insensitive file system sees them."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()
@@ -115,7 +116,7 @@ class _Names:
         self._folders.update(_folders(name))
 
     def problem(self, name: str) -> str:
-        """Why this name cannot go in with the others; empty if it can."""
+        """Returns why this name conflicts with the others or the rules; empty if it does not."""
         if why := name_problem(name):
             return f"a name that a bundle cannot hold: {why}"
         if name.casefold() in self._files:

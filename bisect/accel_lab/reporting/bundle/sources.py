@@ -1,4 +1,4 @@
-"""The sources of a bundle: what is run again, the program as the user has it, and what runs it again."""
+"""Collects a bundle's sources: the script to re-run, the user's program, and the files that run them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES, name_problem, shown_name
 from .project import Project
 from .size_budget import Dropped, Entry, pack
 
-#: Names at the top of the bundle that a module of the user's must not take.
+#: Names at the top of the bundle that a user's module must not have.
 RESERVED = frozenset({"repro.py", "rerun.py", "rerun.sh"})
-#: The folder of the program as the user has it.
+#: Folder of the program as the user has it.
 ORIGINAL = "original/"
-#: What the program is given as standard input.
+#: The program's standard input.
 STDIN = "stdin.txt"
-#: What a data file beside repro.py must not be called, in lower case.
+#: Names, in lower case, that a data file next to repro.py must not have.
 _TAKEN = RESERVED | {
     "artifacts",
     "environment.json",
@@ -41,7 +41,7 @@ _TAKEN = RESERVED | {
     "report.json",
     STDIN,
 }
-#: More than this is not looked at: no bundle has room for it.
+#: Larger files are not read: no bundle has room for them.
 MAX_DATA_BYTES = MAX_FILE_BYTES
 
 _SHELL = """#!/bin/sh
@@ -81,9 +81,10 @@ sys.exit(code)
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A file that is not the bundle's own text. ``needed``: repro.py itself cannot run without it.
+    """A file that is not the bundle's own text.
 
-    ``why`` is that of a member of the program's project (:mod:`.project`).
+    ``needed``: repro.py cannot run without it. ``why`` is that of a member of the program's project
+    (:mod:`.project`).
     """
 
     name: str
@@ -94,11 +95,11 @@ class Data:
 
 @dataclass(kw_only=True)
 class Sources:
-    """Texts by their name in the bundle.
+    """Texts by their name in the bundle, and what is run again.
 
-    ``run_again`` is the reduced script that is repro.py, if one is; ``names`` are the bundle's names of
-    the reduced scripts by the path that the run wrote. ``run`` says what rerun.py runs: ``files`` are pairs
-    of a file of the bundle and its place in the folder of the run.
+    ``run_again`` is the reduced script that is repro.py, if there is one. ``names`` maps the paths of reduced
+    scripts in the run's folder to their names in the bundle. ``run`` says what rerun.py runs: its ``files``
+    are pairs of a file of the bundle and its path in the folder of the re-run.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -112,7 +113,7 @@ class Sources:
 
 
 def rerun_files() -> list[Entry]:
-    """The two files that run the bundle again; neither knows anything of the run."""
+    """Returns the two files that run the bundle again; they do not depend on the run."""
     script = resources.files(__package__).joinpath("rerun.py.j2").read_text(encoding="utf-8")
     return [
         Entry(name="rerun.py", data=script.encode(), executable=True),
@@ -129,17 +130,18 @@ def repro_sources(
     room: int = MAX_DATA_BYTES,
     smallest: bool = True,
 ) -> Sources:
-    """repro.py and what it needs, the program itself, and the reduced scripts.
+    """Returns repro.py and what it needs, the program itself, and the reduced scripts.
 
-    The smallest verified script whose data files fit into ``room`` bytes becomes repro.py; where there is
-    none, or not ``smallest``, the program itself is what is run again.
+    The smallest verified script whose data files fit into ``room`` bytes becomes repro.py. Without one, or if
+    not ``smallest``, the program itself is run again.
     """
     found = Sources()
     _add_reduced(found, findings, run_dir, room, smallest=smallest)
     if found.run_again is not None:
         files = [["repro.py", "repro.py"], *([file.name, file.name] for file in found.data if file.needed)]
         found.run = {"script": "repro.py", "module": None, "cwd": "", "pythonpath": [], "files": files}
-        # A graph's script calls the compiled functions itself; the other is still the user's script.
+        # A graph's script calls the compiled functions itself; a reduced script still takes the user's
+        # arguments.
         found.args = project.args if found.run_again.kind == "script" else ()
     _add_project(found, findings, project, script_text)
     reads = found.run_again is None or found.run_again.kind == "script"
@@ -150,7 +152,7 @@ def repro_sources(
 
 
 def _add_project(found: Sources, findings: Findings, project: Project, script_text: str | None) -> None:
-    """The program as the user has it in ``original/``, and, if that is run again, what runs it."""
+    """Adds the user's program in ``original/`` and, if it is what is run again, its launcher."""
     runs = found.run_again is None
     files: list[list[str]] = []
     left = MAX_TOTAL_BYTES // 2
@@ -192,7 +194,7 @@ def _add_project(found: Sources, findings: Findings, project: Project, script_te
 
 
 def _launch(project: Project, accelerator: str, variables: dict[str, str]) -> str:
-    """repro.py for a program of several files, or one that is run on an accelerator by rerun.py."""
+    """Returns repro.py for a program of several files, or one that rerun.py runs on an accelerator."""
     script = project.script
     program = repr(project.module) if script is None else f"os.path.join(ROOT, {script!r})"
     if accelerator:
@@ -214,7 +216,7 @@ def _launch(project: Project, accelerator: str, variables: dict[str, str]) -> st
 
 
 def _portable(text: str, findings: Findings) -> str:
-    """A script that was made of a notebook looks for modules where it lies itself."""
+    """Returns the text such that a script made from a notebook imports modules from its own folder."""
     origin = findings.program.origin
     if not origin:
         return text
@@ -222,7 +224,7 @@ def _portable(text: str, findings: Findings) -> str:
 
 
 def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int, *, smallest: bool) -> None:
-    """The reduced scripts, each with the files that it reads, and the neighbour that passes."""
+    """Adds the reduced scripts, each with the files that it reads, and the neighbour that passes."""
     both = (repro_reader.repro_of(findings, run_dir), repro_reader.other_of(findings, run_dir))
     for script in both:
         if script is None or not script.text.strip():
@@ -244,7 +246,7 @@ def _add_reduced(found: Sources, findings: Findings, run_dir: Path, room: int, *
 
 
 def _add_beside(found: Sources, said: str, text: str, run_dir: Path, room: int, prefix: str) -> None:
-    """A script that is there to be looked at, in a folder of its own with what it reads."""
+    """Adds a script for reading only, in its own folder with the files that it reads."""
     found.files[f"{prefix}repro.py"] = text
     found.names[said] = f"{prefix}repro.py"
     data, _ = _data_of(found, said, run_dir, room, prefix=prefix, needed=False)
@@ -254,7 +256,7 @@ def _add_beside(found: Sources, said: str, text: str, run_dir: Path, room: int, 
 def _data_of(
     found: Sources, said: str, run_dir: Path, room: int, *, prefix: str, needed: bool
 ) -> tuple[list[Data], str]:
-    """The files of a script's folder, and why not all of them fit into the bundle."""
+    """Returns the files of a script's folder, and why not all of them fit into the bundle."""
     data: list[Data] = []
     problem = ""
     for name, path in repro_reader.data_files(said, run_dir):
@@ -281,7 +283,7 @@ def _data_of(
 
 
 def decoded(path: Path) -> str:
-    """A source as text, by its own encoding cookie; bytes that do not fit are replaced."""
+    """Returns a source as text, by its own encoding cookie; undecodable bytes are replaced."""
     data = _bytes(path)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -289,7 +291,7 @@ def decoded(path: Path) -> str:
     except (SyntaxError, LookupError):
         encoding, text = "utf-8", data.decode("utf-8", "replace")
     if encoding not in ("utf-8", "utf-8-sig", "ascii"):
-        # The bundle holds UTF-8, so a cookie that says otherwise would be wrong there.
+        # The bundle is UTF-8, so another encoding cookie would be wrong there.
         text = "\n".join(
             line.replace("coding", "was-in", 1) if number < 2 and line.lstrip().startswith("#") else line
             for number, line in enumerate(text.split("\n"))

@@ -1,7 +1,7 @@
-"""Checks a bundle that came from anywhere before a byte of it is written, and unpacks only what passed.
+"""Checks a bundle of any origin before writing a byte of it, and unpacks it only if sound.
 
-A manifest proves that a bundle is whole, not who made it: re-running one runs the code that is in it.
-:mod:`.run_again` does that.
+A manifest proves that a bundle is complete, not who made it: re-running a bundle runs the code in it, which
+:mod:`.run_again` does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .run_again import MATCH, Haste, Places, Runner, prepare, put_in_place, reru
 from .writer import MANIFEST, SCHEMA
 
 _CHUNK = 1 << 16
-#: Without these a bundle cannot be run again.
+#: A bundle cannot be run again without these.
 REQUIRED = ("repro.py", "expected.json", "rerun.py", "rerun.sh", "report.json")
 
 
@@ -51,7 +51,7 @@ class Listed:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a checked bundle says of itself; every file in it had this size and hash when it was read."""
+    """The manifest of a checked bundle; every file had this size and hash when it was read."""
 
     path: Path
     accel_lab: str
@@ -61,21 +61,22 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes that the bundle takes unpacked."""
+        """Unpacked size of the bundle in bytes."""
         return sum(row.size for row in self.files)
 
 
 def check_bundle(path: Path) -> Manifest:
-    """The manifest of a sound bundle; anything else raises with one line that says what is wrong."""
+    """Returns the manifest of a sound bundle; raises UsageError or LabError with one line otherwise."""
     with _opened(path) as archive:
         manifest, _ = _checked(path, archive)
         return manifest
 
 
 def extract_bundle(path: Path, folder: Path) -> Manifest:
-    """Unpacks a bundle into a new or empty folder, after it was checked as a whole.
+    """Unpacks a bundle into a new or empty folder, after checking all of it.
 
-    The files are read a second time and hashed on the way, so a file that changed meanwhile is refused.
+    The files are read and hashed again while unpacking, so a file that changed meanwhile is refused. Raises
+    UsageError for a folder that is not empty or a bundle that is not sound.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is not empty: name a new folder to unpack into")
@@ -93,7 +94,7 @@ def extract_bundle(path: Path, folder: Path) -> Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A bundle that was run again: whether it failed as recorded, what was said, what to know of it."""
+    """A bundle that was run again: whether it failed as recorded, its output, and notes about it."""
 
     manifest: Manifest
     matches: bool
@@ -117,15 +118,13 @@ def verify_bundle(
 ) -> Verified:
     """Checks a bundle and runs it again, with the lab's own rerun.py and an environment without secrets.
 
-    ``confirmed``: whoever is responsible agreed to the bundle's code being run; the lab itself does for one
-    that it has just written. ``python`` is the interpreter and ``run`` what starts it
-    (``execution.process.run``). ``environment`` is what is cut down for it, default this process's;
-    ``library`` makes the folder from which a script imports the lab's accelerators. ``folder`` is an empty
-    one to work in, default a temporary one. ``missing`` files did not fit into the bundle: their names in
-    it, and where they lie. ``haste`` waits for less than a reader does.
-
-    Raises :class:`UsageError` for a bundle that is not sound or not confirmed, and :class:`LabError` where it
-    could not be run to an answer.
+    ``confirmed``: the responsible person agreed to run the bundle's code; for a bundle that it just wrote the
+    lab confirms itself. ``python`` is the interpreter and ``run`` starts it (``execution.process.run``).
+    ``environment`` is reduced for it, default this process's. ``library`` makes the folder from which a
+    script imports the lab's accelerators. ``folder`` is an empty working folder, default a temporary one.
+    ``missing`` are files that did not fit into the bundle: name in it, and path. ``haste`` sets shorter
+    limits. Raises :class:`UsageError` for a bundle that is not sound or not confirmed, and :class:`LabError`
+    if its run gave no answer.
     """
     manifest = check_bundle(path)
     if not confirmed:
@@ -152,7 +151,7 @@ def verify_bundle(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The zip, with whatever the zip reader throws at bad bytes turned into one line."""
+    """Opens the zip; turns errors of the zip reader into one-line UsageError or LabError."""
     if not path.is_file():
         raise UsageError(f"no such bundle: {path}")
     try:
@@ -202,7 +201,7 @@ def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[Manifest, dict[str, 
 
 
 def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The entries by name, after everything that the directory of the zip alone can tell was checked."""
+    """Returns the entries by name, after checking everything that the zip's directory shows."""
     infos = archive.infolist()
     if len(infos) > MAX_FILES:
         raise UsageError(f"{path.name} is refused: more than {MAX_FILES:,} entries")
@@ -243,7 +242,7 @@ def _check_entry(path: Path, info: zipfile.ZipInfo) -> None:
 
 
 def _check_overlap(path: Path, infos: list[zipfile.ZipInfo]) -> None:
-    """Entries that share bytes are how a small file unpacks to a huge one."""
+    """Refuses entries that share bytes, by which a small file unpacks to a huge one."""
     end = 0
     for info in sorted(infos, key=lambda i: i.header_offset):
         if info.header_offset < end:
@@ -299,7 +298,7 @@ def _with_report(manifest: Manifest, data: bytes) -> Manifest:
 
 
 def _chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> Iterator[bytes]:
-    """The entry's bytes as they unpack, never more than the limit: what an entry declares is not believed."""
+    """Yields the entry's unpacked bytes, at most ``limit``: the declared size is not trusted."""
     count = 0
     with archive.open(info) as stream:
         while chunk := stream.read(_CHUNK):
@@ -343,7 +342,7 @@ def _write_bytes(target: Path, data: bytes) -> None:
 
 
 def _new_file(target: Path, *, executable: bool) -> Any:
-    """A file that did not exist before."""
+    """Opens a file for writing that must not exist yet."""
     return os.fdopen(
         os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if executable else 0o644), "wb"
     )

@@ -1,4 +1,4 @@
-"""bundle.zip: all that a maintainer needs to see the failure and run it again, the same bytes each time."""
+"""Writes bundle.zip: all that a maintainer needs to see the failure and run it again; reproducible bytes."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ from .sources import ORIGINAL, repro_sources, rerun_files
 SCHEMA = "accel-lab/bundle/1"
 MANIFEST = "MANIFEST.json"
 
-#: The percentage of the limit that the data files of one reduced script may take.
+#: Percentage of the limit that the data files of one reduced script may take.
 _DATA_SHARE = 60
-#: So many files that were left out are named in the manifest.
+#: Maximum left-out files named in the manifest.
 _NAMED = 1_000
-#: The earliest moment that a zip can name: a bundle carries no clock.
+#: The earliest time that a zip can store: bundles carry no timestamps.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What is run again. ``smallest``: the smallest verified repro, else the program itself.
+    """What is run again.
 
-    ``whole``: with all of the project's folder that is small, not only what a run opened.
+    ``smallest``: the smallest verified repro, else the program itself. ``whole``: includes all small files of
+    the project's folder, not only those that a run opened.
     """
 
     smallest: bool = True
@@ -57,11 +58,11 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class BundleReport:
-    """What was written: the path, the size, the files, what was dropped, and how much was redacted.
+    """What was written: path, size in bytes, files, dropped files, and the number of redactions.
 
-    ``digest`` is of all that a run again depends on. ``missing`` files of it did not fit: bundle's name and
-    where they lie here. ``apart`` are files that the program read elsewhere. ``reduced``: what is run again
-    is a reduced script. ``hangs_s``: the failure is that it hangs, and so long it is waited for.
+    ``digest`` covers everything that a re-run depends on. ``missing`` are files of it that did not fit: name
+    in the bundle and path here. ``apart`` are files that the program read elsewhere. ``reduced``: the re-run
+    uses a reduced script. ``hangs_s``: for a hang, the seconds that a re-run waits.
     """
 
     path: Path
@@ -91,10 +92,10 @@ def write_bundle(
     choice: Choice = Choice(),
     checked: str = "",
 ) -> BundleReport:
-    """Writes the bundle, whole or not at all.
+    """Writes the bundle atomically.
 
-    ``script_text`` takes the place of the script on disk, for a run whose script has changed since.
-    ``checked`` says what came of running it again; it stands in the bundle's README.
+    ``script_text`` replaces the script on disk, for a run whose script has changed since. ``checked`` is the
+    result of a test run, for the bundle's README.
     """
     maker = _Maker(findings, run_dir, redactor or Redactor.for_this_machine(), script_text, choice, checked)
     data, files, dropped = maker.make(limit_bytes)
@@ -118,8 +119,6 @@ def write_bundle(
 
 
 class _Maker(Entries):
-    """Collects, redacts, chooses and zips."""
-
     def __init__(
         self,
         findings: Findings,
@@ -141,12 +140,12 @@ class _Maker(Entries):
         self.reduced = False
 
     def make(self, limit: int) -> tuple[bytes, list[str], list[Dropped]]:
-        """The zip's bytes, the names in it, and what is not in it."""
+        """Returns the zip's bytes, the names in it, and what is not in it."""
         self._collect(limit)
         last = [self._expected([]), self._readme([]), self._ledger()]
         entries = [*self.entries.values(), *last]
-        # The manifest names every file, kept or not, and what is run again names its own: room for a row each
-        # is set aside.
+        # The manifest names every file, kept or not, and expected.json those of the re-run, so room for a row
+        # each is reserved.
         rows = 2 * len(entries) + min(len(self.left_out), _NAMED)
         names = sum(len(e.name.encode(errors="replace")) for e in entries)
         reserve = 4_000 + 260 * rows + 3 * names
@@ -158,7 +157,7 @@ class _Maker(Entries):
         return _zip(files), sorted(p.entry.name for p in files), dropped
 
     def _told(self, kept: list[Packed], dropped: list[Dropped], last: list[Entry]) -> list[Packed]:
-        """The entries with those that tell of the others made anew, now that it is known what is in."""
+        """Rebuilds the entries that describe the others, now that the kept ones are known."""
         names = {entry.name for entry in last}
         kept = [packed for packed in kept if packed.entry.name not in names]
         here = {packed.entry.name for packed in kept}
@@ -173,7 +172,7 @@ class _Maker(Entries):
         return [*kept, *(Packed(entry=entry, size=0, stored=False) for entry in again)]
 
     def _digest(self, entries: list[Entry]) -> str:
-        """The hash of all that a run again depends on."""
+        """Returns the hash of everything that a re-run depends on."""
         sources = {name for name, _ in self.expected["run"]["files"]}
         sources |= {"expected.json", "rerun.py", self.expected["run"]["stdin"]}
         digest = hashlib.sha256()
@@ -208,7 +207,7 @@ class _Maker(Entries):
         )
 
     def left(self, files: Iterable[str]) -> list[Left]:
-        """What looks private and was left in the bundle's texts; the page shows the same texts once more."""
+        """Returns private-looking text that was left in; report.html only repeats it, so it is skipped."""
         own = {"LEDGER.json", MANIFEST, "report.html", *(entry.name for entry in rerun_files())}
         texts = {
             name: self.entries[name].data.decode("utf-8", "replace")
@@ -218,7 +217,7 @@ class _Maker(Entries):
         return left_in(texts, self.redactor.names)
 
     def _collect(self, limit: int) -> None:
-        """Every file that the bundle could have, redacted."""
+        """Collects every file that the bundle could have, redacted."""
         sources = repro_sources(
             self.findings,
             self.run_dir,
@@ -271,14 +270,14 @@ class _Maker(Entries):
         self._steps()
 
     def _changes(self) -> None:
-        """The smallest difference of torch's sources at each flip where one was found."""
+        """Adds the smallest difference of torch's sources at each flip that has one."""
         flips = self.findings.versions.flips if self.findings.versions else ()
         texts = [flip.change.diff for flip in flips if flip.change is not None and flip.change.diff]
         if texts:
             self._add("change.diff", self.redactor.text("\n".join(texts), "change.diff") + "\n", rank=REPORT)
 
     def _backport(self) -> None:
-        """The import hook that serves a later release's piece, where the user's script passes with it."""
+        """Adds the import hook with a later release's fix, if the user's script passes with it."""
         if not any(one.kind == "backport" for one in self.findings.workarounds):
             return
         try:
@@ -290,7 +289,7 @@ class _Maker(Entries):
             self._add(name, self.redactor.text(text, name), rank=REPORT)
 
     def _printed(self) -> str:
-        """The end of what the failing run printed."""
+        """Returns the end of the failing run's standard output."""
         step = shown_by(self.findings)
         if step is None:
             return ""
@@ -321,12 +320,12 @@ class _Maker(Entries):
 
 
 def _nearness(name: str) -> tuple[int, str]:
-    """What a person wrote comes before what was made of it."""
+    """Sorts files that a person wrote before generated ones."""
     return 0 if name == "repro.py" else 2 if "/" not in name or name.startswith("artifacts/") else 1, name
 
 
 def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:
-    """The findings as they hold inside the bundle: paths of this run point to the bundle's own files."""
+    """Returns the findings with paths of this run replaced by the bundle's own files."""
     data = findings_json(findings)
     data.update(artifacts="artifacts", report="report.html", bundle=None)
     repro = data["repro"]
@@ -338,7 +337,7 @@ def _portable(findings: Findings, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def moved(findings: Findings, names: Mapping[str, str]) -> Findings:
-    """The findings with what they say of a reduced script's place made true for the bundle."""
+    """Returns the findings with paths of reduced scripts in their text replaced by the bundle's names."""
 
     def said(line: str) -> str:
         for path, name in names.items():
@@ -355,7 +354,7 @@ def moved(findings: Findings, names: Mapping[str, str]) -> Findings:
 
 
 def _zip(files: list[Packed]) -> bytes:
-    """The same files give the same bytes: fixed order, times, permissions and compression level."""
+    """Zips reproducibly: fixed order, times, permissions and compression level."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for packed in sorted(files, key=lambda p: p.entry.name):

@@ -1,4 +1,4 @@
-"""bench.html: one file, no scripts, no outside loads; tables first, then pictures and the environment."""
+"""Renders bench.html: one file without scripts or external resources; tables, pictures, environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .text_budget import TextBudget, keep
 
 
 def render(benchmark: Benchmark, plots: Sequence[Plot], backends: Sequence[tuple[str, str]] = ()) -> str:
-    """The page as text; ``backends`` are the names and what each of them is."""
+    """Returns the page as text; ``backends`` are pairs of a name and a description."""
     texts = TextBudget(keep)
     say = texts.say
     verdict, mark = words.verdict(benchmark)

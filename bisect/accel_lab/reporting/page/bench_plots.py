@@ -1,4 +1,4 @@
-"""A benchmark as pictures: latency, first call, memory and error, a bar for each model and backend."""
+"""Draws a benchmark: latency, first call, memory and error, a bar for each model and backend."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from accel_lab.reporting.tables.findings import one_line
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Colours that stay apart for colour-blind eyes and on dark and light ground (after Okabe and Ito).
+#: Colours that colour-blind readers can tell apart, on dark and light ground (after Okabe and Ito).
 COLOURS = ("#8a8f98", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#a6761d")
-INK = "#7d8794"  # readable on the page's light and dark ground alike
+INK = "#7d8794"  # readable on the page's light and dark background
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One picture: its file's name, a heading, what it shows in words, and the SVG text."""
+    """One picture: file name, title, description, and the SVG text."""
 
     name: str
     title: str
@@ -91,7 +91,7 @@ KINDS: tuple[_Kind, ...] = (
 
 
 def plots(benchmark: Benchmark) -> list[Plot]:
-    """The pictures for which there is anything to show."""
+    """Returns the pictures that have data to show."""
     found = []
     for kind in KINDS:
         bars = [(row, value) for row in benchmark.rows if _usable(value := kind.value(row), kind.log)]
@@ -108,13 +108,13 @@ def _usable(value: float | None, log: bool) -> bool:
 
 
 def _draw(benchmark: Benchmark, kind: _Kind, bars: Sequence[tuple[Measurement, Any]]) -> str:
-    """Horizontal bars, a group for each model: names stay readable however many there are."""
+    """Draws horizontal bars, a group for each model, so that names stay readable."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(benchmark.backends)}
     models = [model for model in benchmark.models if any(row.model == model for row, _ in bars)]
-    # Text as paths needs no font where it is shown; a fixed salt makes the same picture the same text.
+    # Text as paths needs no font in the viewer; a fixed salt makes the SVG text reproducible.
     with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "accel-lab", "font.size": 9.0}):
         figure = Figure(figsize=(6.4, 0.7 + 0.26 * len(bars) + 0.3 * len(models)))
         axes = figure.add_subplot()
@@ -153,19 +153,19 @@ def _draw(benchmark: Benchmark, kind: _Kind, bars: Sequence[tuple[Measurement, A
 
 
 def _label(name: str) -> str:
-    """A name that is drawn as it is: a dollar would begin a formula."""
+    """Returns a name that matplotlib draws literally: a dollar sign would start a formula."""
     return one_line(name, 24).replace("$", r"\$")
 
 
 def _left_edge(axes: Axes) -> Any:
-    """Positions that run from 0 to 1 across the plot and by data along the bars."""
+    """Returns coordinates from 0 to 1 across the plot and in data units along the bars."""
     from matplotlib.transforms import blended_transform_factory
 
     return blended_transform_factory(axes.transAxes, axes.transData)
 
 
 def _scale(axes: Axes, kind: _Kind, values: Sequence[float]) -> None:
-    """From zero, or from the decade below the least; with room for the number behind the longest bar."""
+    """Starts the axis at zero, or the decade below the minimum, with room for the longest bar's number."""
     least, most = min(values), max(values)
     if not kind.log:
         axes.set_xlim(0, most * 1.16 or 1.0)
@@ -176,7 +176,7 @@ def _scale(axes: Axes, kind: _Kind, values: Sequence[float]) -> None:
 
 
 def _whisker(axes: Axes, place: float, ends: tuple[float, float] | None) -> None:
-    """Dark with a light rim: visible on the bar and next to it, on light and dark backgrounds."""
+    """Draws a dark line with a light rim, visible on the bar and on light and dark backgrounds."""
     if ends is not None:
         for colour, width in (("#f6f7f9", 3.6), ("#1b2129", 1.8)):
             axes.plot(ends, (place, place), color=colour, linewidth=width, solid_capstyle="butt")

@@ -1,4 +1,4 @@
-"""index.html of a capture: one file, no scripts, no outside loads; every layer, and what is in it."""
+"""Renders index.html of a capture: one file without scripts or external resources, with every layer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from . import graph_picture, memory_picture
 from .files import page
 from .text_budget import Redact, TextBudget, keep
 
-#: Entries of each table; capture.json and the files have all.
+#: Maximum entries of each table; capture.json and the files have all.
 MOST_OPERATORS, MOST_LINES, MOST_FILES = 40, 400, 60
-#: Characters of all pictures in the page; what would come after them is a link.
+#: Maximum characters of all pictures in the page; later pictures are links.
 MOST_PICTURES = 3_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """The picture of a layer, for the page and as a file; ``cut`` says that the graph is larger."""
+    """The picture of a layer, for the page and as a file; ``cut``: the graph is larger."""
 
     inline: str
     path: str
@@ -32,7 +32,7 @@ class Drawn:
 
 
 def write(captured: Captured, folder: Path) -> None:
-    """``index.html`` and the pictures of the graphs, each whole or not at all."""
+    """Writes ``index.html`` and the pictures of the graphs, each atomically."""
     drawn: dict[int, Drawn] = {}
     room = MOST_PICTURES
     for layer in captured.layers:
@@ -49,7 +49,7 @@ def write(captured: Captured, folder: Path) -> None:
 
 
 def render(captured: Captured, drawn: dict[int, Drawn], *, redact: Redact = keep) -> str:
-    """The page as text."""
+    """Returns the page as text."""
     texts = TextBudget(redact)
     say = texts.say
     return page(
@@ -124,7 +124,7 @@ def _kernel(kernel: Kernel, texts: TextBudget) -> dict[str, Any]:
 
 
 def _short(source: str) -> str:
-    """``script.py:12 y = x + 1`` of a source with its folders."""
+    """Returns ``script.py:12 y = x + 1``, without folders."""
     place, _, code = source.partition(" ")
     return f"{place.rsplit('/', 1)[-1]} {code}".strip()
 

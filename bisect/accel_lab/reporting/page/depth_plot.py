@@ -1,4 +1,4 @@
-"""The error of each operator against float64, compiled and eager, as a picture."""
+"""Draws the error of each operator against float64, compiled and eager."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from accel_lab.numerics.depth import Depth, Operator
 
 from .diff_plots import Picture, figure_of, picture_of
 
-#: Operators of one picture; the first that differs is among them.
+#: Maximum operators of one picture; the first that differs is among them.
 MOST = 160
 _COMPILED, _EAGER, _DIFFERS = "#2f62b5", "#7d8794", "#b3470f"
 
 
 def over_operators(depth: Depth) -> Picture | None:
-    """Greatest absolute errors in the order of the graph; None where there is no floating-point value."""
+    """Plots the greatest absolute errors in graph order; None without a floating-point value."""
     rated = [one for one in _near_first(depth) if one.error is not None]
     drawn = [one for one in rated if math.isfinite(one.error or 0.0) and math.isfinite(one.eager or 0.0)]
     if not drawn:

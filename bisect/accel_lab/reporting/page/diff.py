@@ -1,4 +1,4 @@
-"""diff.html: one file, no scripts, no outside loads; every value that two runs recorded, and pictures."""
+"""Renders diff.html: one file without scripts or external resources; the values of two runs, and pictures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .diff_plots import Picture
 from .files import page
 from .text_budget import Redact, TextBudget, keep
 
-#: Rows of the page's table.
+#: Maximum rows of the page's table.
 MOST_ROWS = 2000
-#: Operators, and modules, of the tables of layers.
+#: Maximum operators, and modules, in the tables of layers.
 MOST_LAYERS = 120
 
 
 def render(diff: Mapping[str, Any], pictures: Sequence[Picture], *, redact: Redact = keep) -> str:
-    """The page as text."""
+    """Returns the page as text."""
     texts = TextBudget(redact)
     say = texts.say
     rows = list(diff["rows"])
@@ -87,7 +87,7 @@ def _layers(found: Mapping[str, Any], texts: TextBudget) -> dict[str, Any]:
 
 
 def write(diff: Mapping[str, Any], pictures: Sequence[Picture], folder: Path) -> None:
-    """``diff.html`` and the pictures' files, each whole or not at all."""
+    """Writes ``diff.html`` atomically, and the pictures' files."""
     place = folder / "pictures"
     place.mkdir(exist_ok=True)
     for picture in pictures:

@@ -1,4 +1,4 @@
-"""Pictures of an error: over the values of a run, over a tensor's elements, by size, and by magnitude."""
+"""Draws errors: over the values of a run, over a tensor's elements, by size, and by magnitude."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-#: Cells of a heat map along each side; a cell shows the greatest error in it.
+#: Maximum cells of a heat map along each side; a cell shows its greatest error.
 CELLS = 160
-#: Points of a line over a tensor's elements.
+#: Maximum points of a line over a tensor's elements.
 POINTS = 600
 DPI = 120
-#: Dark for small and light for large, the same order in grey.
+#: Dark for small and light for large, also in greyscale.
 COLOURS = "cividis"
-#: Of these many powers of two at most the histogram is drawn.
+#: Maximum bars of the histogram, one per power of two.
 _BARS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One picture: the name of its files, a heading, what it shows in words, and both of its forms."""
+    """One picture: file name, title, description, and both formats."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Picture:
 
 
 def over_depth(pairs: Sequence[Pair]) -> Picture | None:
-    """The relative error of each floating-point value, in the order in which the run made them."""
+    """Plots the relative error of each floating-point value, in the order of the run; None without any."""
     measured = [(n, p, p.metrics.relative.rms) for n, p in enumerate(pairs, 1) if p.metrics is not None]
     drawn = [(n, pair, error) for n, pair, error in measured if error is not None and 0 < error < math.inf]
     if not drawn:
@@ -70,7 +70,7 @@ def over_depth(pairs: Sequence[Pair]) -> Picture | None:
 
 
 def of_tensor(name: str, pair: Pair, got: Array, want: Array) -> Picture | None:
-    """One tensor: where its error lies, how large it is, and at what magnitude."""
+    """Plots one tensor's error: where it is, how large, at what magnitude; None if nothing differs."""
     metrics = pair.metrics
     if metrics is None or metrics.different == 0 or got.size < 2:
         return None
@@ -91,7 +91,7 @@ def of_tensor(name: str, pair: Pair, got: Array, want: Array) -> Picture | None:
 
 
 def _draw_where(axes: Axes, figure: Figure, apart: Array) -> str:
-    """A line for one dimension, a map for two, and the worst slice for more; says which in words."""
+    """Draws a line for one dimension, a map for two, and the worst slice for more; returns a description."""
     finite = np.where(np.isfinite(apart), apart, np.nan)
     if apart.ndim <= 1:
         line, step = _thinned(finite.reshape(-1))
@@ -153,19 +153,19 @@ def _draw_by_magnitude(axes: Axes, apart: Array, size: Array) -> None:
     axes.plot(places, middle, marker="o", markersize=3, linewidth=0.9, color=_ink(True), label="median")
     axes.set_xscale("log", base=2)
     if any(value > 0 for value in most):
-        axes.set_yscale("log", nonpositive="mask")  # else a line leads to a zero, out of the picture
+        axes.set_yscale("log", nonpositive="mask")  # otherwise a line leads to a zero, outside the plot
     axes.legend(frameon=False, fontsize=7)
 
 
 def _whole(axis: Axis) -> None:
-    """Ticks at whole numbers: there is no element 2.5."""
+    """Puts ticks at integers: there is no element 2.5."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _thinned(values: Array) -> tuple[Array, int]:
-    """At most ``POINTS`` values, each the greatest of as many neighbours."""
+    """Returns at most ``POINTS`` values, each the maximum of equally many neighbours, and the step."""
     step = -(-values.size // POINTS)
     padded = np.full(step * -(-values.size // step), np.nan)
     padded[: values.size] = values
@@ -173,7 +173,7 @@ def _thinned(values: Array) -> tuple[Array, int]:
 
 
 def _blocks(table: Array) -> Array:
-    """The table with at most ``CELLS`` rows and columns, each the greatest of those that it stands for."""
+    """Returns the table with at most ``CELLS`` rows and columns, each the maximum of those it covers."""
     table = np.nan_to_num(table, nan=0.0)
     for axis in (0, 1):
         step = -(-table.shape[axis] // CELLS)
@@ -183,14 +183,14 @@ def _blocks(table: Array) -> Array:
 
 
 def figure_of(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """Returns an empty figure of this size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
 
 
 def picture_of(name: str, title: str, words: str, figure: Figure) -> Picture:
-    """Both forms; text is drawn as paths, so that no font is needed, and nothing in a file tells the day."""
+    """Returns the picture in both formats; text is drawn as paths, and files carry no date."""
     import matplotlib as mpl
 
     for axes in figure.axes:

@@ -1,4 +1,4 @@
-"""Exhibits as the page shows them: code with numbered and marked lines, coloured diffs, tables."""
+"""Prepares exhibits for the page: code with numbered and marked lines, coloured diffs, tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from accel_lab.core.findings import Exhibit
 
 from .text_budget import TextBudget, line_class
 
-#: A text or a table up to this length is open; a longer one is folded.
+#: Texts and tables up to this length are open; longer ones are folded.
 OPEN_LINES = 40
 OPEN_ROWS = 15
 MAX_LINES = 1_500
 MAX_ROWS = 200
-#: How much is shown around a marked line of a long text.
+#: Lines shown around a marked line of a long text.
 AROUND = 6
 CELL_LIMIT = 2_000
 MAX_EXHIBITS = 30
@@ -24,7 +24,7 @@ _FILES = {"python": "exhibit.py"}
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line of a text; ``number`` is empty where lines are left out, ``name`` is its CSS class."""
+    """One line of a text; ``number`` is empty for a gap, ``name`` is its CSS class."""
 
     number: str
     text: str
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What the template shows of one exhibit.
+    """The template's data for one exhibit.
 
     ``near`` are the lines around the marked ones of a long text, which is then folded as a whole.
     """
@@ -50,12 +50,12 @@ class View:
 
 
 def views(exhibits: Sequence[Exhibit], budget: TextBudget) -> list[View]:
-    """The exhibits within what is left of the page's budget."""
+    """Returns the exhibits that fit into the rest of the page's budget."""
     return [view(exhibit, budget) for exhibit in exhibits[:MAX_EXHIBITS] if not budget.spent]
 
 
 def view(exhibit: Exhibit, budget: TextBudget) -> View:
-    """One exhibit, redacted, cleaned and cut."""
+    """Returns one exhibit, redacted, cleaned and cut."""
     lines, total = _lines(exhibit, budget)
     left_out = total - len(lines)
     marked = [place for place, line in enumerate(lines) if "mark" in line.name]
@@ -82,12 +82,12 @@ def view(exhibit: Exhibit, budget: TextBudget) -> View:
 
 
 def _lines(exhibit: Exhibit, budget: TextBudget) -> tuple[list[Line], int]:
-    """The lines that have room, those around the marks before the others; and how many there are in all."""
+    """Returns the lines that have room, those around marks first, and the total number of lines."""
     if not exhibit.text.strip():
         return [], 0
     shown = budget.whole(exhibit.text, _FILES.get(exhibit.language, "report.html")).rstrip("\n")
     texts = shown.split("\n")
-    # What was redacted may have been several lines long: then the numbers are true no more.
+    # Redaction may have removed whole lines; the marked line numbers are then invalid.
     same = len(texts) == len(exhibit.text.replace("\r\n", "\n").rstrip("\n").split("\n"))
     marked = {number - 1 for number in exhibit.marked if same and number <= len(texts)}
     picked = _picked(texts, marked, budget.room())
@@ -106,7 +106,7 @@ def _lines(exhibit: Exhibit, budget: TextBudget) -> tuple[list[Line], int]:
 
 
 def joined(lines: Sequence[Line], total: int) -> tuple[Line, ...]:
-    """The lines with a note wherever some between them are not shown."""
+    """Returns the lines with a note wherever lines between them are not shown."""
     found: list[Line] = []
     before = 0
     for line in lines:
@@ -120,12 +120,12 @@ def joined(lines: Sequence[Line], total: int) -> tuple[Line, ...]:
 
 
 def gap(count: int) -> Line:
-    """Stands for lines that are not shown."""
+    """Returns a line that stands for lines not shown."""
     return Line(number="", text=f"[... {count:,} line{'' if count == 1 else 's'} ...]", name="gap")
 
 
 def _picked(texts: Sequence[str], marked: set[int], room: int) -> list[int]:
-    """The places of the lines that have room: the marked ones with what stands around them, then the rest."""
+    """Returns the indices of lines that have room: marked lines with their surroundings, then the rest."""
     near = sorted({at for m in marked for at in range(m - AROUND, m + AROUND + 1) if 0 <= at < len(texts)})
     seen = set(near)
     picked: list[int] = []
@@ -138,6 +138,5 @@ def _picked(texts: Sequence[str], marked: set[int], room: int) -> list[int]:
 
 
 def _near(lines: Sequence[Line], marked: Sequence[int]) -> list[Line]:
-    """The lines around the marked ones."""
     places = sorted({at for m in marked for at in range(m - AROUND, m + AROUND + 1) if 0 <= at < len(lines)})
     return [lines[place] for place in places[: 2 * OPEN_LINES]]

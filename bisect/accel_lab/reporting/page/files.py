@@ -1,4 +1,4 @@
-"""The files that a page is made of: its template and its style sheets, read from the package once."""
+"""Loads the templates and style sheets of a page from the package, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accel_lab import __version__
 
 
 def page(file: str, /, *sheets: str, **facts: Any) -> str:
-    """A page as text: the template with its facts, its style sheets, and a policy that loads nothing else."""
+    """Renders a page: the template with its facts, its style sheets, and a policy that loads nothing else."""
     sheet = style(*sheets)
     policy = (
         f"default-src 'none'; style-src 'sha256-{style_digest(sheet)}'; img-src data:; base-uri 'none'; "
@@ -25,7 +25,7 @@ def page(file: str, /, *sheets: str, **facts: Any) -> str:
 
 @cache
 def template(name: str) -> jinja2.Template:
-    """A page's template; text that goes in is escaped, and a name that is missing is an error."""
+    """Returns a page's template; text is escaped, and a missing name raises an error."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text),
         autoescape=True,
@@ -38,12 +38,12 @@ def template(name: str) -> jinja2.Template:
 
 @cache
 def style(*names: str) -> str:
-    """The style sheets, one after the other, as they stand in the page."""
+    """Returns the style sheets joined, as they are in the page."""
     return "".join("\n" + _text(name) for name in names)
 
 
 def style_digest(text: str) -> str:
-    """What a content security policy says of a style sheet: the base64 of its SHA-256."""
+    """Returns the base64 of a style sheet's SHA-256, for the content security policy."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

@@ -1,7 +1,7 @@
-"""A graph as a layered SVG: nodes in rows by depth, edges downwards.
+"""Draws a graph as a layered SVG: nodes in rows by depth, edges downwards.
 
-No layout program is used: rows by longest path, points for edges that cross rows, the order within a row by
-the mean place of the neighbours, and then places as near to the neighbours as the row allows.
+It uses no layout program: rows by longest path, points for edges that cross rows, order within a row by the
+mean place of the neighbours, then positions as near to the neighbours as the row allows.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from html import escape
 
 from accel_lab.inspection.layers import Node
 
-#: Nodes of one picture; a larger graph is drawn up to there.
+#: Maximum nodes of one picture; a larger graph is cut.
 MOST_NODES = 150
 _SWEEPS = 6
 _HEIGHT, _ROW, _GAP, _LETTER, _MARGIN = 34, 62, 14, 6.6, 10
 _MOST_LETTERS = 26
 _CLASSES = {"placeholder": "skip", "get_attr": "skip", "output": "good"}
-#: For an SVG file of its own; in a page the page's style sheet counts.
+#: Style of a separate SVG file; in a page the page's style sheet applies.
 _STYLE = """
 svg { background: #fff; }
 text { font: 11px system-ui, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b2129; }
@@ -60,7 +60,7 @@ class _Box:
 
 
 def picture(nodes: Sequence[Node], *, title: str, alone: bool = False) -> str:
-    """The graph as SVG text; empty for one without nodes. ``alone``: with a style sheet of its own."""
+    """Returns the graph as SVG text; empty without nodes. ``alone``: includes its own style sheet."""
     shown = list(nodes[:MOST_NODES])
     if not shown:
         return ""
@@ -82,7 +82,7 @@ def picture(nodes: Sequence[Node], *, title: str, alone: bool = False) -> str:
 
 
 def _rows(nodes: Sequence[Node]) -> list[list[_Box]]:
-    """Boxes by depth; an input stands right above its first user."""
+    """Returns boxes in rows by depth; an input is right above its first user."""
     place: dict[str, int] = {}
     for node in nodes:
         place[node.name] = 1 + max((place[name] for name in node.inputs if name in place), default=-1)
@@ -105,7 +105,7 @@ def _rows(nodes: Sequence[Node]) -> list[list[_Box]]:
 
 
 def _join(source: _Box, target: _Box, rows: list[list[_Box]]) -> None:
-    """Connect two boxes, by a point in each row between them."""
+    """Connects two boxes by a point in each row between them."""
     last = source
     for row in range(source.row + 1, target.row):
         point = next((one for one in last.below if one.node is None), None)
@@ -131,7 +131,7 @@ def _order(rows: list[list[_Box]], *, downwards: bool) -> None:
 
 
 def _place(rows: list[list[_Box]]) -> None:
-    """Horizontal places: rows packed, then each box moved towards its neighbours where there is room."""
+    """Packs rows, then moves each box towards its neighbours as far as there is room."""
     for row in rows:
         _pack(row, [0.0] * len(row))
     for sweep in range(2 * _SWEEPS):
@@ -148,12 +148,12 @@ def _place(rows: list[list[_Box]]) -> None:
 
 
 def _pack(row: Sequence[_Box], wanted: Sequence[float]) -> None:
-    """Put boxes side by side in their order, their middles near to the wanted places."""
+    """Puts boxes side by side in their order, their centres near the wanted positions."""
     right = float("-inf")
     for box, want in zip(row, wanted, strict=True):
         box.x = max(want, right + _GAP + box.width / 2)
         right = box.x + box.width / 2
-    if row:  # pushed to the right only: move all back by the mean push
+    if row:  # so far boxes were only pushed right: move all back by the mean push
         push = sum(box.x - want for box, want in zip(row, wanted, strict=True)) / len(row)
         for box in row:
             box.x -= push
@@ -190,12 +190,12 @@ def _line(box: _Box, down: int, text: str, name: str = "name") -> str:
 
 
 def _kind(node: Node) -> str:
-    """dtype and size of what a node makes, as it fits into a box."""
+    """Returns dtype and size of a node's result, shortened to fit into a box."""
     return _cut(node.tensors[0].text) if node.tensors and node.op != "output" else ""
 
 
 def _label(node: Node) -> str:
-    """The operator's own name; an input's name."""
+    """Returns the operator's bare name, or an input's name."""
     if not node.is_call:
         return _cut(node.name)
     parts = node.target.split(".")
@@ -211,5 +211,5 @@ def _width(node: Node) -> float:
 
 
 def _safe(text: str) -> str:
-    """Text of a stranger's in XML: escaped, without what XML does not take."""
+    """Escapes untrusted text for XML, and replaces characters that XML does not allow."""
     return escape("".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text))

@@ -1,4 +1,4 @@
-"""guards.html: one file, no scripts, no outside loads; graphs, graph breaks, guards and recompilations."""
+"""Renders guards.html: one file without scripts or external resources; breaks, guards, recompilations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accel_lab.reporting.words import guards as words
 from .files import page
 from .text_budget import Redact, TextBudget, keep
 
-#: Entries of each section; guards.json has all.
+#: Maximum entries of each section; guards.json has all.
 MOST_ENTRIES = 200
 
 
 def render(report: CompileReport, program: str, torch: str, *, redact: Redact = keep) -> str:
-    """The page as text."""
+    """Returns the page as text."""
     texts = TextBudget(redact)
     sections = [
         ("breaks", "Graph breaks", words.breaks(report)),
@@ -62,5 +62,5 @@ def _entries(entries: Sequence[words.Entry], texts: TextBudget) -> list[dict[str
 
 
 def write(report: CompileReport, program: str, torch: str, folder: Path) -> None:
-    """``guards.html``, whole or not at all."""
+    """Writes ``guards.html`` atomically."""
     write_atomic(folder / "guards.html", render(report, program, torch))

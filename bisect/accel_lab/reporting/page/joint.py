@@ -1,4 +1,4 @@
-"""The joint report as one page: no scripts, no outside loads; models by constraints, accuracy and stage."""
+"""Renders the joint report as one page without scripts: models by constraints, accuracy and stage."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from accel_lab.reporting.words import joint as words
 from .files import page
 from .text_budget import Redact, TextBudget, keep
 
-#: Rows of each table; the JSON has all.
+#: Maximum rows of each table; the JSON has all.
 MOST_ROWS = 500
 
 
 def render(
     data: Mapping[str, Any], *, redact: Redact = keep, link: Callable[[Mapping[str, Any]], str] | None = None
 ) -> str:
-    """The page as text. A run's page is linked where its folder has one; ``link`` gives other addresses."""
+    """Returns the page as text, with links to the runs' pages; ``link`` gives other addresses."""
     texts = TextBudget(redact)
 
     def say(text: Any) -> str:

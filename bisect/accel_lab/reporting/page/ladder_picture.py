@@ -1,4 +1,4 @@
-"""The ladder as a picture: positions of the steps of a staircase, for an inline SVG."""
+"""Computes the ladder as a staircase: positions of its steps for an inline SVG."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Picture:
 
 
 def draw(findings: Findings) -> Picture | None:
-    """The staircase of a ladder: the script at the foot, the generated kernels at the top."""
+    """Returns the staircase of a ladder, uncompiled script at the bottom; None without a ladder."""
     if not findings.ladder:
         return None
     steps = by_height(findings)
@@ -79,9 +79,9 @@ def draw(findings: Findings) -> Picture | None:
 
 
 def by_height(findings: Findings) -> list[Step]:
-    """The steps of the ladder, the highest rung first."""
+    """Returns the steps of the ladder, highest rung first."""
     order = list(Rung)
-    # The rows of an accelerator share a rung: of those the later one is the higher.
+    # An accelerator's rows share a rung; the later one is the higher.
     return sorted(findings.ladder, key=lambda step: order.index(step.rung))[::-1]
 
 
@@ -90,7 +90,7 @@ def _is_kernel(step: Step) -> bool:
 
 
 def _indent(rung: Rung, levels: list[Rung]) -> int:
-    """Higher steps start further right; a check that is no step is indented from the step below it."""
+    """Returns the x position: higher steps are further right, and checks are indented from the step below."""
     order = list(Rung)
     below = [level for level in levels if order.index(level) <= order.index(rung)]
     return 4 + _INDENT * max(len(below) - 1, 0) + (0 if rung in LADDER else 2 * _INDENT)

@@ -1,4 +1,4 @@
-"""matrix.html: one file, no scripts, no outside loads; each cell leads to the folder of its run."""
+"""Renders matrix.html: one file without scripts or external resources; cells link to their runs' folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .text_budget import Redact, TextBudget, keep
 
 
 def render(grid: Mapping[str, Any], picture: bytes | None = None, *, redact: Redact = keep) -> str:
-    """The page as text; ``picture`` is the PNG that is shown under the table."""
+    """Returns the page as text; ``picture`` is the PNG shown under the table."""
     texts = TextBudget(redact)
     say = texts.say
     script = grid.get("script") or {}
@@ -60,12 +60,12 @@ def _row(row: words.RowWords, columns: list[str], texts: TextBudget) -> dict[str
 
 
 def _link(folder: str) -> str:
-    """A link below the page's own folder; none to anywhere else."""
+    """Returns a link below the page's own folder; empty for any other path."""
     if not folder or folder.startswith("/") or ".." in folder.split("/") or ":" in folder:
         return ""
     return quote(folder) + "/"
 
 
 def write(grid: Mapping[str, Any], picture: bytes | None, path: Path) -> None:
-    """Writes the page, whole or not at all."""
+    """Writes the page atomically."""
     write_atomic(path, render(grid, picture))

@@ -1,4 +1,4 @@
-"""The matrix of releases and rungs as a picture: one box a run, marked by sign and colour."""
+"""Draws the matrix of releases and rungs: one box per run, marked by sign and colour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from accel_lab.core.text import printable
 from accel_lab.reporting.words import matrix as words
 
-#: Colours that stay apart for colour-blind eyes (after Okabe and Ito); the signs say the same.
+#: Colours that colour-blind readers can tell apart (after Okabe and Ito); the signs say the same.
 _FILL = {"good": "#009e73", "bad": "#d55e00", "different": "#e69f00", "skip": "#9aa5b1", "na": "#e6e9ee"}
 #: Signs that every font has.
 _SIGN = {"good": "ok", "bad": "x", "different": "!", "skip": "?", "na": ""}
@@ -17,7 +17,7 @@ DPI = 120
 
 
 def png(grid: Mapping[str, Any]) -> bytes:
-    """The picture as the bytes of a PNG file: releases down, rungs across."""
+    """Returns the picture as PNG bytes: releases down, rungs across."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,4 +1,4 @@
-"""Memory over the nodes of a graph as a small SVG: steps under a line, with the peak marked."""
+"""Draws memory over the nodes of a graph as a small SVG: steps with the peak marked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from accel_lab.inspection.layers import amount
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 150, 6, 20, 20
-#: Steps that are drawn; of a longer graph each step is the most of several nodes.
+#: Maximum steps drawn; in a longer graph each step is the maximum of several nodes.
 _MOST_STEPS = 300
 
 
 def picture(held: Sequence[int]) -> str:
-    """The chart; bytes that are held while each node runs, in the order of the nodes."""
+    """Returns the chart as SVG; ``held`` is the bytes held while each node runs, in node order."""
     peak = max(held, default=0)
     if not peak:
         return ""

@@ -1,4 +1,4 @@
-"""report.html: one file, no scripts, no outside loads; the verdict first and then the evidence."""
+"""Renders report.html: one file without scripts or external resources; the verdict, then the evidence."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .text_budget import TEXT_LIMIT, Redact, Shown, TextBudget, keep
 from .versions_section import versions_view
 
 MAX_FILES = 40
-#: A fact longer than this gets the room of two.
+#: A fact with more characters gets double width.
 WIDE = 28
 
 
 def write_html(findings: Findings, run_dir: Path, path: Path) -> None:
-    """Writes the report, whole or not at all."""
+    """Writes the report atomically."""
     write_atomic(path, render_html(findings, run_dir))
 
 
@@ -41,12 +41,12 @@ def render_html(
     redact: Redact = keep,
     names: Mapping[str, str] | None = None,
 ) -> str:
-    """The report as text; ``names`` says where a reduced script lies, by the path that the run wrote."""
+    """Returns the report as text; ``names`` maps paths of reduced scripts to the names shown."""
     return page("report.html.j2", "report.css", **_View(findings, run_dir, redact, names or {}).build())
 
 
 class _View:
-    """Collects what the template shows: plain strings, redacted, cleaned and cut."""
+    """Collects the template's data: plain strings, redacted, cleaned and cut."""
 
     def __init__(self, findings: Findings, run_dir: Path, redact: Redact, names: Mapping[str, str]) -> None:
         self.findings = findings
@@ -57,7 +57,6 @@ class _View:
         self._pairs = self.texts.pairs
 
     def build(self) -> dict[str, Any]:
-        """Everything that the template names."""
         findings, good, bad = self.findings, terms.last_good(self.findings), terms.first_bad(self.findings)
         witness = findings.witness.to_json() if findings.witness else {}
         witness.pop("words", None)
@@ -74,7 +73,7 @@ class _View:
             "warnings": [self.say(evidence.line_of(line)) for line in findings.warnings],
             "unasked": [self.say(line) for line in summary.unasked_lines(findings)],
             "unasked_because": summary.left_unasked(findings),
-            # First, so that it gets what it needs of the page's budget.
+            # Built first, so that it gets what it needs of the page's budget.
             "repro": section(findings, self.run_dir, self.texts, self.names),
             "around": [self._workaround(one) for one in findings.workarounds],
             "known": [self.say(around.known_line(one)) for one in findings.known],
@@ -187,7 +186,7 @@ class _View:
         }
 
     def _error_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
-        """What the two rungs printed, line against line, numbers and paths taken out."""
+        """Returns the diff of the two rungs' output, with numbers and paths removed."""
         if good is None or bad is None:
             return None
         one, two = (self._printed(step) for step in (good, bad))
@@ -207,7 +206,7 @@ class _View:
         return [normalise(line) for line in self.say("\n".join(texts)).splitlines() if line.strip()]
 
     def _graph_diff(self, good: Step | None, bad: Step | None) -> Shown | None:
-        """The last graph of the good rung against the last graph of the bad one."""
+        """Returns the diff of the last graph of the good rung and that of the bad one."""
         if good is None or bad is None:
             return None
         one, two = _graph_pair(
@@ -225,7 +224,7 @@ class _View:
         )
 
     def _code(self, step: Step | None) -> dict[str, Any]:
-        """The graphs and the generated code of one rung, generated code first."""
+        """Returns the graphs and the generated code of one rung, generated code first."""
         if step is None:
             return {"rung": "", "files": [], "more": 0}
         artifacts = sorted(run_files.artifacts_of(step, self.run_dir), key=lambda a: (a.is_graph, a.name))
@@ -262,7 +261,7 @@ class _View:
 
 
 def _signature_rows(signature: Signature) -> dict[str, Any]:
-    """The signature: its message as it was raised, then as it is compared where that is another text."""
+    """Returns the signature as rows: the message as raised, and as compared if that differs."""
     row = signature.to_json()
     said = row.pop("said", "") or row["message"]
     compared = {"compared as": row["message"]} if row["message"] != said else {}
@@ -270,7 +269,7 @@ def _signature_rows(signature: Signature) -> dict[str, Any]:
 
 
 def _graph_pair(good: list[Artifact], bad: list[Artifact]) -> tuple[Artifact | None, Artifact | None]:
-    """The deepest graph of each; of the bad rung the one that follows, else the same kind."""
+    """Returns the deepest graph of each; for the bad rung the next kind, else the one of the same name."""
     one, two = _deepest(good), _deepest(bad)
     if one is not None and two is not None and one.kind != two.kind:
         return one, two

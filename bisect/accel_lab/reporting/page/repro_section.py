@@ -1,4 +1,4 @@
-"""The page's section on the smallest repro: the script itself, how much smaller it is, and the proof."""
+"""Builds the page's section on the smallest repro: the script, how much smaller it is, and the proof."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = {"graph": "made from the captured graph", "script": "made from the scri
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """One repro: ``facts`` are name and text, ``proof`` sentences; ``code`` is None when the file is gone."""
+    """One repro: ``facts`` are (name, text), ``proof`` sentences; ``code`` is None if the file is gone."""
 
     kind: str
     path: str
@@ -32,7 +32,7 @@ class Script:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """All that the section shows. Without a script, ``why_not`` says why there is none."""
+    """The data of the section. Without a script, ``why_not`` says why there is none."""
 
     script: Script | None
     other: Script | None
@@ -45,9 +45,9 @@ class Section:
 def section(
     findings: Findings, run_dir: Path, texts: TextBudget, names: Mapping[str, str] | None = None
 ) -> Section | None:
-    """The section; None when no repro was looked for.
+    """Returns the section; None if no repro was searched for.
 
-    ``names`` says where a script lies for the reader of this page, by the path that the run wrote.
+    ``names`` maps paths written by the run to the names shown on this page.
     """
     if findings.repro is None:
         return None
@@ -65,7 +65,7 @@ def section(
 
 
 def shown_path(said: str, names: Mapping[str, str]) -> str:
-    """The name of a script for the reader: in the bundle, else from the run's folder on."""
+    """Returns the name of a script for the reader: in the bundle, else its path from the run's folder on."""
     return names.get(said) or repro_reader.short_name(said)
 
 
@@ -94,7 +94,6 @@ def _script(found: Reduced, run_dir: Path, texts: TextBudget, names: Mapping[str
 
 
 def _shows(found: Reduced) -> list[str]:
-    """What running it shows."""
     return [f"It {found.exits}."] if found.verified and found.exits else []
 
 
@@ -103,7 +102,7 @@ def _shrunk(before: int | None, after: int) -> str:
 
 
 def _effort(findings: Findings) -> str:
-    """How many candidates were tried, in how long; empty when that is not known."""
+    """Says how many candidates were tried and how long it took; empty if unknown."""
     repro = findings.repro
     if repro is None or not repro.candidates:
         return ""

@@ -1,4 +1,4 @@
-"""Texts for the page: redacted, cleaned, cut, and all of them within one budget."""
+"""Redacts, cleans and cuts the texts of a page, within one budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accel_lab.core.text import printable
 from accel_lab.reporting.run_files import cut
 from accel_lab.reporting.schema import plain
 
-#: ``redact(text, file name)``: what takes private parts out before anything is shown.
+#: ``redact(text, file name)`` removes private parts before anything is shown.
 Redact = Callable[[str, str], str]
 
 TEXT_LIMIT = 60_000
@@ -36,12 +36,12 @@ class Shown:
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Each line of a diff with the class that colours it."""
+        """Each line of a diff, with its CSS class before it."""
         return [(line_class(line), line) for line in self.text.splitlines()]
 
 
 class TextBudget:
-    """Redacts, cleans and cuts every text of a page, and keeps count of the total."""
+    """Redacts, cleans and cuts every text of a page, and counts the total."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
@@ -53,23 +53,23 @@ class TextBudget:
         return self._left <= 0
 
     def say(self, text: Any, file: str = "report.html", limit: int = TEXT_LIMIT) -> str:
-        """A string that may be shown."""
+        """Returns the text redacted, cleaned, and cut to ``limit`` characters."""
         return cut(self.whole(str(text), file), limit)
 
     def whole(self, text: str, file: str = "report.html") -> str:
-        """The same, not cut: for who cuts by line. What is shown of it is to be :meth:`taken`."""
+        """Returns the text redacted and cleaned, uncut; the caller counts the shown part by :meth:`taken`."""
         return printable(self._redact(text, file))
 
     def room(self) -> int:
-        """How many characters one more text may have; a little is always left."""
+        """Returns how many characters one more text may have, at least a few hundred."""
         return min(TEXT_LIMIT, max(self._left, 400))
 
     def taken(self, size: int) -> None:
-        """Counts what is shown."""
+        """Counts shown characters against the budget."""
         self._left -= size
 
     def block(self, title: str, text: str, *, file: str = "report.html", open: bool = False) -> Shown | None:
-        """A longer text, within what is left of the page's budget; None when there is nothing to show."""
+        """Returns a longer text, cut to the rest of the budget; None if it is empty."""
         if not text.strip():
             return None
         shown = self.say(text, file, self.room())
@@ -77,7 +77,7 @@ class TextBudget:
         return Shown(title=self.say(title), text=shown.rstrip("\n"), open=open)
 
     def diff(self, title: str, left: tuple[list[str], str], right: tuple[list[str], str]) -> Shown | None:
-        """A unified diff; a note where both are equal, nothing where both are empty."""
+        """Returns a unified diff, or a note if both are equal; None if both are empty."""
         if not left[0] and not right[0]:
             return None
         one, two = left[0][:DIFF_LINES], right[0][:DIFF_LINES]
@@ -88,7 +88,7 @@ class TextBudget:
         return Shown(title=title, text=shown, open=len(lines) < 60, diff=True)
 
     def pairs(self, data: dict[str, Any] | None) -> list[tuple[str, str]]:
-        """A dictionary as rows; a nested one becomes ``outer.inner``, a list its items by line."""
+        """Flattens a dictionary into rows; nested keys become ``outer.inner``, list items become lines."""
         rows: list[tuple[str, str]] = []
         for key, value in (data or {}).items():
             if isinstance(value, dict):
@@ -100,14 +100,14 @@ class TextBudget:
         return rows
 
     def _valued(self, key: str, text: str) -> str:
-        """A value redacted with its key before it: the key distinguishes a version from an address."""
+        """Redacts a value with its key before it: the key distinguishes a version from an address."""
         head = self.say(f"{key}: ")
         shown = self.say(f"{key}: {text}", limit=8000)
         return shown[len(head) :] if shown.startswith(head) else self.say(text, limit=8000)
 
 
 def line_class(line: str) -> str:
-    """The class that colours one line of a unified diff."""
+    """Returns the CSS class of one line of a unified diff."""
     if line.startswith(("+++", "---", "@@")):
         return "meta"
     return {"+": "plus", "-": "minus"}.get(line[:1], "same")

@@ -1,4 +1,4 @@
-"""triage.html: one file, no scripts, no outside loads; the faults first, then every script."""
+"""Renders triage.html: one file without scripts or external resources; the faults, then every script."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from accel_lab.reporting.words import triage as words
 from .files import page
 from .text_budget import Redact, TextBudget, keep
 
-#: So many faults of the engine are on the page; all are in the JSON.
+#: Maximum engine faults on the page; the JSON has all.
 _MOST_FAULTS = 200
 _MARKS = {"fails": terms.BAD, "passes": terms.GOOD, "by_design": terms.GOOD}
 
 
 def render(triage: Mapping[str, Any], folder: Path, *, redact: Redact = keep) -> str:
-    """The page as text, for a file in ``folder``."""
+    """Returns the page as text, for a file in ``folder``."""
     say = TextBudget(redact).say
     rows = {row["script"]: row for row in triage["scripts"]}
     return page(
@@ -67,12 +67,12 @@ def render(triage: Mapping[str, Any], folder: Path, *, redact: Redact = keep) ->
 
 
 def _link(run: str, folder: Path) -> str:
-    """The report of a run as seen from the page; a path, never an address."""
+    """Returns the relative path of a run's report, never an address; empty without a run."""
     if not run:
         return ""
     return quote(os.path.relpath(os.path.join(run, "report.html"), folder))
 
 
 def write(triage: Mapping[str, Any], folder: Path) -> None:
-    """Writes the page, whole or not at all."""
+    """Writes the page atomically."""
     write_atomic(folder / "triage.html", render(triage, folder))

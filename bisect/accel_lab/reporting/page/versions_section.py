@@ -1,4 +1,4 @@
-"""The section "Since when" of the report: the line of releases, and what is different at each flip."""
+"""Builds the report's section "Since when": the line of releases, and what differs at each flip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from accel_lab.reporting.words.versions import Row
 from .exhibits import View, view
 from .text_budget import Shown, TextBudget
 
-#: The picture: one box a release, so many in a row.
+#: The picture: one box per release, ``_PER_ROW`` in a row.
 _BOX = 92
 _PER_ROW = 10
 _ROW = 46
@@ -39,7 +39,7 @@ _CODE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """One release on the picture of the line."""
+    """One release in the picture of the line."""
 
     x: int
     y: int
@@ -79,7 +79,7 @@ class FlipView:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionsView:
-    """What the template shows of the version axis."""
+    """The template's data for the version axis."""
 
     headline: str
     notes: tuple[str, ...]
@@ -92,7 +92,7 @@ class VersionsView:
 
 
 def versions_view(versions: Versions | None, texts: TextBudget) -> VersionsView | None:
-    """The section, redacted and within the page's budget; None where no releases were asked."""
+    """Returns the section, redacted and within the page's budget; None if no releases were run."""
     if versions is None:
         return None
     rows = [_told(row, texts) for row in since.rows_of(versions)]
@@ -153,7 +153,7 @@ def _flip(flip: Flip, texts: TextBudget) -> FlipView:
 
 
 def _rungs(good: SideRow, bad: SideRow) -> list[tuple[str, Mark, Mark]]:
-    """Both ladders, rung by rung, lowest first."""
+    """Returns both ladders, rung by rung, lowest first."""
     one, two = ({step.rung[:40]: _mark(step.verdict) for step in side.ladder or ()} for side in (good, bad))
     return [(rung, one.get(rung, since.UNASKED), two.get(rung, since.UNASKED)) for rung in {**one, **two}]
 
@@ -184,7 +184,7 @@ def _change(flip: Flip) -> list[str]:
 
 
 def _change_diff(flip: Flip, texts: TextBudget) -> list[Shown]:
-    """The smallest difference of torch's sources that moves the failure."""
+    """Returns the smallest difference of torch's sources that moves the failure, if there is one."""
     if flip.change is None or not flip.change.diff or texts.spent:
         return []
     text = texts.say(flip.change.diff, limit=texts.room())
@@ -227,7 +227,6 @@ def _swaps(blame: Blame | None, texts: TextBudget) -> list[tuple[str, str, Mark]
 
 
 def _numbers(table: Mapping[str, NumberPair], texts: TextBudget) -> list[tuple[str, str, str]]:
-    """What was measured on both sides."""
     found = []
     for name, row in table.items():
         shown = [f"{number:.4g}" if number is not None else "" for number in (row.good, row.bad)]

@@ -1,1 +1,1 @@
-"""What is private is taken out of texts and sources, and what could be is listed for a person."""
+"""Removes private parts from texts and sources, and lists possible ones for review by a person."""

@@ -1,4 +1,4 @@
-"""What takes the place of something private: the same for the same secret, revealing nothing of it."""
+"""Replaces a secret by a placeholder: the same one each time, and revealing nothing of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from accel_lab.core.private import DOCUMENTATION
 
 
 class Placeholders:
-    """Numbers the secrets of each kind as they come."""
+    """Numbers the secrets of each kind in order of appearance."""
 
     def __init__(self) -> None:
         self._aliases: dict[tuple[str, str], str] = {}
 
     def of(self, kind: str, secret: str) -> str:
-        """The placeholder of one secret."""
+        """Returns the placeholder of one secret."""
         if kind == "home":
             return self._home(secret)
         if kind == "user":
@@ -34,14 +34,14 @@ class Placeholders:
         return self._alias(kind, secret, f"REDACTED_{kind.upper()}_{{}}")
 
     def _home(self, secret: str) -> str:
-        """A whole home directory becomes ``/home/userN``; a name from inside a path only ``userN``."""
+        """Replaces a home directory by ``/home/userN``; a name from inside a path by ``userN``."""
         if "/" not in secret and "\\" not in secret:
             return self._alias("user", secret.lower(), "user{}")
         name = re.split(r"[/\\]", secret)[-1].lower()
         return "/home/" + self._alias("user", name, "user{}")
 
     def _host(self, secret: str) -> str:
-        """A machine keeps its placeholder with and without its domain."""
+        """Keeps one placeholder per machine, with and without its domain."""
         label, _, domain = secret.partition(".")
         alias = self._alias("host", label, "host{}")
         return alias + ".invalid" if domain else alias

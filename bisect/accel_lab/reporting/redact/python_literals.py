@@ -1,4 +1,4 @@
-"""The string literals and comments of a Python source, character by character: value and spelling."""
+"""Reads the string literals of Python source, character by character: value and spelling."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SIMPLE = {
     "f": "\f",
     "v": "\v",
 }
-#: All that an f-string's expression may hold besides one literal for Python to join it with the text around.
+#: What an f-string expression may hold besides one literal for Python to join it with the text around.
 _ONLY_A_LITERAL = re.compile(r"[{}\s()]{0,100}(?:![sa])?[{}\s()]{0,100}\Z")
 
-#: One character of a literal's value with the part of the source that stands for it.
+#: One character of a literal's value, with the start and end of its spelling in the source.
 Unit = tuple[str, int, int]
 
 
@@ -40,7 +40,7 @@ class Piece:
 
 
 def literal_pieces(source: str, start: int, end: int) -> Iterator[list[Piece]]:
-    """The text of one string literal; of an f-string also that of the literals in its expressions.
+    """Yields the text of one string literal; for an f-string also that of literals in its expressions.
 
     The first list is the literal's own text; each further one is a literal that an expression uses.
     """
@@ -101,7 +101,7 @@ def _units(source: str, start: int, end: int, prefix: str) -> Iterator[Unit]:
 
 
 def _unescape(text: str) -> str:
-    """The one character that an escape stands for; a continued line stands for none."""
+    """Returns the character that an escape stands for; empty for a continued line."""
     body = text[1:]
     if body[:1] in ("\n", "\r"):
         return ""
@@ -119,7 +119,7 @@ def _unescape(text: str) -> str:
 
 
 def _f_pieces(source: str, start: int, end: int, raw: bool) -> Iterator[tuple[int, int, bool]]:
-    """The parts of an f-string's body: literal text (True) and string literals inside expressions (False)."""
+    """Yields parts of an f-string's body: literal text (True), string literals in expressions (False)."""
     at = text_start = start
     while at < end:
         char = source[at]
@@ -141,9 +141,9 @@ def _f_pieces(source: str, start: int, end: int, raw: bool) -> Iterator[tuple[in
 
 
 def _expression(source: str, start: int, end: int) -> tuple[int, list[tuple[int, int, bool]]]:
-    """The offset after the closing brace, and the string literals that lie before it.
+    """Returns the offset after the closing brace, and the string literals before it.
 
-    After a colon comes the format, in which a quote is an ordinary character: it is only skipped.
+    The format after a colon is skipped: a quote is an ordinary character there.
     """
     at, depth, in_format, found = start, 0, False, []
     while at < end:
@@ -167,14 +167,14 @@ def _expression(source: str, start: int, end: int) -> tuple[int, list[tuple[int,
 
 
 def _string_head(source: str, at: int, end: int) -> re.Match[str] | None:
-    """A match if a string literal starts here, with its prefix."""
+    """Returns a match if a string literal, with its prefix, starts here."""
     if at and (source[at - 1].isalnum() or source[at - 1] == "_"):
         return None
     return HEAD.match(source, at, end)
 
 
 def _string_end(source: str, head: re.Match[str], end: int) -> int:
-    """The offset after the literal's closing quote."""
+    """Returns the offset after the literal's closing quote."""
     quote, at = head.group(2), head.end()
     formatted = set(head.group(1).lower()) & set("ft")
     while at < end:

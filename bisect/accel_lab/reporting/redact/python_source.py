@@ -1,4 +1,4 @@
-"""Python source with replacements inside strings and comments only, so that it still runs."""
+"""Edits Python source inside strings and comments only, so that it still runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from accel_lab.core.private import SECRET_KINDS, Span
 
 from .python_literals import Piece, Unit, literal_pieces
 
-#: ``find(text, before, shapes_only)`` gives the private parts of a text.
+#: ``find(text, before, shapes_only)`` returns the private parts of a text.
 Find = Callable[[str, str, bool], list[Span]]
-#: What takes the place of a private part.
+#: Returns the replacement of a private part.
 Name = Callable[[Span], str]
 Edit = tuple[int, int, str]
 
@@ -23,14 +23,14 @@ _STARTS = {getattr(tokenize, name) for name in ("FSTRING_START", "TSTRING_START"
 _ENDS = {getattr(tokenize, name) for name in ("FSTRING_END", "TSTRING_END") if hasattr(tokenize, name)}
 _SILENT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT})
 _COMMENT = re.compile(r"#[#!:]{0,9}[ \t]{0,40}")
-#: What stands before the items of a list that Python makes one string of.
+#: Precedes the items of a list that Python joins into one string.
 _JOIN = re.compile(r"\.join\(\s{0,9}[\[(]\s{0,9}\Z")
-#: So much of a statement is looked at for the key of a literal.
+#: Characters of a statement that are searched for the key of a literal.
 _BEFORE = 400
 
 
 def names_in(source: str) -> frozenset[str]:
-    """The identifiers of a source; none when it cannot be tokenised."""
+    """Returns the identifiers of a source; empty if it cannot be tokenised."""
     try:
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
         return frozenset(token.string for token in tokens if token.type == tokenize.NAME)
@@ -39,11 +39,11 @@ def names_in(source: str) -> frozenset[str]:
 
 
 def edit_source(source: str, find: Find, name: Name) -> str | None:
-    """The source with its private parts replaced in comments and in strings; None if it is no Python.
+    """Returns the source with private parts replaced in comments and strings; None if it is not Python.
 
-    A string's value is searched, not its spelling: an escape such as ``\\n`` before an address is no
-    part of it, and ``C:\\\\Users`` is a path. Literals that Python joins are searched as one text, and so
-    are comments on neighbouring lines and the items of a list of strings.
+    A string's value is searched, not its spelling: an escape such as ``\\n`` before an address does not
+    belong to it, and ``C:\\\\Users`` is a path. Literals that Python joins are searched as one text, and so
+    are comments on adjacent lines and the items of a list of strings.
     """
     try:
         groups = list(_groups(source))
@@ -65,7 +65,7 @@ def edit_source(source: str, find: Find, name: Name) -> str | None:
 
 
 def pieces_in(source: str) -> list[str]:
-    """The texts of a source's literals, one by one where Python joins them; none if it is no Python."""
+    """Returns the texts of a source's literals, also each part of joined ones; empty if it is not Python."""
     try:
         runs = [run for group in _groups(source) for run in group.runs]
     except (tokenize.TokenError, SyntaxError):
@@ -81,7 +81,7 @@ def pieces_in(source: str) -> list[str]:
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text with every edit made; edits are in order and do not overlap."""
+    """Returns the text with the edits made; they must be in order and not overlap."""
     parts, at = [], 0
     for start, end, new in edits:
         parts += [text[at:start], new]
@@ -91,7 +91,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
 @dataclass(kw_only=True)
 class _Run:
-    """Text that Python joins into one string, or neighbouring comments. Gaps are units without a place."""
+    """Text that Python joins into one string, or adjacent comments. Gaps are units without a position."""
 
     units: list[Unit] = field(default_factory=list)
     before: str = ""
@@ -103,13 +103,13 @@ class _Run:
 
 @dataclass(kw_only=True)
 class _Group:
-    """Runs that stand next to each other as the items of a list do."""
+    """Runs that are adjacent, like the items of a list."""
 
     runs: list[_Run] = field(default_factory=list)
 
 
 _NOWHERE = -1
-#: Stands for what an f-string's expression gives: no letter, no digit, no space.
+#: Stands for the value of an f-string's expression: no letter, no digit, no space.
 _VALUE = "\ue000"
 
 
@@ -123,13 +123,13 @@ def _joined(texts: Iterable[list[Unit]], glue: str) -> list[Unit]:
 
 
 class _Edits:
-    """Replacements in a source, in order; what two rules found of one place is replaced once."""
+    """Replacements in a source, in order; overlapping ones are merged."""
 
     def __init__(self) -> None:
         self.rows: list[Edit] = []
 
     def take(self, units: list[Unit], spans: list[Span], name: Name) -> None:
-        """The placeholder goes where a span starts; its further pieces become empty."""
+        """Puts the placeholder where a span starts; the span's further pieces become empty."""
         for span in spans:
             places = list(_places(units[span.start : span.end]))
             new = name(span) if places else ""
@@ -149,7 +149,7 @@ class _Edits:
 
 
 def _places(units: list[Unit]) -> Iterator[tuple[int, int]]:
-    """The stretches of source that units stand for; one ends where another literal begins."""
+    """Yields the stretches of source that units stand for; one ends where another literal begins."""
     start = end = _NOWHERE
     for _, a, b in units:
         if a == _NOWHERE:
@@ -165,12 +165,12 @@ def _places(units: list[Unit]) -> Iterator[tuple[int, int]]:
 
 
 def _groups(source: str) -> Iterator[_Group]:
-    """All literals and comments of a source, those together that belong together."""
+    """Yields all literals and comments of a source; adjacent ones form a group."""
     reader = _Reader(source)
     depth, opened = 0, 0
     for token in tokenize.generate_tokens(io.StringIO(source, newline="").readline):
         if token.type == tokenize.ERRORTOKEN and token.string.strip():
-            raise SyntaxError(token.string)  # what newer tokenisers raise by themselves
+            raise SyntaxError(token.string)  # newer tokenisers raise this by themselves
         if token.type in _STARTS:
             opened = reader.offset(token.start) if depth == 0 else opened
             depth += 1
@@ -185,7 +185,7 @@ def _groups(source: str) -> Iterator[_Group]:
 
 
 class _Reader:
-    """Follows the tokens of a source and collects its groups."""
+    """Reads the tokens of a source and collects its groups."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -215,7 +215,7 @@ class _Reader:
                 self.statement = self.offset(token.end)
 
     def literal(self, start: int, end: int) -> None:
-        """Takes in one literal, which goes on the one before it where Python joins them."""
+        """Adds one literal; it continues the previous one if Python joins them."""
         for number, pieces in enumerate(literal_pieces(self.source, start, end)):
             if number == 0 and self.group.runs and "," not in self.between:
                 run = self.group.runs[-1]
@@ -229,7 +229,7 @@ class _Reader:
         self.between = ""
 
     def comment(self, text: str, start: int, line: int) -> None:
-        """Takes in one comment, which goes on the one of the line above."""
+        """Adds one comment; it continues that of the line above."""
         sign = _COMMENT.match(text)
         skip = sign.end() if sign else 0
         units = [(char, start + n, start + n + 1) for n, char in enumerate(text) if n >= skip]
@@ -255,7 +255,7 @@ class _Reader:
             self.comments = _Run()
 
     def _before(self, start: int) -> str:
-        """The statement up to a literal, its end at most."""
+        """Returns the end of the statement's text before a literal."""
         return self.source[max(self.statement, start - _BEFORE) : start]
 
 
@@ -267,5 +267,5 @@ def _units_of(pieces: list[Piece]) -> Iterator[Unit]:
 
 
 def _lines(source: str) -> list[str]:
-    """Lines as the tokeniser counts them: only a newline ends one."""
+    """Returns lines as the tokeniser counts them: only a newline ends one."""
     return re.findall(r"[^\n]*\n|[^\n]+", source)

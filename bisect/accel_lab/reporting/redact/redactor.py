@@ -1,4 +1,4 @@
-"""Takes what is private out of texts, the same way everywhere, and keeps a ledger that holds no secret."""
+"""Removes private parts from texts, consistently, and keeps a ledger without the secrets."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .this_machine import account_homes, account_names, machine_names
 
 #: Stands for a private part while a message is normalised: no rule knows this word.
 _STAND_IN = "PRIVATEPART"
-#: A secret is looked for elsewhere if it has so many characters, and at most so many of them are.
+#: Minimum length of a secret that is searched for in other texts, and maximum number of these.
 _LEAST, _MOST_LEARNED = 6, 400
 
 
 class Redactor:
     """Replaces secrets, home directories, users, hosts, addresses and e-mail addresses.
 
-    Texts are learned first: what its surroundings give away as a secret in one of them is replaced in all.
-    The same secret gets the same placeholder in every file. Placeholders are plain ASCII without quotes,
-    braces or backslashes, so that they fit into any string literal, path or URL. ``words`` are what a person
-    wants out besides all that; they are replaced wherever they stand, in upper and lower case.
+    Texts are learned first: a secret recognised by its context in one of them is replaced in all. The same
+    secret gets the same placeholder in every file. Placeholders are plain ASCII without quotes, braces or
+    backslashes, so that they fit into any string literal, path or URL. ``words`` are additional words to
+    remove; they are replaced everywhere, ignoring case.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Redactor:
 
     @classmethod
     def for_this_machine(cls, words: Iterable[str] = ()) -> Redactor:
-        """Knows the account and the machine that it runs on."""
+        """Returns a redactor that knows this account and machine."""
         return cls(homes=account_homes(), users=account_names(), hosts=machine_names(), words=words)
 
     def learn(self, text: str, file: str = "") -> None:
-        """Remembers the secrets of a text and whose home directories it mentions, for all other texts."""
+        """Remembers the secrets of a text and the home directories that it mentions, for all texts."""
         self._learned |= homes_in(text)
         if file.endswith((".py", ".pyi")):
             self._pieces.update(piece for piece in pieces_in(text) if _LEAST <= len(piece) <= 200)
@@ -66,7 +66,7 @@ class Redactor:
         self._collect(text, "", False)
 
     def learn_value(self, value: Any, key: str = "") -> None:
-        """The same for a JSON value."""
+        """Remembers the secrets and home directories of a JSON value."""
         if isinstance(value, str):
             self._learned |= homes_in(value)
             self._collect(value, f'"{key}": ' if key else "", False)
@@ -78,12 +78,12 @@ class Redactor:
                 self.learn_value(item, _key_of_item(value, number, key))
 
     def text(self, text: str, file: str, *, before: str = "") -> str:
-        """The text with every private part replaced."""
+        """Returns the text with every private part replaced."""
         self._learned |= homes_in(text)
         return self._made(("text", text, before), file, lambda: self._text(text, before))
 
     def python(self, source: str, file: str) -> str:
-        """Python source, changed inside strings and comments only; what is no Python is plain text."""
+        """Redacts Python source inside strings and comments only; other text is redacted as plain text."""
         self._learned |= homes_in(source)
         new = self._made(("python", source, ""), file, lambda: self._python(source))
         if new != source and _compiles(source) and not _compiles(new):
@@ -91,11 +91,11 @@ class Redactor:
         return new
 
     def any(self, text: str, file: str) -> str:
-        """By the file's name: Python source as such, everything else as plain text."""
+        """Redacts a file by its name: Python source as such, everything else as plain text."""
         return self.python(text, file) if file.endswith((".py", ".pyi")) else self.text(text, file)
 
     def value(self, value: Any, file: str, key: str = "") -> Any:
-        """A JSON value with every string in it redacted; a key such as ``token`` says what its value is."""
+        """Redacts every string in a JSON value; a key such as ``token`` marks its value as a secret."""
         if isinstance(value, str):
             return self.text(value, file, before=f'"{key}": ' if key else "")
         if isinstance(value, dict):
@@ -107,33 +107,33 @@ class Redactor:
         return value
 
     def message(self, message: str) -> str:
-        """A message as a signature compares it: redacted, then normalised, holes where something private was.
+        """Returns a message as a signature compares it: redacted, normalised, with holes for private parts.
 
-        A hole stands for any text: a re-run on another machine, of the redacted script, says another one.
+        A hole matches any text: a re-run of the redacted script on another machine prints other text there.
         """
         self._learned |= homes_in(message)
         edits = [(span.start, span.end, _stand_in(span)) for span in self._spans(message)]
         said = normalise(apply(message, edits), masked=True)
-        if len(said) == MOST:  # perhaps cut inside of a stand-in
+        if len(said) == MOST:  # perhaps cut inside a stand-in
             part = next((n for n in range(len(_STAND_IN) - 1, 0, -1) if said.endswith(_STAND_IN[:n])), 0)
             said = said[: len(said) - part]
         return said.replace(_STAND_IN, HIDDEN)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was to be taken out wherever it stands: the account's and the machine's names, the words."""
+        """The words removed everywhere: the account's and the machine's names, and ``words``."""
         own = (name for name in (*self._users, *self._hosts) if distinctive(name) and "<" not in name)
         return (*self._words, *own)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Every replacement: kind, placeholder, how often, in which files. Never the secret."""
+        """Lists every replacement: kind, placeholder, count and files, never the secret."""
         return [
             {"kind": kind, "placeholder": new, "count": count, "files": sorted(self._files[kind, new])}
             for (kind, new), count in sorted(self._counts.items())
         ]
 
     def _made(self, key: tuple[str, str, str], file: str, make: Callable[[], str]) -> str:
-        """A text made once: the same graph lies in the folder of many a rung."""
+        """Caches redacted texts: many rungs have the same graph."""
         known = (*key, *self._sizes())
         if known not in self._memo:
             self._found = []
@@ -172,7 +172,7 @@ class Redactor:
         return len(self._learned), len(self._secrets), len(self._pieces)
 
     def _all_known(self) -> Known:
-        """What is known by now, with those literals that are a part of a secret."""
+        """Returns what is known so far, including literals that are part of a secret."""
         if self._known is None or self._known[0] != self._sizes():
             for piece in sorted(self._pieces):
                 if _may_be_part(piece) and any(piece in secret for secret in self._secrets):
@@ -189,7 +189,7 @@ class Redactor:
         return self._known[1]
 
     def _collect(self, text: str, before: str, shapes_only: bool) -> list[Span]:
-        """Remembers the secrets of a text; their parts too, where each opens something."""
+        """Remembers the secrets of a text, and those of their parts that are secrets themselves."""
         if not shapes_only:
             for span in secrets_in(text, before=before):
                 parts = [span.secret]
@@ -204,12 +204,12 @@ class Redactor:
 
 
 def _stand_in(span: Span) -> str:
-    """A home directory stays a path, as its placeholder does: the rules for paths then treat both alike."""
+    """Returns a stand-in that is a path for a home directory, so that the rules for paths still apply."""
     return "/home/" + _STAND_IN if span.kind == "home" and "/" in span.secret else _STAND_IN
 
 
 def _is_telling(secret: str) -> bool:
-    """Whether a secret can be replaced wherever it stands without hitting plain words."""
+    """Whether a secret can be replaced everywhere without hitting ordinary words."""
     if len(secret) < _LEAST or len(secret) > 4_000 or "\n" in secret:
         return False
     return len(secret) >= 12 or not secret.isalpha() or secret != secret.lower()
@@ -220,7 +220,7 @@ def _may_be_part(piece: str) -> bool:
 
 
 def _also_normalised(words: Iterable[str]) -> Iterable[str]:
-    """Words, and what a normalised message makes of them: ``alice7`` is ``alice<n>`` there."""
+    """Yields words and their normalised forms: ``alice7`` is ``alice<n>`` in a normalised message."""
     for word in words:
         if word:
             yield word
@@ -230,12 +230,12 @@ def _also_normalised(words: Iterable[str]) -> Iterable[str]:
 
 
 def _sorted(words: Iterable[str]) -> tuple[str, ...]:
-    """The longest first: what is a part of another one must not be replaced before it."""
+    """Sorts longest first: part of a longer word must not be replaced before it."""
     return tuple(sorted(set(words), key=lambda word: (-len(word), word)))
 
 
 def _key_of_item(values: list[Any] | tuple[Any, ...], number: int, key: str) -> str:
-    """What says what an item of a list is: the option before it, else the list's own key."""
+    """Returns what describes an item of a list: the option before it, else the list's own key."""
     last = values[number - 1] if number else ""
     return last.lstrip("-") if isinstance(last, str) and last.startswith("-") and len(last) < 60 else key
 

@@ -1,4 +1,4 @@
-"""What looks like a name, a machine or a key and was left in a bundle: for a person to decide."""
+"""Lists words left in a bundle that look like a name, a machine or a key, for review by a person."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from accel_lab.core.private import COMMON, GENERIC, PLACEHOLDER, is_public
 
-#: A word has so many bits a character where it looks drawn by lot; plain words have fewer.
+#: Minimum bits per character of a random-looking word; plain words have fewer.
 _BITS = 3.2
 #: A longer run of characters is data, not a key.
 _LONGEST = 200
-#: No more of one file is read, and no more words are listed.
+#: Maximum characters read of one file, and maximum words listed.
 _FILE_LIMIT, _MOST = 2_000_000, 2_000
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+_=-]{16,}")
 _HEX = re.compile(r"[0-9a-f]{32,64}\Z|[0-9A-F]{32,64}\Z")
-#: Names that Inductor gives to what it caches, and what a C++ compiler makes of names.
+#: Names of Inductor's cached files, and names mangled by a C++ compiler.
 _CACHED = re.compile(
     r"[a-z2-7]{50,54}\Z|_Z|__?[a-z]+_Z|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z"
 )
@@ -75,7 +75,10 @@ _PATTERNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A word that was left. ``line`` counts from 1, 0 is the file's own name; ``places`` are all of them."""
+    """A word left in a bundle.
+
+    ``line`` counts from 1; 0 is the file's own name. ``places`` is its number of occurrences.
+    """
 
     file: str
     line: int
@@ -86,7 +89,7 @@ class Left:
 
 
 def left_in(texts: Mapping[str, str], names: Iterable[str] = ()) -> list[Left]:
-    """The words left in the texts by file, each with its first place; ``names`` are looked for as well."""
+    """Returns the words left in the texts, each with its first place; ``names`` are searched for too."""
     found: dict[str, Left] = {}
     for file, text in texts.items():
         for left in (*_own(file, file, names, 0), *_found(file, text[:_FILE_LIMIT], names)):
@@ -100,7 +103,7 @@ def left_in(texts: Mapping[str, str], names: Iterable[str] = ()) -> list[Left]:
 
 
 def count_words(count: int) -> str:
-    """How many words were left, in words."""
+    """Says how many words were left."""
     if count == 0:
         return "no word that looks like a name or a key was left"
     return (
@@ -130,7 +133,7 @@ def _in_line(file: str, line: str, number: int) -> Iterator[Left]:
 
 
 def _own(file: str, line: str, names: Iterable[str], number: int) -> Iterator[Left]:
-    """Words that were to be taken out, and stand as names in the code or in a file's name."""
+    """Yields words of ``names`` that remain, as names in the code or in a file's name."""
     lowered = line.lower()
     for name in names:
         at = lowered.find(name.lower())
@@ -154,7 +157,7 @@ def _is_telling(word: str, kind: str) -> bool:
 
 
 def _is_key(word: str, before: str) -> bool:
-    """Whether a word looks drawn by lot, and neither like a name in code nor like a hash of something."""
+    """Whether a word looks random, and neither like a name in code nor like a hash of something."""
     if len(word) > _LONGEST or _CACHED.match(word) or "REDACTED_" in word:
         return False
     if _HEX.match(word):
@@ -176,5 +179,5 @@ def _is_random(part: str) -> bool:
 
 
 def _bits(word: str) -> float:
-    """Shannon's entropy of a word's characters, in bits a character."""
+    """Returns the Shannon entropy of a word's characters, in bits per character."""
     return -sum(n / len(word) * math.log2(n / len(word)) for n in Counter(word).values())

@@ -1,4 +1,4 @@
-"""How the account and the machine that the lab runs on are called."""
+"""Finds the names of the account and the machine that the lab runs on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def account_homes() -> set[str]:
-    """The home directory, by every name that it has."""
+    """Returns every path of the home directory."""
     home = os.path.expanduser("~")
     return {str(Path.home()), home, os.path.realpath(home), os.environ.get("HOME", "")}
 
 
 def account_names() -> set[str]:
-    """The account's names, and the person's where the system has it: whole, and its longer parts."""
+    """Returns the account's names, and the person's name if known: whole, and its longer parts."""
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
     try:
         users.add(getpass.getuser())
@@ -29,6 +29,6 @@ def account_names() -> set[str]:
 
 
 def machine_names() -> set[str]:
-    """The machine's names, with and without their domains."""
+    """Returns the machine's names, with and without their domains."""
     hosts = {socket.gethostname(), os.environ.get("HOSTNAME", ""), os.uname().nodename}
     return {name for host in hosts for name in (host, host.split(".", 1)[0]) if name}

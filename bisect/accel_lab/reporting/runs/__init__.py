@@ -1,1 +1,1 @@
-"""Kept runs of every command: what their folders say, and any number of them as one page."""
+"""Kept runs of every command: reads their folders, and joins any number of them in one page."""

@@ -1,4 +1,4 @@
-"""Runs joined: by model, what each says of constraints, accuracy and stage; two runs compared."""
+"""Joins runs by model: what each says of constraints, accuracy and stage; compares two runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .kept_run import KeptRun, Line
 SCHEMA = "accel-lab/joint/1"
 HEAD = ("model", "constraints", "accuracy", "stage", "verdicts")
 RUNS_HEAD = ("run", "kind", "torch", "verdict")
-#: What two runs are compared by: the word, and how a line says it.
+#: Names of the fields by which two runs are compared.
 _FIELDS = ("verdict", "constraints", "accuracy", "stage", "component", "confidence", "time")
 
 
 def joint(runs: Sequence[KeptRun]) -> dict[str, Any]:
-    """The object of the joint report (``reporting/joint.schema.json``)."""
+    """Returns the object of the joint report (``reporting/joint.schema.json``)."""
     return {
         "schema": SCHEMA,
         "runs": [run.to_json() for run in runs],
@@ -26,7 +26,7 @@ def joint(runs: Sequence[KeptRun]) -> dict[str, Any]:
 
 
 def constraints(line: Line) -> str:
-    """``dtype: 2, layout: 1``; ``none of 5 violated``."""
+    """Describes violations: ``dtype: 2, layout: 1``, or ``none of 5 violated``."""
     if line.constraints is None:
         return ""
     broken = {name: count for name, count in line.constraints.items() if count}
@@ -36,7 +36,7 @@ def constraints(line: Line) -> str:
 
 
 def accuracy(line: Line) -> str:
-    """``2 of 9 values differ, at most 0.01 (relative)``."""
+    """Describes accuracy: ``2 of 9 values differ, at most 0.01 (relative)``."""
     said = []
     if line.different is not None and line.values is not None:
         said.append(f"{line.different} of {line.values} values differ")
@@ -47,7 +47,7 @@ def accuracy(line: Line) -> str:
 
 
 def stage(line: Line) -> str:
-    """``lowering: aten.sum (proven)``."""
+    """Describes the stage: ``lowering: aten.sum (proven)``."""
     if not line.stage:
         return ""
     text = line.stage + (f": {line.component}" if line.component else "")
@@ -55,7 +55,7 @@ def stage(line: Line) -> str:
 
 
 def time(line: Line) -> str:
-    """The time of one call in milliseconds."""
+    """Returns the time of one call in milliseconds, as text; empty if unknown."""
     if line.seconds is None:
         return ""
     ms = line.seconds * 1e3
@@ -63,9 +63,9 @@ def time(line: Line) -> str:
 
 
 def _models(runs: Sequence[KeptRun]) -> Iterator[dict[str, Any]]:
-    """One row a model; each cell holds what every run says, with the run's kind and backend.
+    """Yields one row per model; each cell has what every run says, with the run's kind and backend.
 
-    Where several runs are of one kind, their names stand for it.
+    If several runs have the same kind, their names are used instead.
     """
     kinds = Counter(run.kind for run in runs)
     names = dict.fromkeys(line.model for run in runs for line in run.lines)
@@ -90,7 +90,7 @@ def _models(runs: Sequence[KeptRun]) -> Iterator[dict[str, Any]]:
 
 
 def _comparison(one: KeptRun, two: KeptRun) -> dict[str, Any]:
-    """What both runs say of the same model on the same backend, and differently; and what only one has."""
+    """Compares what both runs say of the same model and backend; lists what only one has."""
     first = {(line.model, line.backend): line for line in one.lines}
     second = {(line.model, line.backend): line for line in two.lines}
     rows = []

@@ -1,7 +1,7 @@
-"""KeptRun: what the folder of an earlier run says of it, whichever command made it.
+"""Reads the folder of an earlier run of any command into a ``KeptRun``.
 
-A folder's files are a stranger's word: each is read up to a size, its shape is checked, and a file that is
-not what the lab writes makes the run a damaged one, never an error.
+The files may be a stranger's: each is read up to a size and its shape is checked. A file that the lab would
+not write marks the run as damaged; it never raises.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.core.untrusted.shapes import Range, Table
 
 _MOST_BYTES = 64 << 20
-#: So many differing results a benchmark names (``workloads.measure``), however many there are.
+#: Maximum differing results that a benchmark names (``workloads.measure``).
 _MOST_NAMED = 10
 _TEXT, _COUNT, _NUMBER = (None, str), (None, Range(0)), (None, float, str)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What a run says of one model (or script) on one backend; None where the run does not say it.
+    """What a run says of one model (or script) on one backend; None if it says nothing.
 
     ``constraints`` are violations by the constraint's name. ``different`` of ``values`` values differ, by at
-    most ``error`` (``measure`` says of what). ``seconds`` is the time of one call, where it was measured.
+    most ``error`` (``measure`` says of what). ``seconds`` is the time of one call, if measured.
     """
 
     model: str
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptRun:
-    """One earlier run. ``kind`` is the command that made it, ``page`` its page's name in its folder."""
+    """One earlier run. ``kind`` is the command that made it, ``page`` the file name of its page."""
 
     name: str
     kind: str
@@ -58,23 +58,23 @@ class KeptRun:
     lines: tuple[Line, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The run as JSON."""
+        """Returns the run as JSON."""
         data = asdict(self)
         return {**data, "lines": list(data["lines"])}
 
 
-#: The verdict of a run that has written no result: it goes on, or was ended.
+#: The verdict of a run without a result: it is still running, or was stopped.
 UNFINISHED = "unfinished"
-#: What a list says of such a run while somebody works in its folder.
+#: Shown in a list for such a run while a process works in its folder.
 RUNNING = "running"
 
 _Reader = Callable[[dict[str, Any], KeptRun], KeptRun]
 
 
 def kept_run(folder: Path, kind: str = "") -> KeptRun | None:
-    """What a folder says; None where no command of the lab left anything in it.
+    """Reads a run's folder; None if no command of the lab left anything in it.
 
-    ``kind`` is what the folder's marker says made it.
+    ``kind`` is the command named by the folder's marker.
     """
     files = ChildFiles(folder)
     run = KeptRun(name=folder.name, kind=kind, folder=str(folder))
@@ -174,7 +174,7 @@ def _bench(data: dict[str, Any], run: KeptRun) -> KeptRun:
 
 
 def _differing(distance: dict[str, Any] | None) -> int | None:
-    """How many results differ; None where it is not said, or where more may differ than are named."""
+    """Returns how many results differ; None if unknown, or if more may differ than are named."""
     named = (distance or {}).get("differing")
     return len(named) if named is not None and len(named) < _MOST_NAMED else None
 
@@ -231,7 +231,7 @@ _STEP = {"verdict?": _TEXT, "torch?": _TEXT, "max_abs_error?": _NUMBER}
 _CULPRIT = {"stage?": _TEXT, "confidence?": _TEXT, "component?": (None, {"name?": _TEXT})}
 _SCRIPT = {"path?": _TEXT, "module?": _TEXT}
 _DISTANCE = {"differing?": (None, [str]), "tensors": _COUNT, "to_eager": _NUMBER}
-#: Kind, file, its shape as far as it is read, the page beside it, and its reader; the first file counts.
+#: Kind, file, checked shape, page, and reader; the first existing file counts.
 _FILES: tuple[tuple[str, str, Any, str, _Reader], ...] = (
     ("matrix", "matrix.json", {"script": _SCRIPT, "sentences": [str]}, "matrix.html", _matrix),
     ("triage", "triage.json", {"scripts": [object], "faults": [object]}, "triage.html", _triage),

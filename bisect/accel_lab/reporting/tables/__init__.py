@@ -1,1 +1,1 @@
-"""Plain text for the terminal."""
+"""Plain-text tables for the terminal."""

@@ -1,4 +1,4 @@
-"""A benchmark as plain text for a terminal: one table a model, remarks under it. Nothing here prints."""
+"""Renders a benchmark as plain text: one table per model, with remarks below. Prints nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .findings import paint, wrapped
 
 
 def text(benchmark: Benchmark, *, colour: bool = False, unicode: bool = True, width: int = 120) -> str:
-    """The verdict, a table for each model and what the numbers cannot say."""
+    """Returns the verdict, a table for each model, and remarks."""
     said, mark = words.verdict(benchmark)
     summary = wrapped(f"{said}  {words.summary(benchmark)}", width, hang="  ")
     blocks = [paint(said, mark.name, colour) + summary.removeprefix(said)]
@@ -37,14 +37,14 @@ def _model(benchmark: Benchmark, model: str, colour: bool, unicode: bool, width:
 
 
 def _table(rows: list[Measurement], colour: bool, unicode: bool) -> list[str]:
-    """Columns in which no row has anything are left out; colour goes on when the widths are settled."""
+    """Renders the rows; empty columns are dropped, and colour is added once the widths are known."""
     columns = [column for column in words.COLUMNS if any(column.cell(row) for row in rows)]
     head = [("", "backend"), ("", "result"), *(column.head for column in columns)]
     cells = [
         [printable(row.backend), _result(row, unicode), *(column.cell(row) for column in columns)]
         for row in rows
     ]
-    # The heading goes in as rows: tabulate would make each column two wider than its heading.
+    # The heading is passed as rows: tabulate would make each column two wider than its heading.
     tall = [[part[0] for part in head], [part[1] for part in head]]
     ruler = ["-" * max(len(row[n]) for row in [*tall, *cells]) for n in range(len(head))]
     lines = tabulate(

@@ -1,4 +1,4 @@
-"""Findings as plain text for a terminal: tables and one paragraph. Nothing here prints."""
+"""Renders findings as plain text: tables and one paragraph. Prints nothing."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from accel_lab.reporting.words.evidence import line_of
 _CODES = {"good": "32", "bad": "31", "different": "33", "skip": "36", "na": "2", "bold": "1"}
 
 
-#: The column that says how a step failed is of no use below this.
+#: The column on how a step failed is useless below this width.
 _LEAST_ROOM = 24
-#: A repro of up to this many lines is shown whole: that is what the user wants to see.
+#: A repro of up to this many lines is shown whole.
 _SCREEN = 40
 
 
 def paint(text: str, name: str, colour: bool) -> str:
-    """The text in the colour of a mark (or ``bold``), for ``core.text.for_terminal``, or as it is."""
+    """Returns the text in a mark's colour (or ``bold``) for ``core.text.for_terminal``, or unchanged."""
     if not (colour and text):
         return text
     return control(f"\x1b[{_CODES[name]}m") + text + control("\x1b[0m")
 
 
 def one_line(text: str, width: int) -> str:
-    """The text on one line of at most ``width`` characters, with no control characters."""
+    """Returns the text on one line of at most ``width`` characters, without control characters."""
     flat = " ".join(printable(text).split())
     return shorten(flat, max(width, 3))
 
 
 def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100) -> str:
-    """The ladder, one row a rung, in the order in which the compiler works."""
+    """Renders the ladder, one row per rung, in the order in which the compiler works."""
     rows = [
         [
             _verdict_words(step, unicode),
@@ -56,7 +56,7 @@ def ladder_table(findings: Findings, *, colour: bool = False, unicode: bool = Tr
 def ablation_table(
     findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100
 ) -> str:
-    """The switches that were changed one at a time, with what each did to the failure."""
+    """Renders the switches that were changed one at a time, with the effect of each on the failure."""
     rows = [
         [
             _verdict_words(step, unicode),
@@ -72,7 +72,7 @@ def ablation_table(
 
 
 def culprit_line(culprit: Culprit) -> str:
-    """A culprit in one line: stage, component, side, level, confidence (of both where they differ)."""
+    """Describes a culprit in one line: stage, component, side, level and confidence."""
     data = culprit.to_json()
     name = terms.STAGES[culprit.stage]
     if culprit.component is not None:
@@ -82,7 +82,7 @@ def culprit_line(culprit: Culprit) -> str:
 
 
 def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
-    """The answer in plain words: the verdict, the summary, the culprits, the warnings and what to do next."""
+    """Renders the answer: the verdict, the summary, the culprits, the warnings and what to do next."""
     mark = {"fails": "bad", "passes": "good", "by_design": "good"}.get(findings.verdict, "skip")
     head = paint(terms.verdict_of(findings), mark, colour)
     blocks = [f"{head}  {one_line(findings.program.name, width)}"]
@@ -112,7 +112,7 @@ def paragraph(findings: Findings, *, colour: bool = False, width: int = 100) -> 
 
 
 def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
-    """The smallest repro: how small, where, the proof, and its text if that fits on a screen."""
+    """Renders the smallest repro: its size, path, proof, and its text if that fits on a screen."""
     if findings.repro is None:
         return ""
     repro, other = repro_reader.repro_of(findings), repro_reader.other_of(findings)
@@ -144,7 +144,7 @@ def repro_block(findings: Findings, *, colour: bool = False, width: int = 100) -
 
 
 def workarounds_block(findings: Findings, *, colour: bool = False, width: int = 100) -> str:
-    """What a user can do today: known failures, then each workaround with its code, its run and its cost."""
+    """Renders known failures, then each workaround with its code, its run and its cost."""
     blocks = []
     for known in findings.known:
         head = f"{around.KNOWN_TITLE}  {around.known_line(known)}"
@@ -163,7 +163,7 @@ def workarounds_block(findings: Findings, *, colour: bool = False, width: int = 
 def versions_block(
     findings: Findings, *, colour: bool = False, unicode: bool = True, width: int = 100
 ) -> str:
-    """The line of releases: the flips in one line, what qualifies them, and a row for each that was asked."""
+    """Renders the line of releases: the flips in one line, notes, and a row for each release run."""
     if not findings.versions:
         return ""
     title = "Since when"
@@ -192,7 +192,7 @@ def versions_block(
 
 
 def _exhibit_lines(exhibits: Sequence[Exhibit], width: int) -> list[str]:
-    """Where to look, one line each: the exhibits themselves are in the report."""
+    """Points to the exhibits in the report, one line each."""
     return [one_line(f"see report.html: {e.title or e.kind}", width) for e in exhibits]
 
 
@@ -202,7 +202,7 @@ def _verdict_words(step: Step, unicode: bool) -> str:
 
 
 def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
-    """Colour goes on after the columns were laid out, so that escapes never count as width."""
+    """Adds colour after the layout of the columns, so that escapes do not count as width."""
     lines = table.splitlines()
     for row, step in enumerate(steps, 2):
         said = _verdict_words(step, unicode)
@@ -211,7 +211,7 @@ def _painted(table: str, steps: Sequence[Step], unicode: bool) -> str:
 
 
 def _remark(step: Step, findings: Findings) -> str:
-    """How a step failed; the target failure is shown once, in the summary."""
+    """Says how a step failed; the target failure is shown once, in the summary."""
     known = step.verdict is Verdict.BAD and findings.signature is not None
     parts = ["the same failure" if known else terms.failure_of(step)]
     if step.max_abs_error:
@@ -221,7 +221,7 @@ def _remark(step: Step, findings: Findings) -> str:
 
 
 def _table(headers: Sequence[str], rows: list[list[str]], width: int) -> str:
-    """The last column gets what the others leave of the width; a third one goes where that is too little."""
+    """Fits a table into the width: the last column is cut; if too narrow, the third column is dropped."""
     if not rows:
         return ""
     room = width - _width(headers[:-1], [row[:-1] for row in rows]) - 2
@@ -243,7 +243,7 @@ def _lines(headers: Sequence[str], rows: list[list[str]]) -> list[str]:
 
 
 def wrapped(text: str, width: int, hang: str = "") -> str:
-    """Each line of the text broken at spaces to ``width``; a longer word, such as a path, stays whole."""
+    """Wraps each line of the text at spaces to ``width``; a longer word, such as a path, stays whole."""
     lines = printable(text).splitlines() or [""]
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)

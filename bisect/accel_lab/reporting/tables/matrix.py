@@ -1,4 +1,4 @@
-"""The matrix of releases and rungs as plain text for a terminal. Nothing here prints."""
+"""Renders the matrix of releases and rungs as plain text. Prints nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .findings import one_line, paint, wrapped
 
 
 def text(grid: Mapping[str, Any], *, colour: bool = False, unicode: bool = True, width: int = 120) -> str:
-    """The answer in one line, a row for each release, and what the cells that are no plain answer say."""
+    """Returns the answer in one line, a row per release, and the reasons of cells without a plain answer."""
     blocks = [wrapped(words.headline(grid), width, hang="  ")]
     failure = words.failure(grid)
     if failure:
@@ -26,7 +26,7 @@ def text(grid: Mapping[str, Any], *, colour: bool = False, unicode: bool = True,
 
 
 def _table(grid: Mapping[str, Any], colour: bool, unicode: bool) -> str:
-    """Colour goes on after the columns were laid out, so that escapes never count as width."""
+    """Renders the table; colour is added after the layout, so that escapes do not count as width."""
     rows = words.rows_of(grid)
     columns = words.columns_of(grid)
     cells = [[printable(row.torch), *(_said(cell, unicode) for cell in row.cells)] for row in rows]
@@ -52,7 +52,7 @@ def _said(cell: words.CellWords, unicode: bool) -> str:
 
 
 def _remarks(grid: Mapping[str, Any]) -> list[str]:
-    """One line for each release and reason, with the rungs that it holds for."""
+    """Returns one line for each release and reason, with the rungs that it holds for."""
     found: dict[tuple[str, str], list[str]] = {}
     columns = words.columns_of(grid)
     for row in words.rows_of(grid):

@@ -1,1 +1,1 @@
-"""Sentences: findings, comparisons, measurements and the matrix in words."""
+"""Puts results into sentences: findings, comparisons, measurements and the matrix."""

@@ -1,4 +1,4 @@
-"""A benchmark in words: the columns of its tables and the remarks under them, for terminal and page alike."""
+"""Describes a benchmark: the columns of its tables and the remarks, for terminal and page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MARKS: dict[Standing, Mark] = {
     Standing.FAILED: Mark(name="bad", symbol="✗", ascii="x", words="failed"),
     Standing.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
 }
-#: Reasons and names that are listed for one row; the rest is counted.
+#: Maximum reasons and names listed for one row; the rest is counted.
 MOST_LISTED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of numbers: two short lines of heading, what the numbers mean, and the cells."""
+    """One column of numbers: two short heading lines, what the numbers mean, and the cells."""
 
     head: tuple[str, str]
     means: str
@@ -94,7 +94,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def figure(value: float | None) -> str:
-    """A measured quantity with three digits; empty where there is none."""
+    """Returns a measured quantity with three digits; empty if None."""
     if value is None:
         return ""
     if not math.isfinite(value):
@@ -105,24 +105,24 @@ def figure(value: float | None) -> str:
 
 
 def error(value: float | None) -> str:
-    """An error, as small as it may be; empty where there is none."""
+    """Returns an error with two digits; empty if None."""
     if value is None:
         return ""
     return "0" if value == 0 else f"{value:.1e}".replace("e-0", "e-")
 
 
 def whole(value: int | None) -> str:
-    """A count; empty where it is unknown."""
+    """Returns a count as text; empty if None."""
     return "" if value is None else str(value)
 
 
 def total(counts: Mapping[str, int] | None) -> str:
-    """The sum of counts by name; empty where they are unknown."""
+    """Returns the sum of counts by name as text; empty if None."""
     return "" if counts is None else str(sum(counts.values()))
 
 
 def remarks(row: Measurement) -> list[str]:
-    """What no number says: why a row failed, what broke the graph, what was violated or ran on the host."""
+    """Returns remarks: why a row failed, what broke the graph, what was violated or ran on the host."""
     said = []
     if row.reason:
         said.append(f"{row.standing.value}: {row.reason}")
@@ -136,14 +136,13 @@ def remarks(row: Measurement) -> list[str]:
 
 
 def _violated(row: Measurement) -> list[str]:
-    """The violations with their lines; the rest is counted."""
     left = len(row.violation_lines) - MOST_LISTED
     shown = list(row.violation_lines[:MOST_LISTED])
     return [*shown, f"{left} more violations with their lines: see bench.json"] if left > 0 else shown
 
 
 def _parts(row: Measurement) -> list[str]:
-    """Where a call's time goes, by what the backend reports; parts below a hundredth are left out."""
+    """Says where a call's time goes, as the backend reports it; parts below one percent are left out."""
     parts = {name: ms for name, ms in (row.parts_ms or {}).items() if ms > 0}
     whole_ms = sum(parts.values())
     shares = sorted(((ms / whole_ms, name) for name, ms in parts.items()), reverse=True)
@@ -165,7 +164,7 @@ def _first_line(text: str) -> str:
 
 
 def title(benchmark: Benchmark, model: str) -> str:
-    """The model's name as a heading, with its size in parameters where a row knows it."""
+    """Returns the model's name as a heading, with its number of parameters if known."""
     known = next((row.parameters for row in benchmark.of(model) if row.parameters), None)
     size = ""
     if known:
@@ -175,7 +174,7 @@ def title(benchmark: Benchmark, model: str) -> str:
 
 
 def cautions(benchmark: Benchmark) -> list[str]:
-    """What makes the times less than they seem."""
+    """Returns warnings on the quality of the times: a busy machine."""
     load, cpus = benchmark.environment.get("load_at_start"), benchmark.environment.get("cpus")
     if not load or not cpus or load < cpus / 2:
         return []
@@ -185,7 +184,7 @@ def cautions(benchmark: Benchmark) -> list[str]:
     ]
 
 
-#: What became of a row, in words; the words of its figures follow.
+#: The change of a row in words; its figures follow.
 CHANGES: dict[Change, str] = {
     Change.SLOWER: "slower",
     Change.BROKEN: "no longer right",
@@ -199,7 +198,7 @@ CHANGES: dict[Change, str] = {
 
 
 def changes(benchmark: Benchmark) -> list[str]:
-    """Each row against the earlier benchmark, regressions first; empty where none was compared."""
+    """Describes each row against the earlier benchmark, regressions first; empty without one."""
     if benchmark.compared is None:
         return []
     order = list(CHANGES)
@@ -208,7 +207,7 @@ def changes(benchmark: Benchmark) -> list[str]:
 
 
 def change_line(row: RowChange) -> str:
-    """One row against the earlier benchmark."""
+    """Describes one row against the earlier benchmark."""
     said = f"{row.model} {row.backend}: {CHANGES[row.change]}"
     if row.words:
         said += f" ({row.words})"
@@ -219,7 +218,7 @@ def change_line(row: RowChange) -> str:
 
 
 def compared_title(benchmark: Benchmark) -> str:
-    """What it was compared with, and how many rows became worse."""
+    """Names the earlier benchmark, and counts the regressions; ``compared`` must not be None."""
     assert benchmark.compared is not None
     count = len(benchmark.compared.regressions)
     against = f"torch {benchmark.compared.torch}" if benchmark.compared.torch else "an unknown torch"
@@ -228,7 +227,7 @@ def compared_title(benchmark: Benchmark) -> str:
 
 
 def verdict(benchmark: Benchmark) -> tuple[str, Mark]:
-    """The whole run in two words and a mark."""
+    """Returns the verdict of the whole run, with a mark."""
     if not benchmark.complete:
         return "INTERRUPTED", MARKS[Standing.SKIPPED]
     if benchmark.compared is not None and benchmark.compared.regressions:
@@ -243,7 +242,7 @@ def verdict(benchmark: Benchmark) -> tuple[str, Mark]:
 
 
 def summary(benchmark: Benchmark) -> str:
-    """The run in one sentence."""
+    """Summarises the run in one sentence."""
     settings = benchmark.settings
     what = "a training step" if settings.get("train") else "inference"
     counts = ", ".join(

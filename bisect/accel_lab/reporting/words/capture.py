@@ -1,4 +1,4 @@
-"""A capture in words: the headline, the table of layers, for the terminal and the page."""
+"""Describes a capture: the headline and the table of layers, for terminal and page."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from accel_lab.inspection.captured import Captured
 from accel_lab.inspection.layers import Layer, amount
 
 HEAD = ("layer", "nodes", "operators", "dtypes", "inputs", "peak memory")
-#: Characters of how the script failed; capture.json has all.
+#: Maximum characters of the failure; capture.json has all.
 MOST_FAILED = 240
-#: Said of every figure of memory.
+#: Note on every memory figure.
 ESTIMATE = (
     "Memory is an estimate: the sizes of the graph's tensors from their making to their last use. Inputs are "
     "held throughout, views take nothing. Fusion, buffer reuse and workspaces are not in it"
@@ -25,7 +25,7 @@ NO_TLPARSE = (
 
 
 def headline(captured: Captured) -> str:
-    """How many graphs, layers and kernels there are."""
+    """Counts the graphs, layers and kernels."""
     graphs = sum(layer.kind == "dynamo" for layer in captured.layers)
     parts = [
         counted(graphs, "graph"),
@@ -40,7 +40,7 @@ def headline(captured: Captured) -> str:
 
 
 def notes(captured: Captured) -> list[str]:
-    """What a reader should know before the figures."""
+    """Returns notes that a reader needs before the figures."""
     lines = []
     if captured.failed:
         failed = shorten(captured.failed, MOST_FAILED)
@@ -49,7 +49,7 @@ def notes(captured: Captured) -> list[str]:
 
 
 def row(layer: Layer) -> tuple[str, ...]:
-    """A layer as a row under ``HEAD``."""
+    """Returns a layer as a row under ``HEAD``."""
     if not layer.is_graph:
         return (layer.title, counted(layer.parts or 0, "loop nest"), "", "", "", "")
     memory = layer.memory
@@ -66,14 +66,14 @@ def row(layer: Layer) -> tuple[str, ...]:
 
 
 def listed(counts: Counter[str], most: int) -> str:
-    """``12 float32, 1 int64``."""
+    """Lists counts: ``12 float32, 1 int64``; at most ``most``, the rest is counted."""
     shown = [f"{count} {name}" for name, count in counts.most_common(most)]
     more = len(counts) - most
     return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])])
 
 
 def terminal(captured: Captured) -> str:
-    """What the terminal shows."""
+    """Returns the text for the terminal."""
     table = tabulate([row(layer) for layer in captured.layers], headers=HEAD, disable_numparse=True)
     lines = [f"{captured.program}: {headline(captured)}", "", table, "", f"{ESTIMATE}."]
     return "\n".join([*lines, *(f"{note}." for note in notes(captured))])

@@ -1,4 +1,4 @@
-"""Clues that need no run of their own: which tests fail, and numbers that differ from run to run."""
+"""Finds clues that need no run of their own: which tests fail, and numbers that vary between runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 
-#: So many rungs must fail, each with other numbers, before that is reported.
+#: Minimum failing rungs, each with other numbers, before that is reported.
 _RUNGS = 3
 
 
@@ -19,9 +19,9 @@ def names_tests(signature: Signature | None) -> bool:
 
 
 def numbers(findings: Findings) -> str:
-    """What it means that one message has other numbers each time; empty where they are the same.
+    """Says what it means if one message has other numbers each time; empty if they are equal.
 
-    Numbers are no part of a signature, so such failures count as one.
+    Numbers are not part of a signature, so such failures count as one.
     """
     target = findings.signature
     if target is None or target.kind not in ("exception", "exit"):
@@ -45,7 +45,7 @@ def numbers(findings: Findings) -> str:
 
 
 def _said(steps: Sequence[Step], target: Signature) -> list[tuple[Rung, str]]:
-    """What each run said that failed with the very message of ``target``, its numbers apart."""
+    """Returns the messages of failing runs that equal ``target``'s but for numbers."""
     return [
         (step.rung, step.signature.said)
         for step in steps

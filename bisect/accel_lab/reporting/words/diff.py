@@ -1,4 +1,4 @@
-"""A comparison of two runs in words: the headline and the table, for the terminal and the page."""
+"""Describes a comparison of two runs: the headline and the table, for terminal and page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tabulate import tabulate
 
 from accel_lab.reporting.tables.findings import one_line
 
-#: Rows of the terminal's table; the page and the JSON have all.
+#: Maximum rows of the terminal's table; the page and the JSON have all.
 MOST_ROWS = 20
-#: Columns of ``HEAD`` that the terminal leaves to the page.
+#: Columns of ``HEAD`` that only the page shows.
 _PAGE_ONLY = ("RMS rel", "cosine")
-#: Outputs with aliasing drift that are named.
+#: Maximum outputs with aliasing drift that are named.
 MOST_DRIFTS = 5
 LAYERS_HEAD = ("", "module", "operator", "dtype", "error", "eager's", "line")
 MODULES_HEAD = ("", "module", "operators", "greatest error", "eager's", "first diverging")
@@ -21,7 +21,7 @@ HEAD = ("", "value", "dtype", "not equal", "max abs", "max rel", "RMS rel", "ULP
 
 
 def headline(diff: Mapping[str, Any]) -> str:
-    """``3 of 12 values differ between inductor and eager``, or that none does."""
+    """Returns the headline: ``3 of 12 values differ between inductor and eager``, or that all agree."""
     summary = diff["summary"]
     between = f"{diff['test']} and {diff['reference']}"
     if summary["differ"] == 0:
@@ -30,7 +30,7 @@ def headline(diff: Mapping[str, Any]) -> str:
 
 
 def notes(diff: Mapping[str, Any]) -> list[str]:
-    """Notes below the table: the first and the worst value, runs that failed, what agrees means."""
+    """Returns notes below the table: the first and the worst value, failed runs, what "agrees" means."""
     summary = diff["summary"]
     lines = []
     if summary["first"]:
@@ -50,7 +50,7 @@ def notes(diff: Mapping[str, Any]) -> list[str]:
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """One value as a row under ``HEAD``."""
+    """Returns one value as a row under ``HEAD``."""
     metrics = row["metrics"] or {}
     mark = "" if row["same"] else "✗"
     call = "" if row["call"] is None else f"call {row['call']} "
@@ -72,7 +72,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def drifts(diff: Mapping[str, Any]) -> list[str]:
-    """Outputs that share memory with something else than in the reference; values are compared apart."""
+    """Lists outputs that share memory differently than in the reference; values are compared separately."""
     said = []
     for row in diff["rows"]:
         if row.get("aliasing"):
@@ -84,7 +84,7 @@ def drifts(diff: Mapping[str, Any]) -> list[str]:
 
 
 def layers(found: Mapping[str, Any]) -> list[str]:
-    """The first module and the first operator that diverge from float64."""
+    """Names the first module and the first operator that diverge from float64."""
     lines = []
     first = next((one for one in found["operators"] if one["node"] == found["first_operator"]), None)
     if first is None:
@@ -106,7 +106,7 @@ def layers(found: Mapping[str, Any]) -> list[str]:
 
 
 def layer_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The operators under ``LAYERS_HEAD``."""
+    """Returns the operators as rows under ``LAYERS_HEAD``."""
     return [
         (
             "first" if one["node"] == found["first_operator"] else "diverges" if one["differs"] else "",
@@ -122,7 +122,7 @@ def layer_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def module_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The modules under ``MODULES_HEAD``."""
+    """Returns the modules as rows under ``MODULES_HEAD``."""
     return [
         (
             "first" if one["name"] == found["first_module"] else "diverges" if one["first"] else "",
@@ -137,7 +137,7 @@ def module_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def specials(row: Mapping[str, Any]) -> str:
-    """NaN, infinities and negative zeros that only one side has, and the spread of several runs; or empty."""
+    """Describes NaN, infinities and -0.0 that only one side has, and the spread of several runs; or ""."""
     metrics = row["metrics"] or {}
     lines = []
     if runs := row.get("runs"):
@@ -152,18 +152,17 @@ def specials(row: Mapping[str, Any]) -> str:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    """The greatest error against float64, and eager's own."""
     ours, eagers = row["error_vs_float64"], row["eager_error_vs_float64"]
     return "" if ours is None else f"{number(ours)} (eager {number(eagers)})"
 
 
 def number(value: Any) -> str:
-    """A number in three digits; empty for none."""
+    """Returns a number with three digits; empty if None."""
     return "" if value is None else value if isinstance(value, str) else f"{value:.3g}"
 
 
 def text(diff: Mapping[str, Any], width: int) -> str:
-    """What the terminal shows: those that differ first, then the rest in the order of the run."""
+    """Returns the text for the terminal: differing values first, then the rest in run order."""
     rows = sorted(diff["rows"], key=lambda row: row["same"])
     shown = [cells(row) for row in rows[:MOST_ROWS]]
     kept = [n for n, name in enumerate(HEAD) if name not in _PAGE_ONLY]

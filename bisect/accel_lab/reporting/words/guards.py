@@ -1,4 +1,4 @@
-"""A CompileReport in words: the headline and the tables, for the terminal and the page."""
+"""Describes a CompileReport: the headline and the tables, for terminal and page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tabulate import tabulate
 from accel_lab.core.text import counted, shorten
 from accel_lab.inspection.compile_report import Compilation, CompileReport, GraphBreak, Place, Recompilation
 
-#: Rows of each table of the terminal; the page and the JSON have all.
+#: Maximum rows of each table in the terminal; the page and the JSON have all.
 MOST_ROWS = 10
 COSTLIEST_HEAD = (
     "compilation",
@@ -27,7 +27,7 @@ COSTLIEST_HEAD = (
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One thing to know: where, what, the details, and what to write instead."""
+    """One finding: title, place, source line, details, and what to write instead."""
 
     title: str
     place: str
@@ -37,7 +37,7 @@ class Entry:
 
 
 def headline(report: CompileReport) -> str:
-    """``4 graphs in 3 functions, 1 graph break, 2 recompilations; compiling took 3.2 s``."""
+    """Returns ``4 graphs in 3 functions, 1 graph break, 2 recompilations; compiling took 3.2 s``."""
     graphs = [one for one in report.compilations if one.operators and not one.failed]
     functions = len({one.place for one in graphs})
     parts = [
@@ -49,7 +49,7 @@ def headline(report: CompileReport) -> str:
 
 
 def notes(report: CompileReport) -> list[str]:
-    """What needs attention before the tables are read."""
+    """Returns what needs attention before the tables."""
     found = [
         f"{name(place)} reached the limit of {report.limit} compilations and runs uncompiled from then on"
         for place in report.at_limit
@@ -67,27 +67,27 @@ def notes(report: CompileReport) -> list[str]:
 
 
 def breaks(report: CompileReport) -> list[Entry]:
-    """The graph breaks, the most frequent first."""
+    """Returns the graph breaks, most frequent first."""
     return [_break(one) for one in sorted(report.breaks, key=lambda one: -one.times)]
 
 
 def recompilations(report: CompileReport) -> list[Entry]:
-    """The recompilations, in the order of the run."""
+    """Returns the recompilations, in the order of the run."""
     return [_recompilation(one) for one in report.recompilations]
 
 
 def costliest(report: CompileReport) -> list[tuple[str, ...]]:
-    """The compilations that took longest, as rows under ``COSTLIEST_HEAD``."""
+    """Returns the longest compilations, as rows under ``COSTLIEST_HEAD``."""
     return [_cost(one) for one in report.costliest]
 
 
 def compilations(report: CompileReport) -> list[Entry]:
-    """Each compilation with its guards."""
+    """Returns each compilation with its guards."""
     return [_compilation(one) for one in report.compilations]
 
 
 def terminal(report: CompileReport) -> str:
-    """All that the terminal shows."""
+    """Returns the text for the terminal."""
     blocks = [headline(report)]
     blocks += [f"note: {note}" for note in notes(report)]
     for title, entries in (("Graph breaks", breaks(report)), ("Recompilations", recompilations(report))):
@@ -102,7 +102,7 @@ def terminal(report: CompileReport) -> str:
 
 
 def name(place: Place) -> str:
-    """``forward (model.py:12)``; what Dynamo calls ``torch_dynamo_resume_in_f_at_10`` is f resumed."""
+    """Returns ``forward (model.py:12)``; ``torch_dynamo_resume_in_f_at_10`` is shown as f, resumed."""
     resumed = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", place.function)
     function = f"{resumed[1]}, resumed at line {resumed[2]}" if resumed else place.function
     return f"{function} ({PurePath(place.file).name}:{place.line})"
@@ -167,7 +167,7 @@ def _compilation(one: Compilation) -> Entry:
 
 
 def _readable(guard: str) -> str:
-    """A guard without the address that it holds: ``type(n) is float``, ``f is the same object``."""
+    """Returns a guard without object ids: ``type(n) is float``, ``f is the same object``."""
     same = re.match(r"___check_obj_id\((.+), \d+\)", guard)
     if same is not None:
         return f"{same[1]} is the same object"

@@ -1,4 +1,4 @@
-"""The joint report as Markdown, and its sentences, which the page shares."""
+"""Renders the joint report as Markdown, with sentences that the page shares."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ COMPARED_HEAD = ("model", "backend", "what")
 
 
 def headline(data: Mapping[str, Any]) -> str:
-    """``3 runs of 2 models``."""
+    """Returns the headline: ``3 runs of 2 models``."""
     return f"{counted(len(data['runs']), 'run')} of {counted(len(data['models']), 'model')}"
 
 
 def compared(comparison: Mapping[str, Any]) -> str:
-    """What the comparison of two runs comes to, in a sentence."""
+    """Summarises the comparison of two runs in a sentence."""
     if not comparison["shared"]:
         return "the two runs have no model on the same backend in common"
     count = len(comparison["differences"])
@@ -26,7 +26,7 @@ def compared(comparison: Mapping[str, Any]) -> str:
 
 
 def cells(row: Mapping[str, Any]) -> list[list[str]]:
-    """A model's cells under ``HEAD``; each is a list of what the runs say."""
+    """Returns a model's cells under ``HEAD``; each is a list of what the runs say."""
     return [
         [row["model"]],
         *([f"{said['where']}: {said['text']}" for said in row[name]] for name in HEAD[1:]),
@@ -34,7 +34,7 @@ def cells(row: Mapping[str, Any]) -> list[list[str]]:
 
 
 def markdown(data: Mapping[str, Any]) -> str:
-    """The report as Markdown text."""
+    """Returns the report as Markdown text."""
     lines = [f"# accel-lab: {headline(data)}", ""]
     lines += _table(HEAD, ([_joined(cell) for cell in cells(row)] for row in data["models"]))
     lines += ["", "## Runs", ""]
@@ -53,7 +53,7 @@ def markdown(data: Mapping[str, Any]) -> str:
 
 
 def alone(comparison: Mapping[str, Any]) -> list[str]:
-    """What only one of two runs has, one line a run."""
+    """Lists what only one of two runs has, one line per run."""
     return [
         f"only {comparison[which]} has {', '.join(comparison[f'only_{which}'])}"
         for which in ("first", "second")
@@ -75,7 +75,7 @@ def _joined(said: Sequence[str]) -> str:
 
 
 def _safe(text: str) -> str:
-    """A stranger's text as one cell: no pipe, no line break, no markup."""
+    """Escapes untrusted text for one table cell: no pipe, no line break, no markup."""
     text = " ".join(str(text).split())
     for letter in "\\`*_[]#|":
         text = text.replace(letter, f"\\{letter}")

@@ -1,4 +1,4 @@
-"""The matrix of releases and rungs in words, for its three forms: table, page and picture."""
+"""Describes the matrix of releases and rungs, for its table, page and picture."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from . import terms
 from .terms import Mark
 
 _MARKS = {mark.name: mark for mark in (terms.GOOD, terms.BAD, terms.DIFFERENT, terms.SKIP)}
-#: A cell that nothing was run for.
+#: The mark of a cell without a run.
 NOTHING = Mark(name="na", symbol="·", ascii=".", words="not run")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellWords:
-    """One cell: its mark, what it said, and where its outcome lies."""
+    """One cell: its mark, its text, its time, and the folder of its outcome."""
 
     mark: Mark
     said: str = ""
@@ -29,7 +29,7 @@ class CellWords:
 
 @dataclass(frozen=True, kw_only=True)
 class RowWords:
-    """One release: its cells in the order of the columns, and the rung that its failure starts at."""
+    """One release: its cells in column order, and the rung that its failure starts at."""
 
     torch: str
     cells: tuple[CellWords, ...]
@@ -37,12 +37,12 @@ class RowWords:
 
 
 def columns_of(grid: Mapping[str, Any]) -> list[str]:
-    """The columns, in the order of the stack."""
+    """Returns the columns in stack order."""
     return [str(name) for name in _matrix(grid).get("columns", ())]
 
 
 def rows_of(grid: Mapping[str, Any]) -> list[RowWords]:
-    """The releases, oldest first."""
+    """Returns the releases, oldest first."""
     columns = columns_of(grid)
     return [
         RowWords(
@@ -74,7 +74,7 @@ def _cell(cell: Mapping[str, Any] | None) -> CellWords:
 
 
 def meaning(column: str) -> str:
-    """What a column runs, in half a sentence."""
+    """Describes what a column runs."""
     try:
         return terms.RUNS.get(Rung(column), "")
     except ValueError:
@@ -82,13 +82,13 @@ def meaning(column: str) -> str:
 
 
 def headline(grid: Mapping[str, Any]) -> str:
-    """The whole grid in one line."""
+    """Summarises the grid in one line."""
     said = [str(line) for line in grid.get("sentences", ())]
     return "; ".join(said) or "no release could be judged"
 
 
 def failure(grid: Mapping[str, Any]) -> str:
-    """The failure that the cells are judged against, and the release that showed it."""
+    """Describes the failure that the cells are judged against, and the release that showed it; or ""."""
     signature = grid.get("signature")
     if not signature:
         return ""
@@ -96,7 +96,7 @@ def failure(grid: Mapping[str, Any]) -> str:
 
 
 def mark_of(grid: Mapping[str, Any]) -> Mark:
-    """The mark of the whole: bad if any cell shows the failure."""
+    """Returns the mark of the grid: bad if any cell shows the failure, good if any passes."""
     cells = [cell.mark for row in rows_of(grid) for cell in row.cells]
     if terms.BAD in cells:
         return terms.BAD

@@ -1,4 +1,4 @@
-"""A script that works but is compiled again and again, or whose graphs break: how often, why, and where."""
+"""Describes recompilations and graph breaks of a passing script: how often, why, and where."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from accel_lab.core.findings import Findings
 from accel_lab.core.text import shorten
 
-#: To be compiled again once or twice is usual: sizes that turn out to vary do that.
+#: One or two recompilations are usual, when sizes turn out to vary.
 USUAL = 2
 _PLACES = 3
 
 
 def sentences(findings: Findings) -> str:
-    """What makes a passing script slow, in a few sentences; empty where nothing does."""
+    """Describes recompilations and graph breaks that slow a passing script; empty if there are none."""
     facts = next(
         (f for step in findings.baseline if isinstance(f := step.outcome.facts.get("compiles"), Mapping)), {}
     )
@@ -49,7 +49,6 @@ def _again(rows: Sequence[Mapping[str, Any]], limit: object) -> str:
 
 
 def _breaks(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The places where graphs broke, each with its first reason."""
     by_place: dict[str, str] = {}
     for row in rows:
         file, line = str(row.get("file") or "").rpartition("/")[2], _number(row.get("line"))
@@ -64,7 +63,7 @@ def _breaks(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _code(key: str) -> str:
-    """``forward /a/b.py:15`` is forward (b.py:15)."""
+    """Shortens ``forward /a/b.py:15`` to ``forward (b.py:15)``."""
     name, _, place = key.partition(" ")
     return f"{name} ({place.rpartition('/')[2]})" if place else name
 

@@ -1,4 +1,4 @@
-"""The summary paragraph of a report, and the next steps."""
+"""Builds the summary paragraph of a report, and the next steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import clues, recompiles, terms, workarounds
 from . import versions as since
 from .evidence import line_of, words_of
 
-#: What is at fault; the component is put in front of "is" or "are".
+#: The part at fault by stage; the component is inserted before "is" or "are".
 _WHOSE: dict[Stage, str] = {
     Stage.EAGER: "torch.compile is not at fault",
     Stage.DYNAMO: "Dynamo is at fault",
@@ -37,7 +37,7 @@ _WHOSE: dict[Stage, str] = {
     Stage.ENVIRONMENT: "the environment is at fault, neither the script nor torch",
 }
 _ACCELERATORS = tuple(stage for stage in Stage if stage.value.startswith(("mock.", "accelerator")))
-#: What the confidence rests on, after the evidence.
+#: Appended to the evidence, by confidence.
 _HOW_SURE = {
     Confidence.PROVEN: " The failure disappears without this stage and returns with it.",
     Confidence.LIKELY: "",
@@ -46,7 +46,7 @@ _HOW_SURE = {
 
 
 def summarise(findings: Findings) -> str:
-    """One paragraph: what fails, whose fault it is, and how sure that is."""
+    """Returns one paragraph: what fails, which part is at fault, and how certain that is."""
     if findings.versions and findings.versions.metric:
         return _measured(findings)
     if findings.verdict == "passes":
@@ -69,7 +69,7 @@ def summarise(findings: Findings) -> str:
 
 
 def _failure(findings: Findings) -> str:
-    """How the script fails, shortened, and how often; the whole message stands elsewhere in a report."""
+    """Describes the failure, shortened, and its rate; other parts of a report have the whole message."""
     signature, rate = findings.signature, findings.failure_rate
     often = f" in {rate:.0%} of its runs" if rate is not None and rate < 1.0 else ""
     if signature is None:
@@ -85,7 +85,7 @@ def _failure(findings: Findings) -> str:
 
 
 def _by_design(findings: Findings, reason: ByDesign) -> str:
-    """Why it is no bug, and what shows that."""
+    """Explains why the difference is not a bug, and what shows that."""
     failure = f" The script's failure: {findings.signature.line.rstrip('.')}." if findings.signature else ""
     shown = f" With {reason.setting} compiled and uncompiled code agree."
     return (
@@ -95,7 +95,7 @@ def _by_design(findings: Findings, reason: ByDesign) -> str:
 
 
 def _outside(findings: Findings) -> str:
-    """The answer for a failure that no rung of the ladder reaches."""
+    """Returns the answer for a failure that no rung of the ladder reaches."""
     failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
     why = "The failure comes from none of them, so no rung was run."
     if findings.ladder:
@@ -107,7 +107,7 @@ def _outside(findings: Findings) -> str:
     return " ".join(part for part in (answer, _since(findings)) if part)
 
 
-#: Stages whose work is named by the operator that it is done for.
+#: Stages whose component is the operator that they handle.
 _NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.META_KERNEL)
 
 
@@ -121,7 +121,7 @@ def _fault(culprit: Culprit, number: int) -> str:
 
 
 def _blame(culprit: Culprit) -> str:
-    """``Inductor's lowering of aten.add.Tensor is at fault``."""
+    """Returns ``Inductor's lowering of aten.add.Tensor is at fault``."""
     whose, part = _WHOSE[culprit.stage], culprit.component
     if part is None:
         return whose
@@ -134,7 +134,7 @@ def _blame(culprit: Culprit) -> str:
     return f"{subject}{name}{verb}{rest}"
 
 
-#: What the passing run of the pair changed, where that is not to leave the component out.
+#: What shows the component, by kind, if its passing run did not simply leave it out.
 _PAIRS = {
     "guard": "the failure disappears when the code is recompiled whenever that value changes",
     "setting": "the failure disappears with only that setting changed",
@@ -144,7 +144,7 @@ _PAIRS = {
 
 
 def _component(culprit: Culprit) -> str:
-    """The component's confidence where it differs from the stage's."""
+    """States the component's confidence if it differs from the stage's."""
     part = culprit.component
     if part is None or part.confidence is culprit.confidence:
         return ""
@@ -158,7 +158,7 @@ def _component(culprit: Culprit) -> str:
 
 
 def _since(findings: Findings) -> str:
-    """Which releases have the failure; empty where no other release was run."""
+    """Says which releases have the failure; empty if no other release was run."""
     headline = since.headline(findings.versions)
     if not headline:
         return ""
@@ -166,7 +166,7 @@ def _since(findings: Findings) -> str:
 
 
 def _repro(findings: Findings) -> str:
-    """The size of the smallest script; empty when there is none."""
+    """States the size of the smallest script; empty if there is none."""
     repro = repro_reader.repro_of(findings)
     if repro is None:
         return ""
@@ -182,7 +182,7 @@ def _repro(findings: Findings) -> str:
 
 
 def _measured(findings: Findings) -> str:
-    """The answer of a search for a worse number (``--metric``)."""
+    """Returns the answer of a search for a worse number (``--metric``)."""
     versions = findings.versions
     assert versions is not None
     metric = versions.metric
@@ -217,7 +217,7 @@ def _passes(findings: Findings) -> str:
 
 
 def _agrees(agreement: Agreement) -> str:
-    """What "agrees" means: the tolerance and the greatest difference of each dtype."""
+    """Says what "agrees" means: the tolerance and the greatest difference of each dtype."""
     if not agreement.types:
         return (
             f"{counted(agreement.others, 'value')} compared exactly"
@@ -240,7 +240,7 @@ def _agreed(row: AgreedType) -> str:
 
 
 def _values_vary(findings: Findings) -> bool:
-    """Whether there is no measure for the values of the compiled regions."""
+    """Whether uncompiled values vary, so that compiled values cannot be compared with them."""
     kinds = (warning.kind for warning in findings.warnings if isinstance(warning, Evidence))
     return findings.culprit is None and EvidenceKind.VALUES_VARY_UNCOMPILED in kinds
 
@@ -255,7 +255,7 @@ def _why_not(findings: Findings) -> str:
 
 
 def left_unasked(findings: Findings) -> str:
-    """The heading of the questions that the time did not reach; empty where it reached all."""
+    """Returns the heading of the questions that time did not allow; empty if there are none."""
     if not findings.unasked:
         return ""
     if findings.budget_s is None:
@@ -264,7 +264,7 @@ def left_unasked(findings: Findings) -> str:
 
 
 def unasked_lines(findings: Findings) -> list[str]:
-    """The questions that the time did not reach, with alternatives as a reader calls them."""
+    """Lists the questions that time did not allow, with alternatives named for users."""
     lead = "another explanation: "
     return [
         lead + terms.alternative(line.removeprefix(lead)) if line.startswith(lead) else line
@@ -273,7 +273,7 @@ def unasked_lines(findings: Findings) -> list[str]:
 
 
 def next_steps(findings: Findings) -> list[str]:
-    """What the reader can do now, one line each."""
+    """Lists what the reader can do now, one line each."""
     if findings.unasked and findings.artifacts:
         more = "TIME" if findings.budget_s is None else f"{2 * findings.budget_s:g}s"
         again = command_line("accel-lab", "bisect", "--resume", findings.artifacts, "--budget", more)
@@ -332,7 +332,7 @@ def _steps(findings: Findings) -> list[str]:
 
 
 def _run_repro(findings: Findings) -> list[str]:
-    """How to run the smallest script, if it was verified and its exit code shows the failure."""
+    """Says how to run the smallest script, if it was verified and its exit code shows the failure."""
     repro = repro_reader.repro_of(findings)
     if repro is None or not repro.verified or not repro.exits:
         return []

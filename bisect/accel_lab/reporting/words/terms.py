@@ -1,4 +1,4 @@
-"""Names of rungs, verdicts and stages for a reader outside the project."""
+"""Names rungs, verdicts and stages for users of the lab."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A verdict for the eye: ``name`` is a CSS class, ``symbol`` and ``words`` work without colour."""
+    """How a verdict is shown: ``name`` is a CSS class; ``symbol`` and ``words`` work without colour."""
 
     name: str
     symbol: str
@@ -36,11 +36,11 @@ _MARKS = {
     Verdict.SKIP: SKIP,
 }
 
-#: What each rung runs, in half a sentence.
+#: What each rung runs, as a short phrase.
 RUNS: dict[Rung, str] = {rung: rung.record.runs for rung in Rung}
 
-#: The backend of torch that stops at the same place, as its issue template asks for. Rungs that no
-#: backend of torch's own offers are missing here.
+#: The torch backend that stops at the same rung, which PyTorch's issue template asks for. Rungs without such
+#: a backend are missing.
 TORCH_BACKENDS: dict[Rung, str] = {
     rung: rung.record.torch_backend for rung in Rung if rung.record.torch_backend
 }
@@ -78,24 +78,24 @@ VERDICTS = {
 
 
 def verdict_of(findings: Findings) -> str:
-    """The answer in a word or two, before anything else."""
+    """Returns the verdict in one or two words."""
     return "OUTSIDE THE LADDER" if findings.outside else VERDICTS.get(findings.verdict, "CANNOT TELL")
 
 
 def runs_of(step: Step) -> str:
-    """What a row of the ladder runs; a row of an accelerator says it itself."""
+    """Says what a row of the ladder runs; an accelerator's row has its own label."""
     return step.label or RUNS.get(step.rung, "")
 
 
 def mark_of(step: Step) -> Mark:
-    """The mark of a row: its verdict, except where the rung did not apply at all."""
+    """Returns the mark of a row: its verdict, or not applicable if the rung did not apply."""
     if step.outcome.status is Status.NOT_APPLICABLE:
         return NOT_APPLICABLE
     return _MARKS[step.verdict]
 
 
 def said_of(step: Step) -> str:
-    """The verdict in words, with the count of failing runs where a step was asked more than once."""
+    """Returns the verdict in words, with the number of failing runs if a step has several runs."""
     words = mark_of(step).words
     if step.runs > 1:
         return (
@@ -107,7 +107,7 @@ def said_of(step: Step) -> str:
 
 
 def failure_of(step: Step) -> str:
-    """One line that says how a step failed; empty when it did not."""
+    """Says in one line how a step failed; empty if it did not."""
     if step.signature is not None:
         return step.signature.line
     if step.outcome.raised is not None:
@@ -122,19 +122,19 @@ def failure_of(step: Step) -> str:
     return str(step.outcome.status)
 
 
-#: What a failure of ``torch.testing.assert_close`` says besides its numbers.
+#: Parts of a ``torch.testing.assert_close`` message other than its measured numbers.
 _ALLOWED = re.compile(r" at index \([^()]*\)| \(up to [^()]* allowed\)")
 _LONG_NUMBER = re.compile(r"(?<!\d)\d+\.\d{4,}(?:e[+-]?\d+)?")
 
 
 def brief_failure(signature: Signature) -> str:
-    """A failure in one line: numbers of three digits, no tolerances, as many whole words as fit."""
+    """Describes a failure in one line: numbers with three digits, no tolerances, cut at a word."""
     line = _ALLOWED.sub("", " ".join(signature.line.split()))
     return shorten(_LONG_NUMBER.sub(lambda number: f"{float(number.group()):.3g}", line), 160)
 
 
 def torch_backend(rung: Rung) -> str:
-    """The rung as a user of torch would ask for it, or empty."""
+    """Returns how a torch user requests the rung, or ""."""
     if rung is Rung.UNCOMPILED:
         return "no torch.compile"
     name = TORCH_BACKENDS.get(rung)
@@ -142,7 +142,7 @@ def torch_backend(rung: Rung) -> str:
 
 
 def component_of(culprit: Culprit) -> str:
-    """The component's kind and name, with its confidence where that is another than the stage's."""
+    """Returns the component's kind and name, with its confidence if that differs from the stage's."""
     part = culprit.component
     if part is None:
         return ""
@@ -151,7 +151,7 @@ def component_of(culprit: Culprit) -> str:
 
 
 def confidence_of(culprit: Culprit) -> str:
-    """The confidence: one word, or one for the stage and one for the component where they differ."""
+    """Returns the confidence; if stage and component differ, one for each."""
     part = culprit.component
     if part is None or part.confidence is culprit.confidence:
         return culprit.confidence.value
@@ -159,7 +159,7 @@ def confidence_of(culprit: Culprit) -> str:
 
 
 def build_of(findings: Findings) -> tuple[str, str]:
-    """The versions of torch and Python, from the first step that records them (a plain run does not)."""
+    """Returns the versions of torch and Python, from the first step that records them (plain runs do not)."""
     for step in (*findings.baseline, *findings.ladder, *findings.ablation):
         if step.outcome.torch:
             return step.outcome.torch, step.outcome.python
@@ -168,7 +168,7 @@ def build_of(findings: Findings) -> tuple[str, str]:
 
 
 def first_bad(findings: Findings) -> Step | None:
-    """The lowest step of the ladder that shows the failure."""
+    """Returns the lowest step of the ladder that shows the failure, or None."""
     by_rung = {step.rung: step for step in reversed(findings.ladder)}
     for rung in LONG_LADDER:
         step = by_rung.get(rung)
@@ -178,7 +178,7 @@ def first_bad(findings: Findings) -> Step | None:
 
 
 def last_good(findings: Findings) -> Step | None:
-    """The nearest passing step below the first failing one (the highest passing one if none fails)."""
+    """Returns the nearest passing step below the first failing one, or the highest if none fails."""
     bad = first_bad(findings)
     by_rung = {step.rung: step for step in reversed(findings.ladder)}
     step_found: Step | None = None
@@ -191,7 +191,7 @@ def last_good(findings: Findings) -> Step | None:
     return step_found
 
 
-#: The alternatives of the search, as a reader calls them.
+#: The search's alternatives, as users see them.
 ALTERNATIVES = {
     "meta_kernel": "a wrong meta (fake) kernel",
     "reused_graph": "a missing guard",
@@ -225,5 +225,5 @@ ALTERNATIVES = {
 
 
 def alternative(name: str) -> str:
-    """What an alternative is called on the page."""
+    """Returns the user-visible name of an alternative."""
     return ALTERNATIVES.get(name, name.replace("_", " "))

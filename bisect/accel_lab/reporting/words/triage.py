@@ -1,4 +1,4 @@
-"""The sentences of a triage: how many scripts, how many faults, and what became of the others."""
+"""Describes a triage: how many scripts and faults, and the results of the other scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accel_lab.core.text import counted, shorten
 
 from . import terms
 
-#: A script's verdict in words, in the order in which they are listed.
+#: Scripts' verdicts in words, in listing order.
 VERDICTS = {
     "fails": "fail",
     "by_design": "differ by design",
@@ -20,17 +20,17 @@ VERDICTS = {
     "error": "could not be bisected",
 }
 
-#: So many faults of the engine are printed; all are in the JSON.
+#: Maximum engine faults printed; the JSON has all.
 _MOST_FAULTS = 20
 
 
 def headline(triage: Mapping[str, Any]) -> str:
-    """``5 scripts, 2 distinct faults.``"""
+    """Returns ``5 scripts, 2 distinct faults.``"""
     return f"{counted(len(triage['scripts']), 'script')}, {counted(len(triage['faults']), 'distinct fault')}."
 
 
 def counts(triage: Mapping[str, Any]) -> str:
-    """How many scripts have which verdict, and how many bisections that took."""
+    """Counts scripts by verdict, and the bisections that this took."""
     found = Counter(row["verdict"] for row in triage["scripts"])
     parts = [f"{found[verdict]} {words}" for verdict, words in VERDICTS.items() if found[verdict]]
     again = f", {triage['reused']} known from an earlier triage" if triage["reused"] else ""
@@ -38,7 +38,7 @@ def counts(triage: Mapping[str, Any]) -> str:
 
 
 def fault_name(fault: Mapping[str, Any]) -> str:
-    """The stage and the component of a fault."""
+    """Returns the stage and the component of a fault."""
     try:
         stage = terms.STAGES[Stage(fault["stage"])]
     except (ValueError, KeyError):
@@ -47,13 +47,13 @@ def fault_name(fault: Mapping[str, Any]) -> str:
 
 
 def smallest(fault: Mapping[str, Any]) -> str:
-    """The smallest script and its size."""
+    """Returns the smallest script and its size."""
     lines = fault["lines"]
     return str(fault["smallest"]) + (f" ({counted(lines, 'line')})" if lines is not None else "")
 
 
 def change_lines(triage: Mapping[str, Any]) -> list[str]:
-    """What is new, gone and changed since the last triage of the same place; empty where there is none."""
+    """Lists changes since the last triage of the same place; empty if there was none."""
     found = triage["changes"]
     if found is None:
         return []
@@ -72,7 +72,7 @@ def _changed(row: Mapping[str, Any]) -> str:
 
 
 def lines_of(triage: Mapping[str, Any]) -> list[str]:
-    """The triage as plain text."""
+    """Returns the triage as lines of plain text."""
     lines = [headline(triage), counts(triage)]
     for number, fault in enumerate(triage["faults"], 1):
         sure = f" ({fault['confidence']})" if fault["confidence"] else ""

@@ -1,4 +1,4 @@
-"""The version axis in words: which release brought the failure, which mended it, and how sure that is."""
+"""Describes the version axis: the releases that introduced and fixed the failure, and how sure that is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from . import terms
 from .terms import Mark
 
 _MARKS = {mark.name: mark for mark in (terms.GOOD, terms.BAD, terms.DIFFERENT, terms.SKIP)}
-#: A release of the line that nobody needed to ask.
+#: A release of the line that did not need a run.
 UNASKED = Mark(name="na", symbol="·", ascii=".", words="not asked")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One release of the line, asked or not."""
+    """One release of the line, whether it was run or not."""
 
     torch: str
     mark: Mark
@@ -31,7 +31,7 @@ class Row:
 
 
 def flip_line(flip: Flip) -> str:
-    """One flip: ``introduced in 2.5.0 (good: 2.4.1)``; a range where releases between could not be judged."""
+    """Describes a flip: ``introduced in 2.5.0 (good: 2.4.1)``, with releases that could not be judged."""
     kind = flip.kind.replace("_", " ")
     known = "bad" if kind == "fixed" else "good"
     where = f"in {flip.at}"
@@ -42,7 +42,7 @@ def flip_line(flip: Flip) -> str:
 
 
 def change_line(change: FlipChange) -> str:
-    """The piece of torch's sources that moved the failure, and what was run to show it."""
+    """Describes the piece of torch's sources that moved the failure, and the runs that show it."""
     if not change.found:
         return f"the change was not found ({change.runs} runs): {change.why}"
     pieces = [f"{piece.symbol} in {piece.file}" for piece in change.pieces]
@@ -59,7 +59,7 @@ def change_line(change: FlipChange) -> str:
 
 
 def commit_lines(change: FlipChange) -> list[str]:
-    """The commits that touched the piece, from a clone; without one the command that shows them."""
+    """Lists the commits that touched the piece, from a clone; without one, commands that show them."""
     if change.commits:
         return [
             f"commit {commit.sha[:12]}: {commit.subject}"
@@ -73,7 +73,7 @@ def commit_lines(change: FlipChange) -> list[str]:
 
 
 def headline(versions: Versions | None) -> str:
-    """All flips in one line; what the whole line says where there is none; empty without an axis."""
+    """Returns all flips in one line; without any, what the line shows; empty without an axis."""
     if versions is None:
         return ""
     parts = [flip_line(flip) for flip in versions.flips]
@@ -86,7 +86,7 @@ def headline(versions: Versions | None) -> str:
 
 
 def notes_of(versions: Versions) -> list[str]:
-    """What qualifies the answer: the second axis, what could not be judged, where it was cut short."""
+    """Returns notes on the answer: the stages, what could not be judged, where it was cut short."""
     axes = versions.axes
     lines = [axes.sentence, *axes.notes] if axes is not None else []
     for flip in versions.flips:
@@ -105,7 +105,7 @@ def notes_of(versions: Versions) -> list[str]:
 
 
 def rows_of(versions: Versions) -> list[Row]:
-    """Every release of the line, oldest first; those that were not asked too."""
+    """Returns every release of the line, oldest first, including those not run."""
     tested = {row.torch: row for row in versions.tested}
     return [_row(name, tested.get(name)) for name in dict.fromkeys((*versions.line, *tested))]
 
@@ -125,7 +125,6 @@ def _row(name: str, row: Tested | None) -> Row:
 
 
 def _number(metric: Measurement | None) -> str:
-    """The number that was measured, where one is looked for."""
     if metric is None or metric.median is None:
         return ""
     times = f" ({metric.ratio:.2f}x)" if metric.ratio is not None else ""
@@ -133,7 +132,7 @@ def _number(metric: Measurement | None) -> str:
 
 
 def environment_line(environment: object) -> str:
-    """What a release was run in: the provider, Python, numpy, whether slim, how long it took to make."""
+    """Describes a release's environment: provider, Python, numpy, slim or not, time to make, size."""
     if not isinstance(environment, Mapping):
         return ""
     spec, made = environment.get("spec"), environment.get("provenance")

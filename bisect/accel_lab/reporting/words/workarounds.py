@@ -1,4 +1,4 @@
-"""Workarounds and known failures in words: what to paste, what was run to show it, what it costs."""
+"""Describes workarounds and known failures: what to paste, what was run to show it, what it costs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _VERIFIED = {
 
 
 def head_of(workaround: Workaround) -> str:
-    """What it does, and where its code goes."""
+    """Says what it does, and where its code goes."""
     return f"{capital(workaround.words)} ({_WHERE.get(workaround.where, workaround.where)})"
 
 
 def notes_of(workaround: Workaround) -> list[str]:
-    """What was run to verify it, and what it costs."""
+    """Says what was run to verify it, and what it costs."""
     lines = [capital(_VERIFIED[workaround.verified])]
     if workaround.cost is not None:
         lines.append(cost_of(workaround.cost))
@@ -37,7 +37,7 @@ def notes_of(workaround: Workaround) -> list[str]:
 
 
 def cost_of(cost: Cost) -> str:
-    """The medians, and against what they were measured."""
+    """Describes the median costs, and what they are compared with."""
     times = f", median of {cost.runs} in turn" if cost.runs > 1 else ", one run"
     if cost.of != "region":
         failing = f" against {cost.failing:.1f} s without it" if cost.failing is not None else ""
@@ -59,7 +59,7 @@ def _seconds(value: float) -> str:
 
 
 def known_line(known: KnownFailure) -> str:
-    """A failure of the catalogue that was run on this build and fails in the same way."""
+    """Describes a failure of the catalogue that was run on this build and fails in the same way."""
     issue = f" (pytorch#{known.issue})" if known.issue is not None else ""
     fixed = f" It does not fail on torch {known.fixed_in}." if known.fixed_in else ""
     return (
@@ -69,7 +69,7 @@ def known_line(known: KnownFailure) -> str:
 
 
 def plain_lines(findings: Findings) -> list[str]:
-    """The first workaround in one line, for a list of next steps; nothing where there is none."""
+    """Returns the first workaround in one line, for the next steps; empty if there is none."""
     if not findings.workarounds:
         return []
     first = findings.workarounds[0]

@@ -1,1 +1,1 @@
-"""The search below an accelerator: front end, back end, transfers, and the first wrong kernel."""
+"""Localizes a fault in an accelerator: front end, back end, transfers, and the first wrong kernel."""

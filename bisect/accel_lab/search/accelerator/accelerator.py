@@ -1,4 +1,4 @@
-"""How one accelerator is asked: its rung, its switches, and which stages its parts are."""
+"""Maps an accelerator to its rung, its probe switches and the stages of its parts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ FRONT_ENDS = frozenset({Stage.MOCK_FRONT_END, Stage.ACCELERATOR_FRONT_END})
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """One accelerator, by the name of its adapter.
+    """One accelerator, identified by the name of its adapter.
 
-    ``runtime`` is what calls the host; ``whole`` the stage where its parts are not distinguished.
+    ``runtime`` is the stage that calls host fallbacks; ``whole`` the stage blamed when no part can be singled
+    out.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Accelerator:
 
     @property
     def is_mock(self) -> bool:
-        """Whether it is the lab's own, which has a rung and a switch of its own."""
+        """Whether it is the lab's mock accelerator, which has its own rung and switch."""
         return self.rung is Rung.MOCK
 
     def switches(
@@ -42,9 +43,9 @@ class Accelerator:
         options: Mapping[str, Any] | None = None,
         files: bool = False,
     ) -> Switches:
-        """The probe's switches: one of its rungs, with one part replaced, with options of the adapter.
+        """Returns the probe's switches for one of the accelerator's rungs, optionally with one part replaced.
 
-        ``files``: the run leaves the files that explain it.
+        ``options`` are passed to the adapter. With ``files`` the run writes the files that explain it.
         """
         kept = {"files": True} if files else {}
         if self.is_mock:
@@ -55,7 +56,7 @@ class Accelerator:
         return (("adapter", given),)
 
     def facts(self, outcome: Outcome) -> dict[str, Any]:
-        """What a run on it recorded of it."""
+        """Returns what the run recorded about the accelerator, or an empty dict."""
         return (outcome.facts.get("mock") if self.is_mock else outcome.facts.get("accelerator")) or {}
 
 
@@ -71,5 +72,5 @@ MOCK = Accelerator(
 
 
 def accelerator_called(name: str) -> Accelerator:
-    """The accelerator of that name."""
+    """Returns the accelerator whose adapter has this name."""
     return MOCK if name == MOCK.name else Accelerator(name=name)

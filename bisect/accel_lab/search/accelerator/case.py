@@ -1,4 +1,4 @@
-"""State that the searches below an accelerator share, and the pair of runs that proves a culprit."""
+"""State shared by the accelerator searches, and the repeats that prove a culprit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from .accelerator import Accelerator
 
 @dataclass(kw_only=True)
 class Case:
-    """One script that fails on an accelerator. ``top`` is the run on the accelerator as it is.
+    """One script that fails on an accelerator.
 
-    ``components``: the kernel, transfer or host call is named too. A search fills ``findings`` and ``pair``.
+    ``top`` is the run on the unchanged accelerator. With ``components`` the kernel, transfer or host call is
+    named too. A search fills ``findings`` and ``pair``.
     """
 
     accelerator: Accelerator
@@ -43,9 +44,9 @@ class Case:
         alternatives: Iterable[Considered],
         passed_elsewhere: int = 0,
     ) -> tuple[Step, Step, Proof]:
-        """Ask the pair again: ``bad`` must fail each time, ``good`` pass as often as luck demands.
+        """Repeats the pair: ``bad`` must fail each time, ``good`` must pass often enough to rule out luck.
 
-        ``others`` are the rest of the rows that the pair was picked from.
+        ``others`` are the remaining rows that the pair was picked from.
         """
         bad = self.runner.repeat(bad, 1, "proof")
         failing = tally_of(step for step in (bad, *others) if step.verdict is Verdict.BAD)
@@ -63,12 +64,12 @@ class Case:
 
 
 def fails_by_itself(plain: Step) -> bool:
-    """Whether the script fails with nothing compiled."""
+    """Whether the script fails when nothing is compiled."""
     return plain.verdict in (Verdict.BAD, Verdict.DIFFERENT)
 
 
 def culprit_of_script(plain: Step) -> Culprit:
-    """The verdict for a script that fails with nothing compiled: the accelerator is not to blame."""
+    """Returns the verdict for a script that fails uncompiled: the accelerator is not to blame."""
     early = environment_hints.of_script(plain.outcome)
     if early is not None:
         return early

@@ -1,4 +1,4 @@
-"""The whole search below an accelerator: premise, its parts or its rungs, proof, kernel or transfer."""
+"""Runs the whole accelerator search: premise, parts or rungs, proof, kernel or transfer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .way_search import search_ways
 
 
 class AcceleratorDiagnosis(Bisection):
-    """Bisects a program on the accelerator of an adapter; ``adapter`` is its name, the mock's by default.
+    """Bisects a program on the accelerator of ``adapter``, by default the mock.
 
-    An adapter that offers parts to replace is searched by these, any other by its rungs.
+    If the adapter offers replaceable parts, the search replaces them; otherwise it uses the adapter's rungs.
     """
 
     def __init__(
@@ -35,7 +35,10 @@ class AcceleratorDiagnosis(Bisection):
         self._accelerator = accelerator_called(adapter)
 
     def run(self) -> Findings:
-        """The culprit, if the script fails on the accelerator; ``findings`` is filled as it goes."""
+        """Returns the findings; they name the culprit if the script fails on the accelerator.
+
+        ``findings`` is filled while the search runs. Out of time, the partial findings are returned.
+        """
         try:
             return self._search()
         except OutOfTime:
@@ -74,7 +77,7 @@ class AcceleratorDiagnosis(Bisection):
         return found
 
     def _keep_files(self, case: Case) -> None:
-        """One more run, of the failing way, that leaves the files that explain it."""
+        """Repeats the failing run once more, with the files that explain it written."""
         if KEY not in self.findings.environment or not self._options.components:
             return
         switches = self._accelerator.switches(files=True)
@@ -82,7 +85,7 @@ class AcceleratorDiagnosis(Bisection):
         self.findings.environment[KEY]["files"] = left.folder
 
     def _seeded(self, base: Baseline) -> None:
-        """Say which faults are on: nothing that they cause is the program's or the accelerator's doing."""
+        """Warns which seeded faults are on; their effects are no fault of program or accelerator."""
         runs = [self._accelerator.facts(step.outcome).get("faults") or () for step in base.steps]
         faults = sorted({fault for run in runs for fault in run})
         if faults:
@@ -90,7 +93,7 @@ class AcceleratorDiagnosis(Bisection):
             self.findings.warnings.append(f"seeded faults are on{where}: " + ", ".join(faults))
 
     def _record(self, base: Baseline) -> None:
-        """Keep what the runs depended on of the accelerator."""
+        """Keeps which parts of the accelerator the runs depended on."""
         name, facts = self._accelerator.name, self._accelerator.facts
         records = (AcceleratorRecord.of_facts(name, facts(step.outcome)) for step in base.steps)
         found = next((record for record in records if record is not None), None)
@@ -99,7 +102,7 @@ class AcceleratorDiagnosis(Bisection):
 
 
 def _top(base: Baseline) -> Step:
-    """The run on the accelerator as it is that the rows are compared with; a warm one if there is one."""
+    """Returns the run on the unchanged accelerator that the rows are compared with, warm if there is one."""
     failing = [step for step in base.steps if step.verdict is Verdict.BAD]
     warm = [step for step in failing if step.outcome.warm]
     return replace((warm or failing)[-1], label="", runs=base.tally.runs, failures=base.tally.failures)

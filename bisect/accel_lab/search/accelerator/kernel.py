@@ -1,4 +1,4 @@
-"""The first kernel that differs from the graph: one traced run, compared kernel by kernel by origin."""
+"""Finds the first kernel that differs from the graph, from one traced run compared kernel by kernel."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .accelerator import BACK_ENDS, FRONT_ENDS, MOCK, Accelerator
 from .case import Case
 from .replacements import Reading
 
-#: How ``mock.spec.problem`` words a refused spec.
+#: Matches the message of a refused spec (``mock.spec.problem``).
 _REFUSED = re.compile(r"SpecError: kernel (\S{1,300}): (.{1,2000}?) \(rule ([\w-]{1,80})\)", re.S)
-#: A table in the report shows so many kernels.
+#: Maximum rows of a table in the report.
 MOST_ROWS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedKernel:
-    """One kernel of a traced run (``mock.runtime.kernel_trace``), as the child wrote it down.
+    """One kernel of a traced run (``mock.runtime.kernel_trace``), as recorded by the child.
 
-    ``graph`` is how far its values are from those of the ATen nodes that it computes, run by torch on the
-    host (None: they cannot be compared); ``back_end`` how far from the reference back end's on the same
-    bytes; a negative number stands for a difference that has no size (NaN against a number).
+    ``graph`` is the distance of its values from those of the ATen nodes that it computes, run by torch on the
+    host (None: not comparable). ``back_end`` is the distance from the reference back end on the same bytes. A
+    negative distance means NaN or inf against a number.
     """
 
     program: str
@@ -62,13 +62,13 @@ class TracedKernel:
 
 
 def kernels_of(outcome: Outcome, accelerator: Accelerator = MOCK) -> list[TracedKernel]:
-    """The kernels of a traced run, in the order in which they ran."""
+    """Returns the kernels of a traced run, in execution order."""
     trace = accelerator.facts(outcome).get("kernels") or ()
     return [TracedKernel.from_json(entry) for entry in trace]
 
 
 def first_diverging(kernels: list[TracedKernel], stage: Stage) -> TracedKernel | None:
-    """The first kernel that is wrong in the way that a fault of the stage shows."""
+    """Returns the first kernel that is wrong in the way a fault of the stage shows, or None."""
     for kernel in kernels:
         wrong = kernel.back_end if stage in BACK_ENDS else kernel.graph
         if wrong:
@@ -77,7 +77,7 @@ def first_diverging(kernels: list[TracedKernel], stage: Stage) -> TracedKernel |
 
 
 def name_kernel(case: Case, reading: Reading) -> Localization:
-    """The first diverging kernel with its evidence, or an empty answer."""
+    """Localizes the first diverging kernel; the result is empty if there is none."""
     accelerator = case.accelerator
     if reading.stage is None or reading.stage not in BACK_ENDS | FRONT_ENDS:
         return Localization()
@@ -101,7 +101,7 @@ def name_kernel(case: Case, reading: Reading) -> Localization:
 
 
 def _refused(outcome: Outcome) -> Localization | None:
-    """The kernel whose spec the verifier refused, so that nothing ran."""
+    """Returns the kernel whose spec the verifier refused, so that nothing ran."""
     text = outcome.raised.message if outcome.raised is not None else ""
     match = _REFUSED.search(text)
     if match is None:
@@ -114,7 +114,7 @@ def _refused(outcome: Outcome) -> Localization | None:
 
 
 def _alone(case: Case, found: TracedKernel, named: Localization, traced: Step) -> None:
-    """That kernel alone on the reference back end: does the script pass?"""
+    """Runs only that kernel on the reference back end and notes whether the script then passes."""
     assert named.component is not None
     runner, accelerator = case.runner, case.accelerator
     by_reference = accelerator.switches(options={"by_reference": [found.name]})
@@ -132,7 +132,7 @@ def _alone(case: Case, found: TracedKernel, named: Localization, traced: Step) -
 
 
 def _first(found: TracedKernel, stage: Stage) -> Evidence:
-    """The first kernel that differs, as evidence against a back end or a front end."""
+    """Returns the first kernel that differs, as evidence against a back end or a front end."""
     if stage in BACK_ENDS:
         return Evidence.of(
             EvidenceKind.FIRST_KERNEL_OF_BACK_END,

@@ -1,4 +1,4 @@
-"""The search over an accelerator's parts: each is replaced alone, and the table of verdicts is read."""
+"""Searches an accelerator's parts: replaces each one alone and reads the table of verdicts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .kernel import name_kernel
 from .replacements import COMBINATIONS, LABELS, Ask, Reading, read_table, switches
 from .steps import name_step
 
-#: Settings without which a fault can disappear although they are not at fault.
+#: Settings whose change can hide a fault although they are not its cause.
 _SETTINGS = (Ask.SCRATCHPAD, Ask.CORES, Ask.POISON, Ask.CACHE)
 
 
 def search_parts(case: Case, parts: Sequence[Ask]) -> None:
-    """Name the part at fault, as far as replacing ``parts`` can tell."""
+    """Names the part at fault, as far as replacing ``parts`` can show it."""
     found, main = case.findings, switches(Ask.MAIN, case.accelerator)
     plain = case.runner.one(Rung.UNCOMPILED, main)
     found.ladder = [plain, case.top]
@@ -37,7 +37,7 @@ def search_parts(case: Case, parts: Sequence[Ask]) -> None:
 
 
 def _say_which_backend(case: Case, top: Step) -> None:
-    """Say it where the script by itself does not run on the accelerator."""
+    """Warns if the script as written does not use the accelerator's backend."""
     backends = sorted({str(region.get("backend")) for region in top.outcome.facts.get("regions", ())})
     if case.accelerator.is_mock and backends and backends != ["mock"]:
         case.findings.warnings.append(
@@ -47,15 +47,12 @@ def _say_which_backend(case: Case, top: Step) -> None:
 
 
 class _PartSearch:
-    """One table of replacements."""
-
     def __init__(self, case: Case, parts: Sequence[Ask]) -> None:
         self._case = case
         self._parts = parts
         self._rows: dict[Ask, Step] = {Ask.MAIN: case.top}
 
     def run(self) -> None:
-        """Fill the table, read it, prove what it says, and name the component."""
         case, found, rows = self._case, self._case.findings, self._rows
         accelerator = case.accelerator
         asked = case.runner.ask(
@@ -97,7 +94,7 @@ class _PartSearch:
             found.culprits = [self._with_component(culprit, reading)]
 
     def _with_component(self, culprit: Culprit, reading: Reading) -> Culprit:
-        """The culprit with the transfer, the host call or the kernel that is wrong first."""
+        """Returns the culprit with the transfer, host call or kernel that is wrong first."""
         case = self._case
         named = name_step(case, reading)
         is_step = named.component is not None
@@ -116,9 +113,9 @@ class _PartSearch:
         found.ablation = [step for ask, step in self._rows.items() if ask is not Ask.MAIN]
 
     def _prove(self, reading: Reading, out: Ask) -> tuple[Proof, list[Evidence]]:
-        """Ask the pair again: the culprit in (must fail) and out (must pass)."""
+        """Repeats the pair: with the culprit it must fail, with the culprit replaced it must pass."""
         rows = self._rows
-        # Where an end was replaced, the row with both replaced has the culprit out as well.
+        # If one end was replaced, the row with both ends replaced lacks the culprit as well.
         both = rows.get(Ask.BOTH)
         elsewhere = 0
         if both is not None and both.verdict is Verdict.GOOD and out in COMBINATIONS and out is not Ask.BOTH:
@@ -155,5 +152,5 @@ def _part(reading: Reading, confidence: Confidence) -> Component | None:
 
 
 def _joined(one: Localization, two: Localization) -> Localization:
-    """Two answers as one: the second one's component, the evidence of both."""
+    """Joins two localizations: the second one's component, the evidence of both."""
     return replace(two, evidence=[*one.evidence, *two.evidence], exhibits=[*one.exhibits, *two.exhibits])

@@ -1,4 +1,4 @@
-"""The premise of an accelerator's bisection: does the script fail on it, each time, and in the same way?"""
+"""Tests the premise of an accelerator bisection: the script fails on it, every time, in the same way."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline, run_verdict, values_signature
 from accel_lab.search.repeats import Tally
 
-#: Runs after which the rate of a failure that comes now and then is known well enough.
+#: Maximum runs to estimate the rate of an intermittent failure.
 MOST_RUNS = 12
 
 
 class Premise:
-    """Runs the script on the accelerator as it is, cold and warm, and uncompiled.
+    """Runs the script on the unchanged accelerator, cold and warm, and uncompiled.
 
-    The probe is that of the accelerator: its rung and the switches that set it up.
+    The probe has the accelerator's rung and the switches that set it up.
     """
 
     def __init__(self, lab: Lab, probe: Probe) -> None:
@@ -30,7 +30,7 @@ class Premise:
         self._probe = probe
 
     def run(self) -> Baseline:
-        """The baseline; ``target`` is None where the script does not fail on the accelerator."""
+        """Returns the baseline; ``target`` is None if the script does not fail on the accelerator."""
         lab, found = self._lab, Baseline()
         with lab.time_budget.waived():
             cold_job = lab.submit(replace(self._probe, cold=True))
@@ -62,7 +62,7 @@ class Premise:
         return found
 
     def _values(self, found: Baseline, cold: Outcome) -> None:
-        """The script ends well: do its regions return what they return uncompiled?"""
+        """Compares the values of regions with those of the uncompiled run, for a script that ends well."""
         lab, plain = self._lab, found.uncompiled
         assert plain is not None
         if not cold.facts.get("regions") or lab.signature(plain) is not None:
@@ -86,7 +86,7 @@ class Premise:
         return verdict
 
     def _measure(self, found: Baseline) -> None:
-        """Some runs fail and some do not: how often?"""
+        """Estimates the failure rate of a script that fails on some runs only."""
         found.notes.append("the script fails on some runs only")
         for attempt in range(3, MOST_RUNS + 1):
             self._again(found, attempt)

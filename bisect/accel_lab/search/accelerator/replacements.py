@@ -1,8 +1,8 @@
 """Reads a table of single replacements: which part of the accelerator is at fault.
 
-Each replacement puts one independent part of the accelerator in the place of another and leaves the rest
-as it was. The smaller one is believed first: the reference front end also changes what is transferred and
-what runs on the host, so that a pass with transfers by definition says more than one with that front end.
+Each replacement exchanges one part of the accelerator and leaves the rest unchanged. The smaller replacement
+takes precedence: the reference front end also changes the transfers and the host calls, so a pass with only
+the transfers replaced says more than a pass with that front end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .accelerator import MOCK, Accelerator
 
 
 class Ask(str, Enum):
-    """One row of the table: the accelerator as it is, or with one thing (``BOTH``: two) changed."""
+    """One row of the table: the accelerator unchanged, or with one part (``BOTH``: two) replaced."""
 
     MAIN = "main"
     BACK_END = "reference_back_end"
@@ -41,7 +41,7 @@ class Ask(str, Enum):
         return self.value
 
 
-#: The options of a row for the mock; any other accelerator knows its parts by their names.
+#: The mock's options for a row; other accelerators know their parts by name.
 SETTINGS: dict[Ask, dict[str, Any]] = {
     Ask.MAIN: {},
     Ask.BACK_END: {"back_end": "reference"},
@@ -66,7 +66,7 @@ LABELS: dict[Ask, str] = {
     Ask.CORES: "one core",
     Ask.POISON: "padding not poisoned",
 }
-#: The four combinations of the two ends, and the replacements of one part with both ends as they are.
+#: The combinations of the two ends, and the replacements of one part with both ends unchanged.
 COMBINATIONS = (Ask.BACK_END, Ask.FRONT_END, Ask.BOTH)
 ABLATIONS = (Ask.TRANSFER, Ask.HOST, Ask.CACHE, Ask.SCRATCHPAD, Ask.CORES, Ask.POISON)
 
@@ -74,14 +74,14 @@ Table = Mapping[Ask, Verdict]
 
 
 def switches(ask: Ask, accelerator: Accelerator = MOCK) -> Switches:
-    """The probe's switches for a row."""
+    """Returns the probe's switches for a row."""
     if accelerator.is_mock:
         return accelerator.switches(options=SETTINGS[ask])
     return accelerator.switches(part="" if ask is Ask.MAIN else ask.value)
 
 
 def offered(accelerator: Accelerator, outcome: Outcome) -> tuple[Ask, ...]:
-    """The parts that an accelerator can have replaced, as a run on it reports them; the mock has them all."""
+    """Returns the replaceable parts, as a run on the accelerator reports them; the mock has all."""
     if accelerator.is_mock:
         return (*COMBINATIONS, *ABLATIONS)
     names = set(accelerator.facts(outcome).get("parts") or ())
@@ -90,9 +90,10 @@ def offered(accelerator: Accelerator, outcome: Outcome) -> tuple[Ask, ...]:
 
 @dataclass(kw_only=True)
 class Reading:
-    """What a table says. ``out`` is the row that, with the culprit replaced, must pass again as the proof.
+    """What a table says.
 
-    ``alternatives`` are what the other rows leave open.
+    ``out`` is the row that lacks the culprit and must pass again as the proof. ``alternatives`` are what the
+    other rows leave open. ``stage`` is None if no part could be singled out.
     """
 
     stage: Stage | None
@@ -102,22 +103,22 @@ class Reading:
     alternatives: list[Considered] = field(default_factory=list)
 
     def contest(self, why: Evidence, limit: Confidence = Confidence.LIKELY, name: str = "other_rows") -> None:
-        """Note a row that does not fit the answer."""
+        """Notes a row that contradicts the answer."""
         self.alternatives.append(Considered(name=name, open=True, why=why, limit=limit))
 
     @property
     def contradictions(self) -> list[Evidence]:
-        """What does not fit."""
+        """The evidence that contradicts the answer."""
         return [alternative.why for alternative in self.alternatives if alternative.open]
 
     @property
     def limit(self) -> Confidence:
-        """The most that the answer may be: ``proven`` still needs the pair of runs."""
+        """The highest confidence allowed; ``proven`` still needs the pair of runs."""
         return Confidence.INCONCLUSIVE if self.stage is None else surest(self.alternatives)
 
 
 def read_table(table: Table, accelerator: Accelerator = MOCK) -> Reading:
-    """The part at fault, for a table whose row ``MAIN`` is BAD; its stage is None where it stays open."""
+    """Returns the part at fault for a table whose row ``MAIN`` is BAD; its stage is None if none is found."""
     good = {ask for ask, verdict in table.items() if verdict is Verdict.GOOD}
     reading = _first(table, good, accelerator)
     for oddity in _oddities(table, reading, accelerator):
@@ -177,7 +178,7 @@ def _back_end(table: Table, good: set[Ask], accelerator: Accelerator) -> Reading
 
 
 def _host(good: set[Ask], accelerator: Accelerator) -> Reading:
-    """Only the runtime's way of calling the host was replaced."""
+    """Reads a table in which only replacing the host calls passes."""
     declared = Ask.FRONT_END in good
     reading = Reading(
         stage=accelerator.front_end if declared else accelerator.runtime,
@@ -213,9 +214,9 @@ def _front_end(table: Table, good: set[Ask], accelerator: Accelerator) -> Readin
 
 
 def _oddities(table: Table, reading: Reading, accelerator: Accelerator) -> list[Evidence]:
-    """Rows that do not fit the answer: they fail in another way, or could not be run."""
+    """Returns the rows that do not fit the answer: they fail in another way or could not be run."""
     found = []
-    # Wrong is wrong: the rows that pass decide the stage. But it is not "the same failure" any more.
+    # Passing rows decide the stage, but a row that is wrong in another way is not the same failure.
     decisive = (Ask.BACK_END,) if reading.stage is accelerator.front_end else COMBINATIONS
     other = [ask for ask in decisive if table.get(ask) is Verdict.DIFFERENT]
     if other and reading.stage in (None, accelerator.front_end) and reading.out is not Ask.HOST:

@@ -1,4 +1,4 @@
-"""The transfer or host call at fault: each is compared with its definition, the wrong ones replaced alone."""
+"""Finds the transfer or host call at fault: compares each with its definition, replaces the wrong ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .accelerator import MOCK, Accelerator
 from .case import Case
 from .replacements import Ask, Reading
 
-#: So many of the steps that are at fault together are named.
+#: Maximum steps named when several are at fault together.
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongStep:
-    """One transfer or host call that did not do what its definition does (``mock.runtime.step_check``).
+    """One transfer or host call that differs from its definition (``mock.runtime.step_check``).
 
-    ``wrong`` of ``of`` elements differ. ``layout`` is empty for a call.
+    ``wrong`` of ``of`` elements differ. ``layout`` is empty for a host call.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class WrongStep:
 
     @property
     def words(self) -> str:
-        """The tensor in words."""
+        """Describes the tensor: dtype, shape, strides, offset, layout and source."""
         text = f"{self.dtype} {list(self.shape)}"
         if self.layout:
             text += f", host strides {list(self.strides)}, offset {self.offset}; on the device {self.layout}"
@@ -66,14 +66,14 @@ class WrongStep:
 
 
 def wrong_steps(outcome: Outcome, transfers: bool, accelerator: Accelerator = MOCK) -> list[WrongStep]:
-    """The transfers, or else the host calls, of a compared run that were wrong, in their order."""
+    """Returns the wrong transfers (or host calls) of a compared run, in execution order."""
     rows = (accelerator.facts(outcome).get("steps") or {}).get("wrong") or ()
     found = [WrongStep.from_json(row) for row in rows]
     return [step for step in found if (step.kind != "host_call") is transfers]
 
 
 def name_step(case: Case, reading: Reading) -> Localization:
-    """The steps whose replacement alone makes the failure disappear, or an empty answer."""
+    """Localizes the steps whose replacement alone makes the failure disappear; else the result is empty."""
     transfers = reading.out is Ask.TRANSFER
     if not transfers and reading.out is not Ask.HOST:
         return Localization()
@@ -118,7 +118,6 @@ def name_step(case: Case, reading: Reading) -> Localization:
 
 
 def _replaced(case: Case, names: list[str], transfers: bool) -> Step:
-    """The run with these steps alone by their definition."""
     options = {"transfer" if transfers else "host": names}
     return case.runner.one(case.accelerator.rung, case.accelerator.switches(options=options), "steps")
 

@@ -1,7 +1,7 @@
-"""The search over an accelerator's own rungs: up to which one does the script pass?
+"""Searches an accelerator's own rungs ("ways") for the first that fails after one that passes.
 
-Without ways of its own the accelerator is one box: it fails in there or it does not. With them, what a way is
-said to add is at fault where it fails and the way before it passes.
+An adapter without ways is a black box: the failure is inside or outside. With ways, the part that a way adds
+is at fault if that way fails and the previous one passes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from accel_lab.search.premise import wrong_values
 from .accelerator import Accelerator
 from .case import Case, culprit_of_script
 
-#: The way that the child makes itself: the adapter's graphs, decomposed as it asks, run by torch on the host.
+#: The way that the child provides: the adapter's graphs with its decompositions, run by torch on the host.
 GRAPHS = "graphs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """One row: how the script is run, and what is at fault where this fails and the row before passes."""
+    """One row: how the script runs, and what is at fault if it fails and the previous row passes."""
 
     rung: Rung
     stage: Stage
@@ -36,7 +36,7 @@ class Way:
 
 
 def ways_of(accelerator: Accelerator, *outcomes: Outcome) -> list[Way]:
-    """All rows, the accelerator as it is the last; one of the outcomes names its own ways."""
+    """Returns all rows, the unchanged accelerator last; an outcome's facts name the adapter's ways."""
     facts = next((found for outcome in outcomes if (found := accelerator.facts(outcome))), {})
     own, last = facts.get("ways") or (), facts.get("last", "") if facts.get("ways") else ""
     rung = accelerator.rung
@@ -54,7 +54,7 @@ def ways_of(accelerator: Accelerator, *outcomes: Outcome) -> list[Way]:
 
 
 def stage_of(blames: str, accelerator: Accelerator) -> Stage:
-    """The stage that an adapter's words mean; else the accelerator as a whole."""
+    """Maps an adapter's words to a stage; unknown words mean the accelerator as a whole."""
     parts = {
         "front_end": accelerator.front_end,
         "back_end": accelerator.back_end,
@@ -64,12 +64,12 @@ def stage_of(blames: str, accelerator: Accelerator) -> Stage:
 
 
 def search_ways(case: Case) -> None:
-    """Name the way that adds the fault."""
+    """Names the way that adds the fault."""
     _WaySearch(case).run()
 
 
 class _WaySearch:
-    """The rows from the uncompiled script down to the accelerator as it is."""
+    """Runs the rows from the uncompiled script down to the unchanged accelerator."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -78,9 +78,8 @@ class _WaySearch:
         self._rows: list[Step] = []
 
     def run(self) -> None:
-        """Ask all rows, and name the first that fails after one that passes."""
         case, accelerator = self._case, self._accelerator
-        # A run that the accelerator ends by a signal is inconclusive; its graphs alone do not get so far.
+        # A crash in the accelerator can leave no list of its ways; the graphs-only run stops before it.
         graphs = case.runner.one(accelerator.rung, accelerator.switches(GRAPHS), "accelerator")
         self._ways = ways_of(accelerator, case.top.outcome, graphs.outcome)
         asked = case.runner.ask(((way.rung, self._settings(way)) for way in self._ways[:-1]), "accelerator")
@@ -132,7 +131,7 @@ class _WaySearch:
         ]
         one_box = []
         if way.stage is self._accelerator.whole:
-            # Nothing inside of it was taken out: that it is the accelerator is all that is known.
+            # No part was replaced inside it, so only the accelerator as a whole can be blamed.
             one_box.append(Considered(name="one_box", open=True, why=Evidence.of(EvidenceKind.ONE_BOX)))
         confidence, repeats = self._prove(place, one_box)
         case.pair = Pair(
@@ -168,7 +167,7 @@ class _WaySearch:
         return Evidence.of(EvidenceKind.NO_FURTHER_WAYS)
 
     def _prove(self, place: int, alternatives: Sequence[Considered]) -> tuple[Confidence, Evidence]:
-        """Ask the two neighbours again."""
+        """Repeats the failing row and its passing neighbour."""
         rows = self._rows
         verdicts = [step.verdict for step in rows]
         considered = list(alternatives)
@@ -194,7 +193,7 @@ class _WaySearch:
 
 
 def first_fault(verdicts: Sequence[Verdict]) -> int | None:
-    """The first row that fails with one before it that passes; 0 where the first already fails."""
+    """Returns the first row that fails right after a passing one; 0 if the first row fails; else None."""
     if verdicts and verdicts[0] in (Verdict.BAD, Verdict.DIFFERENT):
         return 0
     for place in range(1, len(verdicts)):

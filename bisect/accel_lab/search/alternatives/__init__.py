@@ -1,1 +1,1 @@
-"""Ways in which one stage is blamed for the fault of another: one file each, and the registry of them all."""
+"""Known ways in which one stage is blamed for another's fault: one file each, and their registry."""

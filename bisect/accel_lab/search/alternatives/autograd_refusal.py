@@ -1,4 +1,4 @@
-"""Autograd itself refuses: the stages below AOTAutograd do not know the rules that were broken."""
+"""Alternative: autograd's own check raises, which no stage below AOTAutograd knows about."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "autograd_refusal"
 
 
 def ask(case: Case) -> Ruling:
-    """Open wherever autograd's own check raised."""
+    """Leaves the alternative open if autograd's own check raised."""
     why = Evidence.of(EvidenceKind.AUTOGRAD_RAISES)
     return Ruling(considered=Considered(name=NAME, open=True, why=why, component=True))
 

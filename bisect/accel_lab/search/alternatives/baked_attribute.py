@@ -1,7 +1,7 @@
-"""A guard that is missing on what is baked into compiled code and is in no graph, such as ``requires_grad``.
+"""Finds a missing guard on state that is baked into compiled code but in no graph, such as ``requires_grad``.
 
-Each call captures the same graph, and yet recompiling fixes the failure: an attribute of a tensor, or a mode
-of torch, changed between the call that compiled and the call that fails, and no guard read it.
+Each call captures the same graph, yet recompiling fixes the failure: an attribute of a tensor, or a mode of
+torch, changed between the compiling call and the failing call, and no guard checked it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _AS_NEW = "(as for a new tensor)"
 
 
 def localize_attribute(runner: LadderRunner, rung: Rung) -> Localization | None:
-    """The changed attributes each of which fixes the failure when its change recompiles.
+    """Localizes the changed attributes that fix the failure if their change recompiles; else None.
 
-    The component is likely at most: the stage below Dynamo could as well have looked at what it bakes in.
+    The component is at most likely: the stage below Dynamo could also have checked what it bakes in.
     """
     seen = observe(runner, rung)
     if seen is None:
@@ -42,7 +42,7 @@ def localize_attribute(runner: LadderRunner, rung: Rung) -> Localization | None:
     guards = facts.get("guards") or []
     text = [line for n in first.get("guards") or () if n < len(guards) for line in guards[n].splitlines()]
     fixes = list(questions.single_fixes("guard_on", changed))
-    # In a loop that trains, gradients come and go with everything else.
+    # In a training loop gradients change along with everything else.
     fixes = [path for path in fixes if not path.endswith(".grad")] or fixes
     if not fixes:
         return None
@@ -72,9 +72,9 @@ def localize_attribute(runner: LadderRunner, rung: Rung) -> Localization | None:
 
 
 def _used_again(calls: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    """The call that compiled, and the first that ran the same code with another attribute.
+    """Returns the call that compiled, and the first that reused its code with another attribute; or None.
 
-    What it returned may be right: a gradient that is lost shows after the call.
+    The reusing call may return right values: a lost gradient shows only after the call.
     """
     for later in calls:
         for born in calls:
@@ -85,7 +85,7 @@ def _used_again(calls: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], 
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The attributes of tensors and the modes that differ; one is named only where it is not as new."""
+    """Returns the paths of modes and tensor attributes that differ; a missing one is at its default."""
     paths = [path for path in {**before, **after} if is_baked(path) or path.startswith("torch.")]
     return [path for path in paths if before.get(path) != after.get(path)]
 
@@ -95,7 +95,7 @@ def _words(call: Mapping[str, Any], path: str) -> str:
 
 
 def _is_read(path: str, lines: list[str]) -> bool:
-    """Whether a guard looks at the attribute: a line that names both the tensor and the attribute."""
+    """Whether a guard checks the attribute: one line names both the tensor and the attribute."""
     owner, _, attribute = path.rpartition(".")
     name = owner.rpartition(".")[2]
     attribute = attribute.rstrip("()")

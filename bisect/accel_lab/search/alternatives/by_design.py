@@ -1,11 +1,10 @@
-"""Differences that are no bug: other random numbers from the same seed, and other roundings.
+"""Tests for differences that are by design: other random numbers from the same seed, other roundings.
 
-A setting that fixes the failure is not enough: a wrong lowering of a random operator goes as well when
-eager's generator is used. So the check itself is tested first, with nothing compiled. Where it refuses
-numbers that are as good (drawn from another seed with everything else kept, or moved by one unit in the last
-place), it asks for eager's very numbers, which no compiler promises. Where it accepts those, what it found in
-compiled code is something else: masks that do not fit their gradients, one seed that gives two results, a
-value out of range.
+A setting that fixes the failure is not enough: eager's generator also hides a wrong lowering of a random
+operator. So the script's own check is tested first, with nothing compiled. If it refuses equally good numbers
+(drawn from another seed, or moved by one unit in the last place), it requires eager's exact numbers, which no
+compiler promises. If it accepts them, it found something else in compiled code: masks that do not match their
+gradients, one seed with two results, a value out of range.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from .case import NOTHING, Alternative, Case, Moment, Ruling
 
 ROUNDING = "rounding"
 ROUNDINGS = (1, 2)
-#: Kinds of signature under which a script says that a check of its own failed.
+#: Signature kinds of a script whose own check failed.
 _OF_THE_SCRIPT = frozenset({"exception", "exit", "check"})
 _LOW_PRECISION = frozenset({"bfloat16", "float16"})
-#: Below these the graph calls eager's own kernels, random ones as well.
+#: First failing rungs that can be by design; graphs of lower rungs call eager's kernels, random ones too.
 _STARTS = frozenset({Rung.DECOMP, Rung.FX, Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL})
 
 
 def ask_random(case: Case) -> Ruling:
-    """Does the script refuse other random numbers uncompiled, and accept eager's compiled?"""
+    """Tests whether the script refuses other random numbers uncompiled and accepts eager's compiled."""
     runner = case.runner
     others = runner.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
     refused = [step for step in others if _alike(step, _top(case))]
@@ -71,7 +70,7 @@ def _explained(case: Case, other: Step) -> bool:
 
 
 def ask_rounding(case: Case) -> Ruling:
-    """Are the compiled values as near to float64 as eager's, and is only their rounding refused?"""
+    """Tests whether compiled values are as near to float64 as eager's and refused only for rounding."""
     runner, top = case.runner, _top(case)
     plain = runner.baseline.uncompiled
     reference = runner.one(Rung.UNCOMPILED, (("shadow", True),), "by design")
@@ -97,8 +96,8 @@ def ask_rounding(case: Case) -> Ruling:
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
     others = runner.ask(nudged, "by design")
     if all(_alike(step, top) for step in others):
-        # pytorch#157959: a lowering may owe the very bits (division by a constant). No setting shows that
-        # these roundings are meant, so it stays open whether they are.
+        # pytorch#157959: a lowering may have to match the exact bits (division by a constant). No setting
+        # shows that these roundings are intended, so the alternative stays open.
         why = Evidence.of(EvidenceKind.REFUSES_ROUNDINGS, runs=len(others))
         return Ruling(considered=Considered(name=ROUNDING, open=True, why=why, component=True))
     why = Evidence.of(EvidenceKind.ACCEPTS_ROUNDINGS)
@@ -106,12 +105,12 @@ def ask_rounding(case: Case) -> Ruling:
 
 
 def _top(case: Case) -> Step:
-    """The script as the user wrote it."""
+    """The run of the script as the user wrote it."""
     return case.row(Rung.KERNEL) or case.at
 
 
 def _alike(step: Step, top: Step) -> bool:
-    """Whether a run fails by the check by which the compiled script fails, whatever numbers it prints."""
+    """Whether a run fails at the same check as the compiled script, whatever numbers the check prints."""
     if step.verdict is Verdict.BAD:
         ours, theirs = step.outcome.raised, top.outcome.raised
         return ours is None or theirs is None or _line(ours) == _line(theirs)
@@ -119,13 +118,13 @@ def _alike(step: Step, top: Step) -> bool:
 
 
 def _line(raised: Raised) -> tuple[str, int]:
-    """The innermost line of the script."""
+    """Returns file and line of the innermost frame outside torch."""
     own = [f for f in raised.frames if not f.file.startswith("torch/")]
     return (own[-1].file, own[-1].line) if own else ("", 0)
 
 
 def _fails_by_a_check(case: Case) -> bool:
-    """Whether the script itself found fault with what compiled code returned; the compiler raised nothing."""
+    """Whether the script's own check refused the compiled result; False if the compiler raised."""
     baseline, outcome = case.runner.baseline, _top(case).outcome
     if baseline.flaky or baseline.target is None or baseline.target.kind not in _OF_THE_SCRIPT:
         return False

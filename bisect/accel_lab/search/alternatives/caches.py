@@ -1,7 +1,7 @@
-"""torch's own caches: a graph that was compiled for another state answers.
+"""Finds the torch cache that returns a graph compiled for another state.
 
-Failures seen only without instrumentation are run again with torch's caches on. A rung must see its part of
-the compiler at work, so the caches are off otherwise.
+Failures seen only without instrumentation are run again with torch's caches on. Otherwise the caches are off,
+because a rung has to see its part of the compiler run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accel_lab.search.ladder_runner import LadderRunner
 from accel_lab.search.premise import Baseline, same_failure
 from accel_lab.search.proof import prove_again
 
-#: The caches that may answer, the narrowest first, and what torch calls the setting (pytorch#184405).
+#: The caches that may be at fault, narrowest first, with torch's setting (pytorch#184405).
 _CACHES = (
     (("fx",), GRAPH_CACHE, "Inductor's cache of compiled graphs"),
     (("autograd", "fx"), AUTOGRAD_CACHE, "AOTAutograd's cache"),
@@ -27,7 +27,7 @@ _CACHES = (
 
 @dataclass(kw_only=True)
 class CacheSearch:
-    """The cache that answered wrongly, if one did, the runs with caches on, and the pair that isolates it."""
+    """The cache at fault, if any, the runs with caches on, and the pair that isolates it."""
 
     rows: list[Step] = field(default_factory=list)
     culprit: Culprit | None = None
@@ -35,7 +35,7 @@ class CacheSearch:
 
 
 def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
-    """Ask with the caches on, the narrowest first, until it fails as the plain run does."""
+    """Turns the caches on, narrowest first, until the run fails as the plain run does."""
     plain, recorded = base.steps[0], base.steps[1:]
     result = CacheSearch()
     for number, (caches, setting, words) in enumerate(_CACHES, 1):
@@ -58,7 +58,7 @@ def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
         result.pair = Pair(bad=(Rung.KERNEL, row.settings), good=(Rung.KERNEL, ()), without="caches off")
         result.culprit = Culprit(
             stage=Stage.RUNTIME,
-            # The cache is known for sure; whose part of its key is missing is not.
+            # The cache is certain; the component whose part of the cache key is missing is not.
             confidence=Confidence.LIKELY,
             component=Component(kind="cache", name=setting, detail=words, confidence=proof.confidence),
             evidence=(

@@ -16,7 +16,7 @@ from accel_lab.search.localize.localization import Localization
 
 
 class Moment(str, Enum):
-    """When an alternative is asked: before the stage is opened, or once its component is known."""
+    """When an alternative is tested: before the stage is opened, or once its component is known."""
 
     STAGE = "stage"
     COMPONENT = "component"
@@ -27,10 +27,10 @@ class Moment(str, Enum):
 
 @dataclass(kw_only=True)
 class Case:
-    """A failure on its ladder.
+    """A failure with its ladder.
 
-    ``start`` is the first rung that fails, ``stage`` what that rung blames or, at ``Moment.COMPONENT``, the
-    stage that was localized; ``localization`` is then what was found inside.
+    ``start`` is the first failing rung. ``stage`` is what that rung blames or, at ``Moment.COMPONENT``, the
+    localized stage; ``localization`` is then the result of localizing it.
     """
 
     runner: LadderRunner
@@ -41,11 +41,12 @@ class Case:
     localization: Localization = field(default_factory=Localization)
 
     def row(self, rung: Rung) -> Step | None:
-        """The row of a rung, if it was asked."""
+        """Returns the row of a rung, or None if it was not run."""
         return next((step for step in self.ladder if step.rung is rung), None)
 
     @property
     def fails_uncompiled(self) -> bool:
+<<<<<<< HEAD
         """Whether the script fails in the same way with nothing compiled, and not now and then.
 
         Values that differ are no failure of the script's own: they only vary from run to run.
@@ -53,10 +54,15 @@ class Case:
         row, base = self.row(Rung.UNCOMPILED), self.runner.baseline
         by_itself = base.target is None or base.target.kind != "values"
         return by_itself and row is not None and row.verdict is Verdict.BAD and not base.flaky
+=======
+        """Whether the uncompiled script fails in the same way, and deterministically."""
+        row = self.row(Rung.UNCOMPILED)
+        return row is not None and row.verdict is Verdict.BAD and not self.runner.baseline.flaky
+>>>>>>> words2
 
     @property
     def at(self) -> Step:
-        """The row of the first rung that fails."""
+        """The row of the first failing rung."""
         row = self.row(self.start)
         assert row is not None
         return row
@@ -68,15 +74,15 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Ruling:
-    """What became of an alternative.
+    """Result of testing an alternative.
 
-    ``considered`` says whether it is open; ``culprit`` is given where the fault is there, ``passing_run`` is
-    then the run that passed with only that corrected (none: the culprit is likely at most).
-    ``isolates`` says that it corrected the culprit's component alone, one of so many ``comparisons``.
-    ``by_design`` says that it is no fault at all, ``outside`` that no rung reaches it, and why.
-    ``held`` are switches with which the ladder may be asked once more before that is said.
-    ``unrecorded`` says that the recording makes the failure, so the ladder is to be asked without one.
-    ``row`` is a run that belongs on the ladder, behind the rung ``AOT``. ``warnings`` are for the reader.
+    ``considered`` says whether it is open. ``culprit`` is set if the fault is there; ``passing_run`` is then
+    the run that passed with only that corrected (None: the culprit is at most likely). ``isolates`` says that
+    only the culprit's component was corrected, one of ``comparisons`` candidates. ``by_design`` says that it
+    is not a fault, ``outside`` why no rung reaches it. ``held`` are switches to run the ladder with once more
+    before ``outside`` is reported. ``unrecorded`` says that recording causes the failure, so the ladder runs
+    without it. ``row`` is a run to insert into the ladder after the rung ``AOT``. ``warnings`` are shown to
+    the user.
     """
 
     considered: Considered | None = None
@@ -92,16 +98,16 @@ class Ruling:
     warnings: tuple[Evidence, ...] = ()
 
 
-#: Answered by an alternative that does not apply.
+#: Result of an alternative that does not apply.
 NOTHING = Ruling()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """One way in which the stage could be blamed for another stage's fault.
+    """One known way in which a stage is blamed for another stage's fault.
 
-    ``stages`` are those that it could be mistaken for. ``issue`` is the public report that taught it.
-    ``applies`` is a look at what is known already; ``ask`` may run the script.
+    ``stages`` are the stages wrongly blamed. ``issue`` is the public issue that showed it. ``applies`` reads
+    only what is already known; ``ask`` may run the script.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A mode of torch's own that the captured graph leaves changed: whoever runs the graph twice meets it."""
+"""Alternative: the captured graph leaves a torch mode changed, which breaks whoever runs the graph twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "changed_mode"
 
 
 def ask(case: Case) -> Ruling:
-    """Does what Dynamo captured leave torch's own modes as the script leaves them?"""
+    """Compares torch's modes after the captured graph with those after the uncompiled script."""
     observe = (("front", {"look": True}),)
     captured, plain = case.runner.ask([(Rung.DYNAMO, observe), (Rung.UNCOMPILED, observe)], "guard check")
     rows = [row for row in lost_state(captured, plain) if row[1].startswith("torch.")]

@@ -1,4 +1,4 @@
-"""An operator that raises when it is traced on fake tensors, where its real kernel does not."""
+"""Alternative: an operator raises on fake tensors during tracing, but its real kernel does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .case import Alternative, Case, Moment, Ruling
 
 
 def ask(case: Case) -> Ruling:
-    """Is it an operator that raises, run on fake tensors?"""
+    """Checks whether an operator that ran on fake tensors raised."""
     op = frames.refused_on_fake_tensors(case.at.outcome.raised)
     if not op:
         return Ruling()

@@ -1,4 +1,4 @@
-"""An input of a captured graph that is not what Dynamo promised: the code below is right for the promise."""
+"""Alternative: a graph input is not what Dynamo promised; the code below is right for the promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "graph_inputs"
 
 
 def ask(case: Case) -> Ruling:
-    """Does it pass when the graph gets inputs of the types that it was captured with?"""
+    """Tests whether the script passes when the graph inputs have the types they were captured with."""
     wrong = _mismatches(case)
     corrected = case.runner.one(case.start, (("correct_inputs", True),), NAME)
     names = [f"{one['name']}: {one['promised']} promised, {one['given']} given" for one in wrong[:3]]
@@ -30,7 +30,7 @@ def ask(case: Case) -> Ruling:
 
 
 def _mismatches(case: Case) -> list[dict[str, str]]:
-    """Of the first rung that has any: Inductor's own runs are not looked at."""
+    """Returns the mismatches of the first rung that has any; Inductor's own runs are not checked."""
     rows = (step.outcome.facts.get("graph_inputs") for step in case.ladder)
     return list(next((row for row in rows if row), ()))
 

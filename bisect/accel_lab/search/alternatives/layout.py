@@ -1,4 +1,4 @@
-"""Legal strides that an eager kernel misreads: up to the FX passes, eager's kernels run the graph."""
+"""Alternative: an eager kernel misreads legal strides; rungs up to the FX passes run eager's kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "layout"
 
 
 def ask(case: Case) -> Ruling:
-    """Is the graph right once every operator gets its tensors laid out row by row?"""
+    """Tests whether the graph is right when every operator gets contiguous tensors."""
     dense = case.runner.one(case.at.rung, (("contiguous", True),), "layout check")
     if dense.verdict is not Verdict.GOOD:
         ruled_out = Considered(name=NAME, open=False, why=Evidence.of(EvidenceKind.FAILS_CONTIGUOUS))

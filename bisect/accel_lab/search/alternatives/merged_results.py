@@ -1,4 +1,4 @@
-"""Two results of a graph that a pass makes one node: AOTAutograd could have to keep their aliases apart."""
+"""Alternative: a pass merges two graph outputs; AOTAutograd may be at fault for not separating aliases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VIEW = re.compile(
 
 
 def ask(case: Case) -> Ruling:
-    """Does the pass at fault return one node where the graph returned two?"""
+    """Checks whether the pass at fault returns one node for two outputs of the graph."""
     for before, after in case.localization.changes:
         if merged := merged_results(before, after):
             one, other, view = merged
@@ -32,7 +32,7 @@ def ask(case: Case) -> Ruling:
 
 
 def merged_results(before: Sequence[str], after: Sequence[str]) -> tuple[str, str, bool] | None:
-    """Two results of a graph that are one afterwards, and whether one is a view of the other."""
+    """Returns two outputs that are one node afterwards, and whether one is a view of the other; or None."""
     old, new = _results(before), _results(after)
     if len(old) != len(new):
         return None
@@ -45,7 +45,7 @@ def merged_results(before: Sequence[str], after: Sequence[str]) -> tuple[str, st
 
 
 def _results(lines: Sequence[str]) -> list[str]:
-    """The names in a graph's last line, ``return [%a, %b]``, in order."""
+    """Returns the names in a graph's last line, ``return [%a, %b]``, in order."""
     last = lines[-1].strip() if lines else ""
     return re.findall(r"%\w+|\bNone\b", last) if last.startswith("return") else []
 

@@ -1,4 +1,4 @@
-"""A meta (fake) kernel that is wrong: it shows at a later stage, which trusts what it promises."""
+"""Alternative: a wrong meta (fake) kernel, which shows at a later stage that relies on it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from accel_lab.core.verdict import Verdict
 from .case import Alternative, Case, Moment, Ruling
 
 NAME = "meta_kernel"
-#: What a mismatch says where only the real kernel refuses the arguments.
+#: Text of a mismatch where only the real kernel refuses the arguments.
 _ACCEPTS = "meta kernel accepts"
 
 
 def ask(case: Case) -> Ruling:
-    """Ask the meta rung; correct what it finds wrong, and ask the failing rung again."""
+    """Runs the meta rung, corrects the meta kernels that it finds wrong, and reruns the failing rung."""
     runner, start = case.runner, case.start
-    # Below AOTAutograd there is no graph to check, so the operators are checked as the script calls them.
+    # For Dynamo there is no graph to check yet, so operators are checked as the script calls them.
     if start is Rung.DYNAMO:
         check = runner.one(Rung.UNCOMPILED, (("meta_eager", True),), "meta check")
         row = None
@@ -31,8 +31,8 @@ def ask(case: Case) -> Ruling:
     found = _mismatches(check, start)
     ruling = _corrected(case, found) if found else None
     if start in (Rung.DYNAMO, Rung.AOT) and (ruling is None or ruling.culprit is None):
-        # They trip over fake results before there is a graph to check; and a composite operator may call
-        # another kernel on fake tensors than it does on real ones.
+        # These rungs can fail on fake results before there is a graph to check. A composite operator may also
+        # call another kernel on fake tensors than on real ones.
         watched = _mismatches(runner.one(start, (("meta_watch", True),), "meta check"), start)
         others = [m for m in watched if m["op"] not in {known["op"] for known in found}]
         ruling = _corrected(case, others) if others else ruling
@@ -47,14 +47,14 @@ def _mismatches(check: Step, start: Rung) -> list[dict[str, str]]:
 
 
 def _corrected(case: Case, mismatches: list[dict[str, str]]) -> Ruling:
-    """Blame these meta kernels if the failing rung passes with them corrected and nothing else changed."""
+    """Blames these meta kernels if the failing rung passes with only them corrected."""
     ops = sorted({str(m["op"]) for m in mismatches})
     promises = [f"{m['op']}: {m['what']} really {m['real']}, meta {m['fake']}" for m in mismatches[:3]]
     corrected = case.runner.one(case.start, (("meta_fix", ops),), "meta check")
     if corrected.verdict is not Verdict.GOOD:
         why = Evidence.of(EvidenceKind.META_KERNELS_NOT_THE_CAUSE, promises=promises)
         return Ruling(considered=Considered(name=NAME, open=False, why=why), warnings=(why,))
-    # pytorch#141865: a check that is missing in the meta kernel may be one for the part that drops the call.
+    # pytorch#141865: a check missing in the meta kernel may belong to the part that drops the call.
     sure = not any(_ACCEPTS in m["what"] for m in mismatches)
     culprit = Culprit(
         stage=Stage.META_KERNEL,
@@ -69,12 +69,12 @@ def _corrected(case: Case, mismatches: list[dict[str, str]]) -> Ruling:
 
 
 def counts(mismatch: dict[str, str], start: Rung) -> bool:
-    """Whether a mismatch could be the cause of a failure that starts at ``start``.
+    """Whether a mismatch can cause a failure that starts at ``start``.
 
-    A meta kernel that accepts what the real one refuses does no harm while the real one is still
-    called; where a decomposition or a pass has replaced that call, it is they that lost the check.
-    Nor can it know what depends on values (an index) or on a device's kernels ("not implemented for
-    'Bool'"): those checks belong to whoever replaces the kernel.
+    A meta kernel that accepts what the real kernel refuses is harmless while the real one is still called. If
+    a decomposition or a pass replaced that call, it lost the check. A meta kernel cannot check what depends
+    on values (an index) or on a device's kernels ("not implemented for 'Bool'"); those checks belong to
+    whatever replaces the kernel.
     """
     if _ACCEPTS not in mismatch["what"] or start is Rung.DYNAMO:
         return True
@@ -93,9 +93,9 @@ ALTERNATIVE = Alternative(
 
 
 def lost_check(case: Case) -> Ruling:
-    """Does the real kernel of the operator at fault refuse these inputs, and its meta kernel take them?
+    """Checks whether the real kernel of the operator at fault refuses inputs that its meta kernel accepts.
 
-    Where the operator was lowered, the lowering has lost the refusal; but a meta kernel could have made it.
+    The lowering lost the refusal, but a meta kernel could have made it.
     """
     check: Step | None = case.row(Rung.META)
     if check is None or case.component is None:

@@ -1,8 +1,8 @@
-"""torch.compile in a process that the script starts: the script seems to fail alone.
+"""Alternative: torch.compile runs in a process that the script starts, so it seems to fail uncompiled.
 
-The rungs change the process that runs the script, and those that it forks. An interpreter that it starts anew
-compiles as it likes. torch's own variable turns torch.compile off in all of them. Where that cures it, the
-ladder is asked once more with the rungs in those processes (``child/processes``).
+The rungs change the script's process and its forks, but not a new interpreter that it starts. The variable
+TORCHDYNAMO_DISABLE turns torch.compile off in all of them. If that makes the failure disappear, the ladder
+runs once more with the rungs in those processes (``child/processes``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from accel_lab.search.ladder_runner import Switches
 from .case import Alternative, Case, Moment, Ruling
 
 NAME = "other_process"
-#: The variable that the processes of the script inherit.
+#: Switches that set the variable which the script's processes inherit.
 DISABLED: Switches = (("disable_everywhere", True),)
-#: Held in every question from then on.
+#: Held in every later question.
 IN_PROCESSES: Switches = (("other_processes", True),)
 OUTSIDE = (
     "torch.compile runs in another process that the script starts; with TORCHDYNAMO_DISABLE=1 in the "
@@ -27,7 +27,7 @@ OUTSIDE = (
 
 
 def ask(case: Case) -> Ruling:
-    """Does it pass with torch.compile turned off in the processes that it starts, too?"""
+    """Tests whether the script passes with torch.compile off in the processes that it starts, too."""
     runner = case.runner
     step = runner.one(Rung.UNCOMPILED, DISABLED, NAME)
     if step.verdict is Verdict.GOOD:

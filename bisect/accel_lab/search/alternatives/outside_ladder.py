@@ -1,4 +1,4 @@
-"""A failure in a compiler that no rung reaches: torch.export, AOTInductor, TorchScript, ONNX."""
+"""Alternative: the failing compiler is on no rung (torch.export, AOTInductor, TorchScript, ONNX)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accel_lab.core.outcome import Frame, Outcome
 from accel_lab.core.signature import legible
 from accel_lab.search.premise import Baseline
 
-#: Entries by which code is generated: what the script checks afterwards was made by a compiler.
+#: Entry points that generate code: what the script checks afterwards came from a compiler.
 _GENERATE = frozenset(
     {
         "torch._inductor.aoti_compile_and_package",
@@ -20,7 +20,7 @@ _GENERATE = frozenset(
         "torch._export.aot_compile",
     }
 )
-#: Files of torch that no region of torch.compile passes through, and whose they are.
+#: Prefixes of torch files that no torch.compile region passes through, with the API that owns them.
 _AREAS = (
     ("torch/export/", "torch.export"),
     ("torch/_export/", "torch.export"),
@@ -28,14 +28,14 @@ _AREAS = (
     ("torch/jit/", "torch.jit"),
     ("torch/onnx/", "torch.onnx"),
 )
-#: How TorchScript says that a scripted function failed when it was run (``torch/csrc/jit/runtime``).
+#: Message of TorchScript when a scripted function fails at run time (``torch/csrc/jit/runtime``).
 _INTERPRETER = "failed in the TorchScript interpreter"
-#: So much of a message must be found again in what a test runner printed of it.
+#: Length of the start of a message that must appear in what a test runner printed.
 _ENOUGH = 60
 
 
 def detect(base: Baseline) -> str | None:
-    """Where it fails, in one sentence, if that is outside of every region of torch.compile; else None."""
+    """Returns one sentence on where the script fails, if outside every torch.compile region; else None."""
     step = next((s for s in base.steps if s.signature is not None and s.outcome.facts), None)
     if step is None or base.target is None or base.target.kind == "values":
         return None
@@ -53,18 +53,18 @@ def detect(base: Baseline) -> str | None:
 
 
 def about_entries(note: str) -> bool:
-    """Whether a run's note says what :func:`look` says better."""
+    """Whether a run's note is superseded by the sentence of :func:`detect`."""
     return "the ladder does not reach it" in note
 
 
 def _through(step: Step, entries: Sequence[Mapping[str, Any]]) -> str:
-    """The entry that the failure passed through; empty where none is known."""
+    """Returns the entry point that the failure passed through; empty if none is known."""
     for row in entries:
         if row.get("ended") is True:
             return str(row.get("name"))
     outcome = step.outcome
     if outcome.signal is not None or outcome.exit_code is None:
-        # The process was ended in the middle of it, so nobody wrote down what came after.
+        # The process was killed during the entry, so nothing was recorded afterwards.
         running = [row for row in entries if row.get("running")]
         return str(running[0].get("name")) if running else ""
     if step.signature is not None and step.signature.kind == "exit":
@@ -78,7 +78,7 @@ def _through(step: Step, entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _area(outcome: Outcome) -> str:
-    """What torch.export and its like have made fails when it is run: the frames or the message tell."""
+    """Returns the API whose product fails when run, going by the frames or the message; empty if none."""
     raised = outcome.raised
     if raised is None:
         return ""
@@ -92,7 +92,7 @@ def _area(outcome: Outcome) -> str:
 
 
 def _checked(step: Step, entries: Sequence[Mapping[str, Any]]) -> str | None:
-    """A check of the script's own fails, no region was entered, and other code was generated."""
+    """Recognises a failed check of the script on generated code, with no torch.compile region called."""
     raised, regions = step.outcome.raised, _list(step.outcome.facts.get("regions"))
     if raised is None or raised.type.rpartition(".")[2] != "AssertionError":
         return None
@@ -105,7 +105,7 @@ def _checked(step: Step, entries: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _where(outcome: Outcome) -> str:
-    """The innermost frame of torch, in brackets."""
+    """Returns the innermost torch frame in brackets; empty if there is none."""
     frames: Sequence[Frame] = outcome.raised.frames if outcome.raised is not None else ()
     own = [frame for frame in frames if frame.file.startswith("torch/")]
     return f" ({own[-1].file}:{own[-1].line}, {own[-1].function})" if own else ""

@@ -1,9 +1,9 @@
-"""A decomposition that torch's Python dispatcher applies while AOTAutograd traces, whatever the table says.
+"""Alternative: a Python kernel that torch's Python dispatcher applies while AOTAutograd traces.
 
-An operator may have a kernel written in Python for autograd's key or a composite one. AOTAutograd then traces
-that kernel and not the native one, so a fault in it begins at AOTAutograd's rung. It is blamed where removing
-that one kernel fixes the failure and the kernel, called by itself on the script's own inputs, differs from
-the native one.
+An operator may have a Python kernel for autograd's dispatch key or a composite one. AOTAutograd then traces
+that kernel as a decomposition instead of the native one, so its fault first shows at AOTAutograd's rung. It
+is blamed if removing only that kernel fixes the failure and if it differs from the native kernel on the
+script's own inputs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from accel_lab.core.verdict import Verdict
 from .case import NOTHING, Alternative, Case, Moment, Ruling
 
 NAME = "python_kernel"
-#: So many kernels are removed one by one; a graph that uses more is halved first.
+#: Kernels are removed one by one up to this number; a graph that uses more is halved first.
 SINGLES = 8
 
 
 def ask(case: Case) -> Ruling:
-    """Does it pass when a Python kernel is removed, and does that kernel differ from the native one?"""
+    """Tests whether removing a Python kernel that differs from the native one fixes the failure."""
     runner, start = case.runner, case.start
     listed = runner.one(start, (("python_kernels", "list"),), "Python kernels")
     if listed.verdict is not Verdict.BAD:
@@ -49,7 +49,7 @@ def ask(case: Case) -> Ruling:
 
 
 def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
-    """The operators each of which fixes the failure alone with its native kernel."""
+    """Returns the operators whose native kernel alone fixes the failure, each with its passing run."""
 
     def native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
         return (("native_kernels", sorted(ops)),)
@@ -57,7 +57,7 @@ def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
     runner, start = case.runner, case.start
     everything = runner.one(start, native(used), "Python kernels")
     if everything.verdict is not Verdict.GOOD:
-        # Where one of them cannot be traced natively, each has to be asked.
+        # If one operator cannot be traced natively, each is tested alone.
         if everything.verdict is Verdict.BAD or len(used) > SINGLES:
             return {}
     elif len(used) == 1:
@@ -102,7 +102,7 @@ def _blamed(
 
 
 def kernels_of(step: Step) -> list[dict[str, Any]]:
-    """What the child wrote down of the Python kernels that were called."""
+    """Returns what the child recorded about the Python kernels that were called."""
     return (step.outcome.facts.get("python_kernels") or {}).get("kernels") or []
 
 

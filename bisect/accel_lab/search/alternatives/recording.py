@@ -1,6 +1,7 @@
-"""The recorder itself: it keeps inputs alive, and a script that watches them die fails with nothing compiled.
+"""Alternative: the recorder causes the failure, because it keeps inputs alive.
 
-A script that asks whether a tensor is freed, or that nearly fills its memory, is judged without a recording.
+A script that checks whether a tensor is freed, or that nearly fills its memory, then fails uncompiled. Such a
+script is judged without recording.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAME = "recording"
 
 
 def ask(case: Case) -> Ruling:
-    """Does it pass uncompiled where nothing is recorded?"""
+    """Tests whether the script passes uncompiled when nothing is recorded."""
     runner = replace(case.runner, probe=unrecorded(case.runner.probe))
     step = runner.one(Rung.UNCOMPILED, kind=NAME)
     if step.verdict is Verdict.GOOD:

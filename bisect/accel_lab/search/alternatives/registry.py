@@ -1,4 +1,4 @@
-"""All alternatives, in the order in which they are asked, and the one way of asking them."""
+"""Lists all alternatives in the order in which they are tested, and tests them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ALTERNATIVES: tuple[Alternative, ...] = (
 
 @dataclass(kw_only=True)
 class Rulings:
-    """The alternatives that were considered, and the culprit with its proof, if it is one of them."""
+    """The alternatives that were considered, and the culprit with its proof if one of them is the fault."""
 
     considered: list[Considered] = field(default_factory=list)
     culprit: Culprit | None = None
@@ -65,9 +65,9 @@ class Rulings:
 
 
 def ask(case: Case, moment: Moment) -> Rulings:
-    """Ask every alternative to the case's stage, until one of them turns out to be the fault.
+    """Tests every alternative to the case's stage until one turns out to be the fault.
 
-    Rows that belong on the ladder are put there. What the time does not reach stays open.
+    Inserts a ruling's ladder row after the rung ``AOT``. Alternatives that time does not allow stay open.
     """
     rulings = Rulings()
     for alternative in ALTERNATIVES:

@@ -1,4 +1,4 @@
-"""A graph that is reused where it does not fit: a missed guard, or a wrong generalisation."""
+"""Alternative: a graph is reused where it does not fit (missed guard or wrong generalisation)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "reused_graph"
 
 
 def ask(case: Case) -> Ruling:
-    """Does it pass when every call is recompiled, and does a fresh capture see another graph?"""
+    """Tests whether the script passes when every call recompiles, and whether a fresh capture differs."""
     runner, start = case.runner, case.start
     fresh = runner.one(start, (("fresh", True),), "guard check")
     if fresh.verdict is not Verdict.GOOD:
@@ -27,7 +27,7 @@ def ask(case: Case) -> Ruling:
     result = dynamo_guards.find_guard(runner, start) or Localization()
     baked = None
     if len(set(graphs)) < 2 and result.passing_run is None:
-        # A parameter's requires_grad that was toggled between two calls, on torch 2.5.1.
+        # Seen on torch 2.5.1: a parameter's requires_grad toggled between two calls.
         baked = baked_attribute.localize_attribute(runner, start)
         result = baked or result
     if len(set(graphs)) < 2 and result.passing_run is None and baked is None:

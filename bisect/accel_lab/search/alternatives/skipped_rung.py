@@ -1,4 +1,4 @@
-"""An inconclusive rung between the last that passes and the first that fails: what it adds stays open."""
+"""Alternative: an inconclusive rung between the last that passes and the first that fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "skipped_rung"
 
 
 def _skipped(case: Case) -> list[Rung]:
-    """The inconclusive rungs between the neighbours that the verdict rests on."""
+    """Returns the inconclusive rungs between the two that the verdict rests on."""
     reading = read([(step.rung, step.verdict) for step in case.ladder if step.rung in LONG_LADDER])
     if reading.last_good is None or reading.first_bad is None:
         return []
@@ -27,7 +27,7 @@ def _skipped(case: Case) -> list[Rung]:
 
 
 def ask(case: Case) -> Ruling:
-    """A proven component rules it out: its pair of runs needs no rung."""
+    """Rules out the alternative if the component is proven: its pair of runs needs no rung."""
     rungs = _skipped(case)
     if case.component is not None and case.component.confidence is Confidence.PROVEN:
         why = Evidence.of(EvidenceKind.RUNG_SKIPPED_COMPONENT_PROVEN, rungs=rungs)

@@ -1,7 +1,7 @@
-"""The object that torch.compile returns: a script can fail by that alone, with nothing compiled behind it.
+"""Alternative: the wrapper object that torch.compile returns fails by itself, with nothing compiled.
 
-The ``uncompiled`` rung keeps the wrapper, so what fails there looks like the script's own failure. A true
-identity, where torch.compile returns its argument, separates the two.
+The ``uncompiled`` rung keeps the wrapper, so such a failure looks like the script's own. A true identity,
+where torch.compile returns its argument, separates the two.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from accel_lab.search.ladder_runner import Switches
 from .case import Alternative, Case, Moment, Ruling
 
 NAME = "wrapper"
-#: torch.compile(x) is x, and Module.compile() leaves the module as it is.
+#: With this switch torch.compile(x) is x, and Module.compile() leaves the module unchanged.
 IDENTITY: Switches = (("identity", True),)
 
-#: What stands around the argument, by what the argument is (``regions[].wraps``), and its name in torch.
+#: torch's name of the wrapper, by the kind of argument (``regions[].wraps``).
 _WRAPPERS = (
     ("module", "OptimizedModule"),
     ("method", "Module.compile"),
@@ -27,7 +27,7 @@ _WRAPPERS = (
 
 
 def ask(case: Case) -> Ruling:
-    """Does it pass with the argument of torch.compile in the place of what torch.compile returns?"""
+    """Tests whether the script passes when torch.compile returns its argument."""
     wrapped = case.row(Rung.UNCOMPILED)
     regions = wrapped.outcome.facts.get("regions") or [] if wrapped is not None else []
     bare = case.runner.one(Rung.UNCOMPILED, IDENTITY, "wrapper")

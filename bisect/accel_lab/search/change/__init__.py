@@ -1,1 +1,1 @@
-"""The change that moved a failure: pieces of torch's Python sources, mixed from two releases."""
+"""Finds the source change that moved a failure, by mixing torch's Python sources of two releases."""

@@ -1,7 +1,7 @@
-"""A backport: the piece of a later release that mends a failure, served on the release that has it.
+"""Writes a backport: a module that serves a later release's fix on the release that fails.
 
-The file that is written is one that a user can read and keep: an import hook, the lines that it exchanges,
-and a check that the release's own file is the one that they were made for.
+The file is readable and meant to be kept: an import hook, the lines that it exchanges, and a check that the
+release's file is the one that they were made for.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from accel_lab.core.releases.flip_change import FilePatch, FlipChange
 
 from .companions import module_of
 
-#: The name under which a script imports it.
+#: Module name under which a script imports the backport.
 NAME = "torch_backport"
-#: More lines than this are no piece to paste into a project.
+#: Maximum lines; a longer backport is not worth pasting into a project.
 MOST_LINES = 600
 
 _HOOK = '''"""Serves {symbols} of torch {fixed} on torch {release}: a backport of one fix.
@@ -71,14 +71,14 @@ sys.meta_path.insert(0, _Finder)
 
 
 def hunks_of(base: str, mixed: str) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
-    """First line, line behind the last, lines instead, for each difference; lines end with a line feed."""
+    """Returns (first line, end line, new lines) of each difference; lines are split at line feeds."""
     one, two = base.split("\n"), mixed.split("\n")
     matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
     return tuple((a, b, tuple(two[c:d])) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
 
 
 def patch_of(files: Sequence[tuple[str, str, str]]) -> tuple[FilePatch, ...]:
-    """What a backport exchanges, from each file as it is and as it shall be; empty where that is too much."""
+    """Returns the patches of files given as (path, old text, new text); empty above ``MOST_LINES`` lines."""
     rows = tuple(
         FilePatch(file=path, sha256=hashlib.sha256(base.encode()).hexdigest(), hunks=hunks_of(base, mixed))
         for path, base, mixed in files
@@ -87,7 +87,7 @@ def patch_of(files: Sequence[tuple[str, str, str]]) -> tuple[FilePatch, ...]:
 
 
 def backport_text(change: FlipChange, *, release: str, fixed: str) -> str:
-    """The file; empty without a patch."""
+    """Returns the text of the backport module; empty without a patch."""
     if not change.found or not change.patch:
         return ""
     lines = []

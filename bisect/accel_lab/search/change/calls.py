@@ -1,4 +1,4 @@
-"""Calls and signatures: whether a function of one release can be called as the other release calls it."""
+"""Decides whether a function of one release accepts the calls that the other release makes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call: the last name of what is called, its arguments, and whether the name follows a dot."""
+    """One call. ``name`` is the last name of the callee; ``dotted`` says that it follows a dot."""
 
     name: str
     positional: int
@@ -20,7 +20,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """What a function takes. ``bound``: called by attribute, its first parameter is given already."""
+    """The parameters of a function. ``bound``: a call by attribute already supplies the first one."""
 
     positional: tuple[str, ...]
     only_keywords: frozenset[str]
@@ -30,7 +30,7 @@ class Signature:
     bound: bool
 
     def takes(self, call: Call) -> bool:
-        """Whether the call fits; a call by attribute is taken as one of a method where there is one."""
+        """Whether the call fits; a call by attribute counts as a method call if the function is a method."""
         places = self.positional[1:] if self.bound and call.dotted else self.positional
         given = {*places[: call.positional], *call.keywords}
         named = {*places, *self.only_keywords}
@@ -43,7 +43,7 @@ class Signature:
 
 @lru_cache(maxsize=32)  # what is read from a tree is kept, the tree is not: a release's would be gigabytes
 def parsed(text: str) -> ast.Module | None:
-    """A piece's tree; a member of a class is indented, so it is put below an ``if``. None: no Python."""
+    """Returns a piece's AST, or None if it is not Python; an indented class member is put below an ``if``."""
     for source in (text, f"if True:\n{text}"):
         try:
             return ast.parse(source)
@@ -54,7 +54,7 @@ def parsed(text: str) -> ast.Module | None:
 
 @lru_cache(maxsize=4096)
 def calls_of(text: str) -> tuple[Call, ...]:
-    """The calls in a piece whose arguments are all written out."""
+    """Returns the calls in a piece that use no ``*`` or ``**`` arguments."""
     tree = parsed(text)
     return tuple(_calls(tree)) if tree is not None else ()
 
@@ -73,7 +73,7 @@ def _calls(tree: ast.AST) -> Iterable[Call]:
 
 
 def _function(text: str, member: bool) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, bool]:
-    """The function that a piece is, if it is one, and whether :func:`parsed` put an ``if`` above it."""
+    """Returns a piece's function node, if it is one, and whether :func:`parsed` put an ``if`` above it."""
     tree = parsed(text)
     node: ast.stmt | None = tree.body[0] if tree is not None and tree.body else None
     added = member and isinstance(node, ast.If)
@@ -84,7 +84,7 @@ def _function(text: str, member: bool) -> tuple[ast.FunctionDef | ast.AsyncFunct
 
 @lru_cache(maxsize=4096)
 def signature_of(text: str, member: bool) -> Signature | None:
-    """What a function takes; None for a piece that is no function. ``member``: it stands in a class."""
+    """Returns a function's parameters, or None for another piece. ``member``: it is in a class."""
     node, _ = _function(text, member)
     if node is None:
         return None
@@ -105,9 +105,9 @@ def signature_of(text: str, member: bool) -> Signature | None:
 
 @lru_cache(maxsize=4096)
 def fitted(base: str, other: str, member: bool) -> str:
-    """The other text, with the base's first lines where it takes fewer arguments than the base.
+    """Returns the other text, with the base's signature if the other one only drops parameters.
 
-    Callers that still hand them over are not broken then; the body does without them.
+    Callers that still pass them then keep working; the body ignores them.
     """
     one, two = signature_of(base, member), signature_of(other, member)
     if one is None or two is None or two.many != one.many or two.any_keyword != one.any_keyword:
@@ -124,7 +124,7 @@ def fitted(base: str, other: str, member: bool) -> str:
 
 
 def _head(text: str, member: bool) -> int | None:
-    """How many lines there are before a function's body; None where it begins on the last of them."""
+    """Returns the number of lines before a function's body; None if the body starts on the last of them."""
     node, added = _function(text, member)
     if node is None:
         return None

@@ -1,9 +1,8 @@
-"""Finds the smallest piece of the sources whose exchange moves a failure from one release to its neighbour.
+"""Finds the smallest piece of source whose exchange moves a failure from one release to its neighbour.
 
-The failing release is run with pieces of the passing one. A mix after which the failure is gone holds the
-change; delta debugging makes it small, first over files, then over pieces, then over the lines inside them.
-A mix that fails in another way is no answer. At the end the passing release is run with pieces of the failing
-one.
+Runs the failing release with pieces of the passing one. If the failure is gone, the mix contains the change.
+Delta debugging reduces it: first files, then pieces, then the lines inside them. A mix that fails in another
+way is unresolved. Finally the passing release runs with pieces of the failing one.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from .delta import smallest
 from .hunks import Part, hunks_of, left_of
 from .pool import Answer, Mixer, OutOfBudget, Place, Pool, raising
 
-#: Files that are asked one by one where all of them together do not move the failure.
+#: Maximum files tested one by one if all of them together do not move the failure.
 MOST_FILES = 12
-#: Pieces that break a mix are taken out of it so many times.
+#: Maximum times that pieces which break a mix are removed from it.
 MOST_BROKEN = 5
-#: Answers that do not hold in the other direction, after which the search ends.
+#: The search ends after this many answers that do not hold in the other direction.
 MOST_ANSWERS = 3
-#: A shorter word is found in too many names to mean anything.
+#: Shorter words occur in too many names to be useful.
 SHORTEST_NAME = 3
 DIFF_LINES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What was found.
+    """Result of a change search.
 
-    ``places`` are the pieces without which the failing release does not fail, ``diff`` is the smallest
-    difference that is left of them. ``both_ways``: with the failing release's pieces the passing one fails;
-    None where that was not asked any more, or could not be told. ``complete`` is False where the budget ended
-    the search. ``files`` are the changed files as the failing release has them, and with the difference.
+    ``places`` are the pieces without which the failing release does not fail; ``diff`` is the smallest
+    remaining difference. ``both_ways``: the passing release fails with the failing release's pieces; None if
+    not tested or unresolved. ``complete`` is False if the budget ended the search. ``files`` are (path, text
+    of the failing release, text with the difference).
     """
 
     places: tuple[Place, ...]
@@ -50,13 +49,13 @@ class Change:
 
     @property
     def main(self) -> Place:
-        """The piece to name where there are several: the first that is code."""
+        """The piece to name if there are several: the first."""
         return self.places[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoChange:
-    """Why no piece was found."""
+    """Says why no piece was found."""
 
     reason: str
     runs: int
@@ -64,9 +63,9 @@ class NoChange:
 
 
 class ChangeSearch:
-    """One search over changed files, in groups: those of the failing stage, its neighbours', the others.
+    """One search over changed files, grouped as the failing stage's, its neighbours' and all others.
 
-    ``names`` are words of the culprit and of the failure's traceback: functions whose own name has all parts
+    ``names`` are words of the culprit and of the failure's traceback. Functions whose name contains all parts
     of one of them are tried first.
     """
 
@@ -87,7 +86,7 @@ class ChangeSearch:
         self._broken = False
 
     def run(self) -> Change | NoChange:
-        """The search; what the budget leaves is handed back with ``complete`` False."""
+        """Runs the search; if the budget ends it, the best change so far has ``complete`` False."""
         best: Change | None = None
         try:
             for paths in self._groups:
@@ -98,7 +97,8 @@ class ChangeSearch:
                     answer = self._reduced(found)
                     if answer.both_ways is not False:
                         return answer
-                    # The failure went away for another reason, such as an exception that the script expects.
+                    # The failure disappeared for another reason, such as an exception that the script
+                    # expects.
                     best = best or answer
                     self._pool.left_out.update(answer.places)
         except OutOfBudget:
@@ -116,16 +116,16 @@ class ChangeSearch:
     # -- which pieces ----------------------------------------------------------------------------------
 
     def _first(self, paths: Sequence[str]) -> list[Place]:
-        """Candidates of some files that together make the failure go; empty where none do.
+        """Returns candidates of some files that together make the failure disappear; empty if none do.
 
         Functions that the culprit names are tried first, then all functions, then also the statements of
-        modules and classes. Single files are tried where all files together fail in another way.
+        modules and classes. Single files are tried if all files together fail in another way.
         """
         functions, others = self._pool.candidates(paths)
         places = [*functions, *others]
         if not places:
             return []
-        self._runs += 1  # the run that told which of them are used
+        self._runs += 1  # the run that found which of them are used
         self._places.update(dict.fromkeys(places))
         files = list(dict.fromkeys(path for path, _ in places))
         self._listener(f"{len(places)} changed pieces in {len(files)} files")
@@ -140,7 +140,7 @@ class ChangeSearch:
                 return left
             told = gone is False and left == group
         if told or len(files) == 1:
-            return []  # all of them together leave the failure: a part of them will not do more
+            return []  # all of them together keep the failure, so no subset will remove it
         self._broken = True
         single = [
             [place for place in group if place[0] == path] for path in files[:MOST_FILES] for group in groups
@@ -154,7 +154,7 @@ class ChangeSearch:
         return any(words and words <= own for words in self._names)
 
     def _without_broken(self, group: list[Place]) -> tuple[bool | None, list[Place]]:
-        """Whether a group makes the failure go, less the pieces in which it failed in another way."""
+        """Whether a group removes the failure, after dropping the pieces that made it fail in another way."""
         left = group
         for _ in range(MOST_BROKEN):
             answer = self._answer(left)
@@ -196,9 +196,9 @@ class ChangeSearch:
         return self._gone(some)
 
     def _inside(self, places: list[Place]) -> tuple[list[Place], dict[Place, str]]:
-        """The pieces of which lines are needed, and their texts with only those lines exchanged.
+        """Returns the pieces of which lines are needed, and their texts with only those lines exchanged.
 
-        A piece that was needed only because another one, as a whole, calls it is not needed any more.
+        A piece that was needed only because another whole piece calls it is dropped.
         """
         bases: dict[Place, str] = {}
         parts: list[Part] = []
@@ -225,13 +225,13 @@ class ChangeSearch:
             verdict = self._mixer.ask(False, texts).verdict
         except OutOfBudget:
             return None
-        # A mix that fails in another way says nothing, neither that the pieces are it nor that they are not.
+        # A mix that fails in another way neither confirms nor refutes the pieces.
         return {Verdict.BAD: True, Verdict.GOOD: False}.get(verdict)
 
     # -- asking ----------------------------------------------------------------------------------------
 
     def _gone(self, places: Sequence[Place], instead: Mapping[Place, str] | None = None) -> bool | None:
-        """Whether the failing release passes with these pieces; None where it fails in another way."""
+        """Whether the failing release passes with these pieces; None if it fails in another way."""
         return _gone(self._answer(places, instead).verdict)
 
     def _answer(self, places: Sequence[Place], instead: Mapping[Place, str] | None = None) -> Answer:
@@ -279,6 +279,6 @@ def _gone(verdict: Verdict) -> bool | None:
 
 
 def _words(name: str) -> frozenset[str]:
-    """``TensorVariable.method_item#2``: tensor, variable, method, item."""
+    """Splits a name into words: ``TensorVariable.method_item#2`` gives tensor, variable, method, item."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.partition("#")[0])
     return frozenset(part.lower() for part in parts)

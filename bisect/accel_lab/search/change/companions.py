@@ -1,4 +1,4 @@
-"""What travels with a piece: what it needs and the other release lacks."""
+"""Finds the pieces that must be exchanged along with a piece: those it needs and the other release lacks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from functools import lru_cache
 from .calls import Call, calls_of, fitted, parsed, signature_of
 from .pieces import Piece, Versions
 
-#: From the path of a file to the keys of its pieces.
+#: Maps the path of a file to the keys of its pieces.
 Chosen = Mapping[str, frozenset[str]]
 #: A piece: the path of its file and its key.
 Where = tuple[str, str]
 ROUNDS = 6
-#: A name that more pieces define or call says too little about which of them is meant.
+#: A name that more pieces define or call is ambiguous.
 MOST_MEANT = 12
 #: An import, at any depth.
 _IMPORT = re.compile(r"^[ ]*((?:from[ ]+\S+[ ]+)?import[ ]+(?:\([^)]*\)|(?:\\\n|[^\n])*))", re.MULTILINE)
 
 
 class Names:
-    """What some changed files say of names: who defines a member, who calls a function.
+    """Index of the names in changed files: who defines a member, who calls a function.
 
-    ``files`` are both versions of each, all with the same base. A name is *known* where the base has it.
+    ``files`` are both versions of each file, all with the same base. A name is *known* if the base has it.
     """
 
     def __init__(self, files: Iterable[Versions]) -> None:
@@ -54,7 +54,7 @@ class Names:
                     self._functions.setdefault(_last(key), []).append((where, one, two))
 
     def wanted(self, where: Where, text: str) -> Iterable[Where]:
-        """What a piece with this text needs besides names of modules."""
+        """Yields the pieces that a piece with this text needs, other than module-level names."""
         path, key = where
         for name in _attributes(text):
             if name in self._members and name not in self._known:
@@ -71,12 +71,12 @@ class Names:
         yield from self._left_behind(where, text)
 
     def without(self, where: Where) -> Iterable[Where]:
-        """Statements of the same class or module that need a piece which goes, such as a table of methods."""
+        """Yields statements of the same class or module that use a removed piece, such as a method table."""
         path, key = where
         yield from self._few(self._statements.get((path, key.partition("#")[0]), []))
 
     def _left_behind(self, where: Where, text: str) -> Iterable[Where]:
-        """Callers that call a function in the base's way, which the function does not take any more."""
+        """Yields callers that use the base's signature of a function, which it no longer accepts."""
         own = next((row for row in self._functions.get(_last(where[1]), ()) if row[0] == where), None)
         if own is None:
             return
@@ -96,7 +96,7 @@ class Names:
 
     @staticmethod
     def _few(places: list[Where]) -> list[Where]:
-        """What sets an attribute at first is enough; too many places say nothing."""
+        """Keeps only the ``__init__`` that sets an attribute, if any; too many places count as none."""
         first = [where for where in places if _last(where[1]) == "__init__"] or places
         return first if len(first) <= MOST_MEANT else []
 
@@ -107,13 +107,13 @@ def closure(
     names: Names | None = None,
     instead: Mapping[Where, str] | None = None,
 ) -> dict[str, frozenset[str]]:
-    """The chosen pieces with all that they need.
+    """Returns the chosen pieces with everything that they need.
 
-    A name that a piece uses and that the base lacks is taken from the other version of its file. A name that
-    an import wants, or an attribute of an imported module, is taken from the file that it comes from. With
-    ``names``, so are members of classes, and functions that are called in a new way. ``module`` gives both
-    versions of a file, or None where it is the same in both or is in one of them only. ``instead`` are the
-    texts of pieces of which only a part is taken.
+    A name that a piece uses and the base lacks is taken from the other version of its file. An imported name,
+    or an attribute of an imported module, is taken from the file that defines it. With ``names``, so are
+    members of classes, and functions that are called with a new signature. ``module`` returns both versions
+    of a file, or None if they are equal or only one exists. ``instead`` holds the texts of pieces that are
+    taken in part.
     """
     found = {path: set(keys) for path, keys in chosen.items()}
     for _ in range(ROUNDS):
@@ -155,7 +155,7 @@ def _needs(
 
 @lru_cache(maxsize=8192)
 def _wanted_elsewhere(text: str, source: str, path: str) -> frozenset[tuple[str, str]]:
-    """``(file, name)`` for what a piece imports, and for attributes of modules that its file imports."""
+    """Returns ``(file, name)`` for a piece's imports and for attributes of its file's imported modules."""
     tree = parsed(text)
     if tree is None:
         return frozenset()
@@ -173,13 +173,13 @@ def _wanted_elsewhere(text: str, source: str, path: str) -> frozenset[tuple[str,
 
 @lru_cache(maxsize=256)
 def _module_aliases(source: str, path: str) -> Mapping[str, str]:
-    """From a name in the file to the module that it may be: ``config`` to ``torch._inductor.config``."""
+    """Maps names in the file to modules that they may be: ``config`` to ``torch._inductor.config``."""
     found = {}
-    for text in _IMPORT.findall(source):  # the whole file's tree would take most of the search's time
+    for text in _IMPORT.findall(source):  # parsing the whole file would take most of the search's time
         try:
             nodes = ast.parse(text).body
         except SyntaxError:
-            continue  # a line of a text that looks like an import
+            continue  # a line of a string that looks like an import
         for node in nodes:
             if isinstance(node, ast.Import):
                 found.update({alias.asname: alias.name for alias in node.names if alias.asname})
@@ -203,7 +203,6 @@ def _attributes(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _stored(text: str) -> frozenset[str]:
-    """Attributes that a piece sets."""
     tree = parsed(text)
     if tree is None:
         return frozenset()
@@ -217,12 +216,12 @@ def _takes(piece: Piece, call: Call) -> bool:
 
 
 def _member(owner: str, name: str) -> str:
-    """The key of a name in a class, or of one of the module."""
+    """Returns the key of a name in a class, or at module level if ``owner`` is empty."""
     return f"{owner}.{name}" if owner else name
 
 
 def _last(key: str) -> str:
-    """``f`` of ``Class.f#2``."""
+    """Returns ``f`` for ``Class.f#2``."""
     return key.partition("#")[0].rpartition(".")[2]
 
 
@@ -234,11 +233,11 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
 
 
 def module_of(path: str) -> str:
-    """``torch/_refs/__init__.py`` is ``torch._refs``."""
+    """Returns the module of a file: ``torch/_refs/__init__.py`` is ``torch._refs``."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def files_of(module: str) -> tuple[str, str]:
-    """The two files that a module may be."""
+    """Returns the two paths at which a module may be: ``name.py`` and ``name/__init__.py``."""
     place = module.replace(".", "/")
     return f"{place}.py", f"{place}/__init__.py"

@@ -1,4 +1,4 @@
-"""Delta debugging with unresolved outcomes: the smallest part of a set of changes that still does it.
+"""Delta debugging with unresolved outcomes: reduces a set of changes to a smallest part that has the effect.
 
 The algorithm is ddmin of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
 """
@@ -12,10 +12,10 @@ Item = TypeVar("Item")
 
 
 def smallest(items: Sequence[Item], does_it: Callable[[Sequence[Item]], bool | None]) -> list[Item]:
-    """A part of ``items`` that does it, from which no chunk that was tried can be left out.
+    """Returns a part of ``items`` that has the effect and from which no tested chunk can be removed.
 
-    ``does_it`` must have answered True for all of them. None is "cannot tell" and counts as False. No subset
-    is asked twice. What ``does_it`` raises ends the search.
+    ``does_it`` must be True for all items; None means unresolved and counts as False. No subset is tested
+    twice. Exceptions of ``does_it`` propagate.
     """
     known: dict[tuple[int, ...], bool | None] = {}
 

@@ -1,7 +1,7 @@
-"""Python sources as pieces that can be mixed: top-level statements, methods, statements of a class's body.
+"""Splits Python sources into pieces that can be mixed: top-level statements, methods, class-body statements.
 
-Every choice of pieces from two versions of a module is a module again: a piece of one version stands where
-the piece with the same key stands in the other. Comments and blank lines before a statement belong to it.
+Every choice of pieces from two versions of a module is again a module: a piece of one version replaces the
+piece with the same key in the other. Comments and blank lines before a statement belong to it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import cached_property
 
 from .shapes import shape_of
 
-#: Longer keys are cut; what makes them different is in the number that is added.
+#: Longer keys are cut; an added number keeps them distinct.
 _KEY_LENGTH = 120
-#: A definition or an assignment at the beginning of a line.
+#: A definition or an assignment at the start of a line.
 _BOUND = re.compile(r"^(?:(?:async[ ]+)?def|class)[ ]+(\w+)|^(\w+)[ ]*[:=]", re.MULTILINE)
 
 
@@ -28,8 +28,8 @@ class Piece:
 
     ``key`` is its name in the module: ``f``, ``Class.method``, or ``Class`` for the first line of a class
     that is split. ``text`` is its source with the comments before it. ``owner`` is the class of a member.
-    ``is_function``: it has a body that runs when it is called. ``inert``: an import, or a definition without
-    a decorator.
+    ``is_function``: its body runs only when called. ``inert``: an import, or a definition without a
+    decorator.
     """
 
     key: str
@@ -41,7 +41,7 @@ class Piece:
 
     @cached_property
     def shape(self) -> str:
-        """What counts of the text; asked only where two texts differ."""
+        """The normalised text (:func:`shape_of`), computed only if two texts differ."""
         return shape_of(self.text)
 
 
@@ -54,17 +54,17 @@ class Module:
 
     @classmethod
     def of(cls, source: str, tree: ast.Module, split: Collection[str]) -> Module:
-        """``split`` are the classes whose bodies are split: those that the other version has as well."""
+        """Builds a module. Classes in ``split``, which both versions have, are split into members."""
         return cls(source, tuple(_pieces(source.splitlines(), tree, frozenset(split))))
 
     @cached_property
     def by_key(self) -> Mapping[str, Piece]:
-        """The pieces by their keys, in order."""
+        """Maps keys to pieces, in source order."""
         return {piece.key: piece for piece in self.pieces}
 
     @cached_property
     def binds(self) -> Mapping[str, tuple[str, ...]]:
-        """From a name of the module to the keys of the pieces that bind it."""
+        """Maps a module-level name to the keys of the pieces that bind it."""
         found: dict[str, list[str]] = {}
         for piece in self.pieces:
             for name in piece.binds:
@@ -73,17 +73,21 @@ class Module:
 
 
 class _Pair:
+<<<<<<< HEAD
     """Two texts. They are parsed when their pieces are asked for, and no tree is kept.
 
     The trees of all files that differ between two releases are gigabytes, and most files are only looked at.
     """
+=======
+    """Two parsed texts, split into pieces on demand: most files are only looked at."""
+>>>>>>> words2
 
     def __init__(self, base: str, other: str) -> None:
         self.sources = base, other
 
     @cached_property
     def shown(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Names that each text binds on lines of its own, found without its tree."""
+        """The names that each text binds at the start of a line, found without its AST."""
         one, two = (
             frozenset(name for pair in _BOUND.findall(text) for name in pair) for text in self.sources
         )
@@ -91,6 +95,7 @@ class _Pair:
 
     @cached_property
     def modules(self) -> tuple[Module, Module]:
+<<<<<<< HEAD
         """Both as modules; a class is split where both have it. Without pieces where one does not parse."""
         base, other = self.sources
         try:
@@ -99,23 +104,36 @@ class _Pair:
             return Module(base, ()), Module(other, ())
         common = _classes(trees[0]) & _classes(trees[1])
         return Module.of(base, trees[0], common), Module.of(other, trees[1], common)
+=======
+        """Both texts as modules; a class is split if both have it."""
+        common = _classes(self._trees[0]) & _classes(self._trees[1])
+        one, two = (
+            Module.of(text, tree, common) for text, tree in zip(self.sources, self._trees, strict=True)
+        )
+        return one, two
+>>>>>>> words2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """Two versions of one module: ``base`` is changed, ``other`` is where the changes come from."""
+    """Two versions of one module: ``base`` is changed, ``other`` supplies the changes."""
 
     path: str
     pair: _Pair = field(repr=False)
     turned: bool = False
 
     @classmethod
+<<<<<<< HEAD
     def of(cls, path: str, base: str, other: str) -> Versions:
         """Nothing can be mixed where one of the two texts does not parse."""
+=======
+    def parse(cls, path: str, base: str, other: str) -> Versions:
+        """Parses both versions; raises SyntaxError if one of them does not parse."""
+>>>>>>> words2
         return cls(path=path, pair=_Pair(base, other))
 
     def reversed(self) -> Versions:
-        """The same two versions with the other one as the base."""
+        """Returns the same two versions with base and other swapped."""
         return Versions(path=self.path, pair=self.pair, turned=not self.turned)
 
     @property
@@ -125,16 +143,16 @@ class Versions:
 
     @property
     def other(self) -> Module:
-        """The version that the changes come from."""
+        """The version that supplies the changes."""
         return self.pair.modules[not self.turned]
 
     def surely_binds(self, name: str) -> bool:
-        """Whether the base's text shows at first sight that its top level has this name."""
+        """Whether a text search already shows that the base's top level binds this name."""
         return name in self.pair.shown[self.turned]
 
     @cached_property
     def changed(self) -> tuple[str, ...]:
-        """Keys of the pieces that differ, in the base's order; those that only the other has come last."""
+        """Keys of the pieces that differ, in the base's order; those only in the other version are last."""
         base, other = self.base.by_key, self.other.by_key
         found = [key for key, one in base.items() if key not in other or _differ(one, other[key])]
         return (*found, *(key for key in other if key not in base))
@@ -145,7 +163,7 @@ class Versions:
         return frozenset(self.other.by_key) - frozenset(self.base.by_key)
 
     def mixed(self, chosen: Collection[str], instead: Mapping[str, str] | None = None) -> str:
-        """The base with the chosen pieces of the other version."""
+        """Returns the base with the chosen pieces of the other version, or with their ``instead`` texts."""
         texts = {key: piece.text for key, piece in self.other.by_key.items()} | dict(instead or {})
         order = [key for key in self.base.by_key if key not in chosen or key in texts]
         places = set(order)
@@ -160,7 +178,7 @@ class Versions:
         return "\n".join(lines) + "\n"
 
     def _place(self, order: list[str], piece: Piece, previous: str | None) -> int:
-        """Behind the piece before it in its own version; a member stays inside of its class."""
+        """Returns where to insert a piece: after its predecessor in its own version, and inside its class."""
         place = order.index(previous) + 1 if previous is not None else 0
         if piece.owner:
             inside = [n for n, key in enumerate(order) if piece.owner in (key, self._owner(key))]
@@ -179,7 +197,7 @@ def _differ(one: Piece, other: Piece) -> bool:
 
 
 def _classes(tree: ast.Module) -> frozenset[str]:
-    """The classes of a module's top level whose body begins on a line of its own."""
+    """Returns the top-level classes whose body starts on a line of its own."""
     return frozenset(
         node.name
         for node in tree.body
@@ -189,7 +207,7 @@ def _classes(tree: ast.Module) -> frozenset[str]:
 
 def _pieces(lines: list[str], tree: ast.Module, split: frozenset[str]) -> Iterable[Piece]:
     names: Counter[str] = Counter()
-    at = 0  # lines up to here are given out
+    at = 0  # lines up to here are assigned
     for group in _groups(tree.body):
         first, last = group[0], group[-1]
         end = last.end_lineno or last.lineno
@@ -232,7 +250,7 @@ def _inert(stmt: ast.stmt) -> bool:
 
 
 def _groups(body: list[ast.stmt]) -> Iterable[list[ast.stmt]]:
-    """Statements that share a line stay together."""
+    """Groups statements that share a line."""
     group: list[ast.stmt] = []
     for stmt in body:
         if group and _start(stmt) > (group[-1].end_lineno or 0):
@@ -249,7 +267,7 @@ def _start(stmt: ast.stmt) -> int:
 
 
 def _name(group: list[ast.stmt]) -> str:
-    """A name that the other version's statement of the same meaning has as well."""
+    """Returns a name that the matching statement in the other version also gets."""
     stmt = group[0]
     if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return stmt.name
@@ -268,7 +286,7 @@ def _numbered(name: str, seen: Counter[str]) -> str:
 
 
 def _bound(stmt: ast.stmt) -> Iterable[str]:
-    """Names that a statement of the top level binds, in branches as well."""
+    """Yields names that a top-level statement binds, also inside branches."""
     if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield stmt.name
         return

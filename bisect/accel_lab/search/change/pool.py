@@ -1,4 +1,4 @@
-"""The pieces of two releases that may hold the change, and the texts of the mixes that are asked."""
+"""Collects the pieces of two releases that may contain the change, and builds the texts of mixes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .calls import fitted
 from .companions import Chosen, Names, closure
 from .pieces import Versions
 
-#: One candidate: the path of a file and the key of a piece in it.
+#: A candidate: the path of a file and the key of a piece in it.
 Place = tuple[str, str]
-#: A name of torch's compiled part in a source.
+#: A use of a name of torch's compiled part.
 NATIVE = re.compile(r"\b_C\.(\w+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Executed:
-    """What the failing run of the failing release went through."""
+    """The functions and files that the failing run of the failing release executed."""
 
     functions: frozenset[Place]
     files: frozenset[str]
@@ -29,51 +29,53 @@ class Executed:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """How a mix ended. ``frames`` are the file and the function of each frame of what it raised, outermost
-    first."""
+    """Result of running a mix.
+
+    ``frames`` are (file, function) of each frame of the exception, outermost first.
+    """
 
     verdict: Verdict
     frames: tuple[tuple[str, str], ...] = ()
 
 
 class OutOfBudget(Exception):
-    """No more runs may be asked."""
+    """Raised when no more runs are allowed."""
 
 
 class Mixer(Protocol):
     """Both releases, and runs of either with pieces of the other."""
 
     def failing(self, path: str) -> Versions | None:
-        """A file with the failing release as the base; None if it is the same, or only in one of them."""
+        """Returns a file with the failing release as the base; None if equal or only in one release."""
 
     def passing(self, path: str) -> Versions | None:
-        """The same with the passing release as the base."""
+        """Returns a file with the passing release as the base; None if equal or only in one release."""
 
     def native_names(self, failing: bool) -> frozenset[str]:
-        """Names of ``torch._C`` that the sources of one release use: what its compiled part surely has."""
+        """Returns the ``torch._C`` names that a release's sources use, so its compiled part has them."""
 
     def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
-        """Which of these functions the failing run calls, and which files it imports; None: cannot tell."""
+        """Returns which functions the failing run calls and which files it imports; None if unknown."""
 
     def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
-        """How the script ends on one of the releases with these texts in place of its files.
+        """Runs the script on one of the releases with these texts in place of its files.
 
         Raises :class:`OutOfBudget`.
         """
 
 
 class Pool:
-    """The changed pieces of the files that were looked at so far, with what travels with each."""
+    """The changed pieces of the files examined so far, each with the pieces that it needs."""
 
     def __init__(self, mixer: Mixer) -> None:
         self._mixer = mixer
         self._paths: dict[str, None] = {}
         self._names: dict[bool, Names] = {}
-        #: Pieces that are known to be no change, or to break what they are put into.
+        #: Pieces known not to be the change, or to break any mix that contains them.
         self.left_out: set[Place] = set()
 
     def candidates(self, paths: Sequence[str]) -> tuple[list[Place], list[Place]]:
-        """Changed pieces that do something in the failing run: functions, and other statements."""
+        """Returns the changed pieces that take effect in the failing run: functions, and other statements."""
         if not self._paths.keys() >= set(paths):
             self._paths.update(dict.fromkeys(paths))
             self._names.clear()
@@ -85,7 +87,7 @@ class Pool:
             for key in versions.changed:
                 piece = versions.base.by_key.get(key) or versions.other.by_key[key]
                 if key in versions.added and piece.inert and not piece.owner:
-                    continue  # it travels with what needs it; a new method may be called by its class's base
+                    continue  # comes along with what needs it; a new method may be called by its base class
                 if piece.inert and not piece.is_function:
                     continue  # an import
                 if (path, key) in self.left_out or not self._fits((path, key)):
@@ -106,9 +108,9 @@ class Pool:
     def chosen(
         self, places: Sequence[Place], *, failing: bool, instead: Mapping[Place, str] | None = None
     ) -> dict[str, frozenset[str]]:
-        """The pieces with what travels with them, into the failing or into the passing release.
+        """Returns the pieces and what they need, to put into the failing or the passing release.
 
-        What was left out does not travel either: a mix that needs it fails again, and that is its answer.
+        Left-out pieces are not added: a mix that needs one fails, which is its answer.
         """
         module = self._mixer.failing if failing else self._mixer.passing
         if failing not in self._names:
@@ -118,7 +120,7 @@ class Pool:
     def texts(
         self, chosen: Chosen, *, failing: bool, instead: Mapping[Place, str] | None = None
     ) -> dict[str, str] | None:
-        """Each file with the chosen pieces; None where one of them is no Python."""
+        """Returns each file with the chosen pieces; None if one of them is not valid Python."""
         texts = {}
         for path, keys in chosen.items():
             versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
@@ -134,7 +136,7 @@ class Pool:
         return texts
 
     def native_fits(self, chosen: Chosen, *, failing: bool) -> bool:
-        """Whether the pieces need nothing that the compiled part of that release lacks."""
+        """Whether the pieces use only ``torch._C`` names that the release's compiled part has."""
         known = self._mixer.native_names(failing)
         for path, keys in chosen.items():
             versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
@@ -148,12 +150,12 @@ class Pool:
         return True
 
     def _fits(self, place: Place) -> bool:
-        """Whether a piece by itself needs nothing that the compiled part lacks."""
+        """Whether a piece alone uses only ``torch._C`` names that the failing release has."""
         return self.native_fits(by_path([place]), failing=True)
 
 
 def _fit(versions: Versions, key: str) -> str:
-    """The text of a function that takes fewer arguments than callers hand over; empty: as it is."""
+    """Returns the other text with the base's signature if callers pass more arguments; empty if unchanged."""
     base, other = versions.base.by_key.get(key), versions.other.by_key.get(key)
     if base is None or other is None or not (base.is_function and other.is_function):
         return ""
@@ -162,7 +164,7 @@ def _fit(versions: Versions, key: str) -> str:
 
 
 def by_path(places: Sequence[Place]) -> dict[str, frozenset[str]]:
-    """From each file to the keys of its pieces."""
+    """Maps each file to the keys of its pieces."""
     found: dict[str, set[str]] = {}
     for path, key in places:
         found.setdefault(path, set()).add(key)
@@ -170,7 +172,7 @@ def by_path(places: Sequence[Place]) -> dict[str, frozenset[str]]:
 
 
 def raising(frames: Sequence[tuple[str, str]], places: Collection[Place]) -> list[Place]:
-    """The pieces of the innermost frame that is one of them; all of that name, as a frame has no class."""
+    """Returns the pieces of the innermost matching frame; a frame has no class, so all of that name."""
     for file, function in reversed(frames):
         found = [
             place

@@ -1,7 +1,7 @@
-"""When two texts of a piece do the same: what a release rewrites everywhere is no change to be asked.
+"""Normalises pieces to ignore rewrites without effect, which a release makes in many places.
 
-A release of torch turned all of its ``assert`` statements into ``if`` with ``raise``, and writes annotations
-anew all the time. A third of the functions that differ between 2.13.0 and 2.14.1 differ in that only.
+One torch release turned all its ``assert`` statements into ``if`` with ``raise``, and annotations are
+rewritten all the time. A third of the functions that differ between 2.13.0 and 2.14.1 differ only in that.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def shape_of(text: str) -> str:
-    """The same for texts of a piece that differ in comments, layout, and how an assertion is written.
+    """Returns a normal form that ignores comments, layout and how an assertion is written.
 
-    The message of an assertion, and the annotations of a function without a decorator, do not count: nothing
-    reads them. (``torch.library`` and the like read the annotations of what they decorate.) A member of a
-    class is indented, and the first line of a class has no body. A text that is no Python is its own shape.
+    It also drops the message of an assertion and the annotations of functions without a decorator, as nothing
+    reads them (``torch.library`` and others read the annotations of what they decorate). It accepts an
+    indented class member and the first line of a class. Text that is not Python is returned unchanged.
     """
     for source in (text, f"if True:\n{text}", f"{text}\n    pass"):
         try:

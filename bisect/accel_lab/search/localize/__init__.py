@@ -1,1 +1,1 @@
-"""Localization within a stage: the graph, pass, operator, line or setting at fault."""
+"""Localizes a fault within a stage: the graph, pass, operator, line or setting."""

@@ -12,12 +12,12 @@ from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import LadderRunner
 
-#: One application: the subsystem, and its name with its turn among those of that name.
+#: One application: the subsystem, and its name with its turn among equal names.
 Item = tuple[str, str]
 
 
 def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
-    """The value of the switch ``off`` that leaves some applications out."""
+    """Returns the value of the switch ``off`` that leaves these applications out."""
     switch: dict[str, list[str]] = {}
     for subsystem, key in items:
         switch.setdefault(subsystem, []).append(key)
@@ -26,10 +26,10 @@ def as_switch(items: Iterable[Item]) -> dict[str, list[str]]:
 
 @dataclass(kw_only=True)
 class Ablation:
-    """Questions of the form "with these applications left out, does it still fail?".
+    """Asks "with these applications left out, does it still fail?".
 
-    None is asked twice and no more than ``most`` are, or than ``allowance`` has time for. ``known`` are the
-    verdicts, which may be given beforehand; ``steps`` are the runs that were made for them.
+    No question is asked twice. At most ``most`` are asked, or as many as ``allowance`` has time for.
+    ``known`` are the verdicts, some of which may be given beforehand; ``steps`` are the runs made for them.
     """
 
     runner: LadderRunner
@@ -45,7 +45,7 @@ class Ablation:
         return self.count >= self.most or (self.allowance is not None and self.allowance.refused)
 
     def ask(self, leave_out: Sequence[Iterable[Item]]) -> list[Verdict]:
-        """The verdicts, asked side by side; SKIP where the questions ran out."""
+        """Returns the verdicts, asked in parallel; SKIP once the questions are used up."""
         sets = [frozenset(items) for items in leave_out]
         new = [s for s in dict.fromkeys(sets) if s not in self.known][: max(0, self.most - self.count)]
         if new and self.allowance is not None and not self.allowance.has_left():
@@ -65,14 +65,14 @@ class Ablation:
         return [self.known.get(items, Verdict.SKIP) for items in sets]
 
     def verdict(self, items: Iterable[Item]) -> Verdict:
-        """One verdict; SKIP once the questions are used up."""
+        """Returns one verdict; SKIP once the questions are used up."""
         return self.ask([items])[0]
 
     def passes_without(self, items: Iterable[Item]) -> bool:
         return self.verdict(items) is Verdict.GOOD
 
     def passing(self, items: Iterable[Item]) -> Step | None:
-        """The run with just these left out, if it passed; it is made where only its verdict was given."""
+        """Returns the run with only these left out if it passed, else None; makes the run if needed."""
         chosen = frozenset(items)
         if self.known.get(chosen) is not Verdict.GOOD:
             return None
@@ -85,10 +85,10 @@ class Ablation:
 def minimal_fix_set(
     items: Sequence[Item], passes_without: Callable[[Sequence[Item]], bool], most: int = 40
 ) -> list[Item] | None:
-    """A smallest set of applications whose absence fixes the failure, by delta debugging.
+    """Returns a smallest set of applications whose absence fixes the failure, by delta debugging.
 
-    Starts from everything left out; None if that still fails. The set is 1-minimal unless
-    the questions run out (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
+    Starts from everything left out; None if that still fails. The set is 1-minimal unless the questions run
+    out (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
     """
     count = 0
 

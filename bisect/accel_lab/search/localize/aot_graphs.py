@@ -1,4 +1,4 @@
-"""Finds what AOTAutograd or the partitioner got wrong: an operator, a setting, a value."""
+"""Localizes a fault within AOTAutograd or the partitioner: an operator, a setting, a value."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from accel_lab.core.verdict import Verdict
 from .localization import Candidate, Localization
 from .question_budget import Questions, front_of
 
-#: Settings of AOTAutograd, then those that only the partitioner reads; ``flip`` is the other truth value.
-
 
 def localize(questions: Questions, stage: Stage, at: Step, raised_in: Component | None) -> Localization:
-    """``raised_in``: the function in which an exception was raised, from its frames."""
+    """Localizes the fault; ``raised_in`` is the function that raised, from its frames."""
     result = Localization()
     operator = _operator(questions, result, raised_in)
     settings = _settings(questions, stage, operator, result)
     value = _value(questions, at, result)
-    # The narrowest part that alone fixes it first; then an exception's frames; then what is only observed.
+    # Preference: the narrowest part that alone fixes it, then an exception's frames, then mere observations.
     candidates = [c for c in (operator, settings) if c is not None]
     sole = [c for c in candidates if c.passing_run is not None]
     seen = [Candidate(component=c) for c in (raised_in, value) if c is not None]
@@ -44,10 +42,10 @@ def _of_partitioner(setting: Candidate | None) -> bool:
 
 
 def _operator(questions: Questions, result: Localization, raised_in: Component | None) -> Candidate | None:
-    """The operator of the captured graph that must go through AOTAutograd for the failure."""
+    """Returns the operator of the captured graph whose run outside AOTAutograd fixes the failure."""
     control = questions.one({"look": True, "outside": []})
     if control is None or control.verdict is not Verdict.BAD:
-        return None  # compiled in parts on real inputs it is another failure, or none
+        return None  # compiled in parts on real inputs, it does not show the same failure
     units: list[dict[str, Any]] = front_of(control).get("units") or []
     units = [u for n, u in enumerate(units) if u["key"] not in {v["key"] for v in units[:n]}]
     if not units:
@@ -63,7 +61,7 @@ def _operator(questions: Questions, result: Localization, raised_in: Component |
         )
     )
     if not fixes or (len(units) == 1 and _is_block(units[0])):
-        return None  # to leave out all there is says no more than the ladder does
+        return None  # leaving out everything says no more than the ladder does
     chosen = [by_key[key] for key in fixes]
     names = list(dict.fromkeys(unit["target"] for unit in chosen))
     lines = list(dict.fromkeys(unit["line"] for unit in chosen))
@@ -84,14 +82,14 @@ def _operator(questions: Questions, result: Localization, raised_in: Component |
 
 
 def _is_block(unit: Mapping[str, Any]) -> bool:
-    """Whether it is several operators that cannot be parted, such as those under one mode."""
+    """Whether the unit is several inseparable operators, such as those under one mode."""
     return int(unit.get("operators", 1)) > 1
 
 
 def _settings(
     questions: Questions, stage: Stage, operator: Candidate | None, result: Localization
 ) -> Candidate | None:
-    """A single setting that fixes it; where one operator does, only the first of each kind are run."""
+    """Returns a setting that fixes the failure; if an operator does, only one setting of each kind is run."""
     tried: tuple[Setting, ...]
     if stage is Stage.PARTITIONER:
         tried = OF_PARTITIONER
@@ -129,7 +127,7 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 def _value(questions: Questions, at: Step, result: Localization) -> Component | None:
-    """The first output, gradient or mutated input that differs, and the graph that computes it."""
+    """Returns the first output, gradient or mutated input that differs."""
     runner = questions.runner
     if runner.baseline.uncompiled is None:
         return None

@@ -13,7 +13,7 @@ from .ablation import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """One application as the child noted it; ``changed`` is None where it did not come to its end."""
+    """One application as recorded by the child; ``changed`` is None if it did not finish."""
 
     subsystem: str
     key: str
@@ -35,7 +35,7 @@ class Application:
 
     @property
     def name(self) -> str:
-        """The name without its turn."""
+        """The name without its turn number."""
         return self.key.rsplit("#", 1)[0]
 
     @staticmethod
@@ -61,7 +61,7 @@ class Application:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """All applications of one name in one subsystem, in order; ``suspect`` if its function was at work."""
+    """All applications of one name in one subsystem, in order; ``suspect``: one ran a suspected function."""
 
     subsystem: str
     name: str
@@ -91,7 +91,7 @@ class Tree:
         return item in self._by_item
 
     def learn(self, applications: Iterable[Application]) -> None:
-        """Take over what another run recorded of these: they change a graph once others are left out."""
+        """Takes over another run's records: some applications act only once others are left out."""
         newer = {a.item: a for a in applications}
         known = {a.item for a in self.applications}
         self.applications = [newer.get(a.item, a) for a in self.applications]
@@ -99,20 +99,20 @@ class Tree:
         self._by_item = {a.item: a for a in self.applications}
 
     def changing(self) -> list[Application]:
-        """Those that changed a graph, or did not come to their end."""
+        """Returns the applications that changed a graph or did not finish."""
         return [a for a in self.applications if a.changed is not False]
 
     def tops(self, all_of_them: bool = False) -> list[Application]:
-        """Those that happened inside no other one."""
+        """Returns the applications that happened inside no other one."""
         chosen = self.applications if all_of_them else self.changing()
         return [a for a in chosen if a.parent is None or a.parent not in self._by_item]
 
     def inside(self, kind: Kind) -> list[Application]:
-        """Those that happened directly inside applications of this kind."""
+        """Returns the applications that happened directly inside applications of this kind."""
         return [a for a in self.changing() if a.parent in kind.items]
 
     def kinds(self, applications: Sequence[Application]) -> list[Kind]:
-        """Grouped by name, in the order of their last application."""
+        """Groups applications by name, in the order of their last application."""
         groups: dict[tuple[str, str], list[Application]] = {}
         for a in applications:
             groups.setdefault((a.subsystem, a.name), []).append(a)
@@ -129,7 +129,7 @@ class Tree:
         ]
 
     def with_those_around(self, applications: Iterable[Application]) -> set[Item]:
-        """The applications, all that they happened in and all that happened in them."""
+        """Returns the applications, all that they happened in and all that happened in them."""
         kept: set[Item] = set()
         for a in applications:
             above: Application | None = a
@@ -137,13 +137,13 @@ class Tree:
                 kept.add(above.item)
                 above = self._by_item.get(above.parent) if above.parent else None
         below = {a.item for a in applications}
-        for a in self.applications:  # a parent is noted before what happens in it
+        for a in self.applications:  # a parent is recorded before what happens in it
             if a.parent in below:
                 below.add(a.item)
         return kept | below
 
     def turn(self, application: Application) -> tuple[int, int]:
-        """Which of the applications of its name that changed a graph this is, and of how many."""
+        """Returns its turn and the count, among the applications of its name that changed a graph."""
         same = [
             a.item
             for a in self.changing()
@@ -153,7 +153,7 @@ class Tree:
 
 
 def name_of(application: Application) -> str:
-    """What a person would call it: torch's own function, or the hook that a script's function hangs on."""
+    """Returns the name for users: torch's own function, or the hook that a script's function hangs on."""
     if application.subsystem == "reinplacing":
         return f"reinplace_inplaceable_ops of {application.name}"
     if not application.hook:

@@ -1,8 +1,8 @@
-"""Finds the component of a stage: a decomposition, an FX pass, an operator's lowering.
+"""Localizes the component of a stage: a decomposition, an FX pass, an operator's lowering.
 
-The child notes every application of a decomposition, pass or lowering, in the order in which it
-happens (torch's own bisector asks at the same places). The culprit is found by switching halves of
-them off, and named only if the failure disappears with that one alone off. Each stage has its own search.
+The child records every application of a decomposition, pass or lowering in order (at the same places as
+torch's own bisector). The culprit is found by switching halves of them off, and is named only if the failure
+disappears with that one alone off. Each stage has its own search.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def localize_component(
     all_off: Verdict | None = None,
     ablation: Sequence[Step] = (),
 ) -> Localization:
-    """The component of ``stage`` and the evidence for it; from frames where nothing can be switched.
+    """Returns the component of ``stage`` with its evidence; from frames if nothing can be switched.
 
-    ``all_off`` is the verdict with everything left out, where that was asked already; ``ablation`` the
-    table of switches.
+    ``all_off`` is the verdict with everything left out, if already known; ``ablation`` is the table of
+    switches.
     """
     before = runner.counts.get("component", 0)
     try:

@@ -1,8 +1,8 @@
-"""The first value that goes wrong between the generated kernels, for runs that return wrong numbers.
+"""Finds the first wrong value between the generated kernels, for runs that return wrong numbers.
 
-The child compares each buffer with its node's value, run eagerly and in float64 (``child/capture``). At first
-every intermediate value is kept in memory of its own and nothing is fused: if it still fails, the first wrong
-node is exact. If it passes then, the failure needs fusion, which is reported, and the buffers that exist
+The child compares each buffer with its node's value, run eagerly and in float64 (``child/capture``). First,
+every intermediate value is kept in memory of its own and nothing is fused: if that still fails, the first
+wrong node is exact. If it passes, the failure needs fusion, which is reported, and the buffers that exist
 anyway are compared.
 """
 
@@ -24,7 +24,8 @@ _STAGES = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.RUNTI
 
 #: The single switches that keep every intermediate value in memory of its own.
 _KEEPING_APART = ("fusion", "inplace_buffers", "buffer_reuse")
-#: Every intermediate value in memory of its own, compared; the values between kernels as they are, compared.
+#: ``KEPT`` compares with every intermediate value in memory of its own, ``AS_IS`` only buffers between
+#: kernels.
 KEPT: Switches = (
     ("divergence", {"realize": True}),
     ("inductor", {key: value for name in _KEEPING_APART for key, value in KERNEL[name].items()}),
@@ -33,7 +34,7 @@ AS_IS: Switches = (("divergence", {"realize": False}),)
 
 _COLUMNS = ("node", "operator", "shape", "dtype", "error, compiled", "error, eager", "")
 
-#: How many rows are shown: before the first wrong node, and after it.
+#: Rows shown before the first wrong node, and after it.
 _BEFORE, _AFTER = 24, 8
 
 
@@ -58,7 +59,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Diverged:
-    """The table for the report, and the operator that made the first wrong value, if it is a single one."""
+    """The table for the report, and the operator of the first wrong value, if it is a single one."""
 
     exhibit: Exhibit
     component: Component | None = None
@@ -67,10 +68,10 @@ class Diverged:
 def first_divergence(
     runner: LadderRunner, culprit_stage: Stage, ladder: Sequence[Step], *, ablation: Sequence[Step] = ()
 ) -> Diverged | None:
-    """The values between kernels with the first wrong one; None where there is nothing to tell.
+    """Returns the values between kernels with the first wrong one marked; None if there is nothing to show.
 
-    ``ablation`` is the table of switches: where one of those that keep values apart fixed the failure,
-    that is not run again.
+    ``ablation`` is the table of switches: if a switch that keeps values apart already fixed the failure, that
+    run is not repeated.
     """
     top = next((step for step in ladder if step.rung is Rung.KERNEL), None)
     if top is None or culprit_stage not in _STAGES or runner.baseline.flaky:
@@ -96,13 +97,13 @@ def first_divergence(
 
 
 def _wrong_numbers(runner: LadderRunner, outcome: Outcome) -> bool:
-    """Whether compiled regions returned other values than uncompiled, whoever noticed it."""
+    """Whether compiled regions returned other values than uncompiled, even if only the script noticed it."""
     target, base = runner.baseline.target, runner.baseline.uncompiled
     if target is None:
         return False
     if target.kind == "values":
         return True
-    # A region that raised has no values; its failure is another one than that of the script's own check.
+    # A region that raised has no values, so the failure is not that of the script's own check.
     ended = outcome.status in (Status.EXCEPTION, Status.EXIT) and not outcome.facts.get("caught")
     return ended and base is not None and bool(runner.lab.differences(outcome, base))
 

@@ -1,4 +1,4 @@
-"""Finds what Dynamo got wrong: a guard, a side effect, a function, a line, a setting."""
+"""Localizes a fault within Dynamo: a guard, a side effect, a function, a line, a setting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .question_budget import Questions, front_of, graph_breaks, user_line
 
 
 def localize(questions: Questions, at: Step, raised_in: Component | None) -> Localization:
-    """``raised_in``: the function in which an exception was raised, from its frames."""
+    """Localizes the fault; ``raised_in`` is the function that raised, from its frames."""
     observed = questions.one({"look": True})
     if observed is None or observed.verdict is not Verdict.BAD:
         return Localization(component=raised_in)
@@ -54,7 +54,7 @@ def localize(questions: Questions, at: Step, raised_in: Component | None) -> Loc
             questions, observed, narrow[0], left_out=fixes[narrow[0]], outer=code.outer(narrow[0]), **allowed
         )
         if line is not None and _used_again(observed):
-            # A graph that is reused may be right for the call that it was made for, line and all.
+            # A reused graph may be right for the call that it was captured for, including this line.
             line.passing_run = None
     if function is not None and function.passing_run is not None:
         result.take(function)
@@ -82,7 +82,7 @@ def _add(result: Localization, more: Localization) -> None:
 
 
 class _Code:
-    """The code that Dynamo traced: frames of their own and functions that were inlined into them."""
+    """The code that Dynamo traced: frames of their own, and functions inlined into them."""
 
     def __init__(self, frames: Sequence[str], callers: Mapping[str, str]) -> None:
         self.frames = list(dict.fromkeys(frames))
@@ -101,10 +101,10 @@ class _Code:
         return [*self.frames, *self.callers]
 
     def innermost(self, fixes: Mapping[str, Step]) -> list[str]:
-        """The innermost of ``fixes``: no other one is inlined into them, or resumes them.
+        """Returns the innermost of ``fixes``: no other one is inlined into them, or resumes them.
 
-        The rest of a function behind a graph break is a frame of its own, which is there only as long as the
-        frame before it is compiled. That is seen in the runs in which one of them was left uncompiled.
+        The rest of a function after a graph break is a frame of its own, which exists only while the frame
+        before it is compiled. The runs with one of them left uncompiled show this.
         """
         around = {outer for key in fixes for outer in self.outer(key)}
         traced = {key: _traced(step) for key, step in fixes.items()}
@@ -115,7 +115,7 @@ class _Code:
         return [key for key in fixes if key not in around]
 
     def outer(self, key: str) -> set[str]:
-        """The functions that ``key`` is inlined into, out to the frame."""
+        """Returns the functions that ``key`` is inlined into, out to the frame."""
         found: set[str] = set()
         while key in self.callers and self.callers[key] not in found:
             key = self.callers[key]
@@ -124,15 +124,14 @@ class _Code:
 
 
 def _traced(step: Step) -> set[str]:
-    """The code that Dynamo traced in a run."""
     facts = front_of(step)
     return {str(row["key"]) for name in ("frames", "inlined") for row in facts.get(name) or ()}
 
 
 def _fixed_and_raised(function: Candidate | None, raised_in: Component, line: str) -> Candidate:
-    """The function whose exclusion fixes the failure, with the frames of the exception in its detail.
+    """Returns the function whose exclusion fixes the failure, with the exception's frames in its detail.
 
-    No run confirms the frames, so they alone are the component only where there is no such function.
+    No run confirms the frames, so they are the component only if there is no such function.
     """
     if function is None or function.passing_run is None:
         return Candidate(
@@ -145,16 +144,16 @@ def _fixed_and_raised(function: Candidate | None, raised_in: Component, line: st
 
 
 def _called(key: str) -> str:
-    """The function's name; what resumes one behind a graph break goes by the name of that one."""
+    """Returns the function's name; a resume function has the name of the function that it resumes."""
     name = key.split(" ", 1)[0]
     resumed = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_\d+", name)
     return resumed[1] if resumed else name
 
 
 def _breaks_allowed(questions: Questions, observed: Step) -> dict[str, Any] | None:
-    """The switches with which code can be left out; None where they fix the failure by themselves.
+    """Returns the switches needed to leave code out; None if they alone fix the failure.
 
-    Leaving code out breaks the graph, which the script may forbid.
+    Leaving code out breaks the graph, which the script may forbid (``fullgraph``).
     """
     regions = observed.outcome.facts.get("regions") or []
     if not any(region.get("fullgraph") for region in regions):
@@ -164,7 +163,7 @@ def _breaks_allowed(questions: Questions, observed: Step) -> dict[str, Any] | No
 
 
 def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> Candidate | None:
-    """The narrowest function that must be traced for the failure; its evidence is added to ``result``."""
+    """Returns the narrowest function that must be traced to fail; adds its evidence to ``result``."""
     if not fixes:
         return None
     rows = [
@@ -186,7 +185,7 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
     names = list(dict.fromkeys(map(_called, narrow)))
     others = [key for key in fixes if key not in narrow]
     if len(code.keys) == 1:
-        # With one frame and nothing in it this says no more than that Dynamo is at fault.
+        # With one frame and nothing inlined, this says no more than that Dynamo is at fault.
         result.evidence.append(Evidence.of(EvidenceKind.ONLY_TRACED_CODE, function=narrow[0]))
         return None
     result.evidence.append(Evidence.of(EvidenceKind.MUST_BE_TRACED, functions=narrow, around=others))
@@ -201,7 +200,7 @@ def _function(code: _Code, fixes: Mapping[str, Step], result: Localization) -> C
 
 
 def _with(component: Component | None, place: Component | None) -> Component | None:
-    """The component with the function or line where it lies in its detail."""
+    """Returns the component with the function or line that contains it in its detail."""
     if component is None or place is None:
         return component
     where = f"at {place.name}: {place.detail}" if place.kind == "line" else f"in {place.detail}"
@@ -215,7 +214,7 @@ def _with(component: Component | None, place: Component | None) -> Component | N
 def _side_effect(
     questions: Questions, observed: Step, plain: Step | None, fixes: Mapping[str, Step]
 ) -> Localization | None:
-    """Objects that the compiled code leaves in another state than the script would."""
+    """Returns objects that compiled code leaves in another state than the script does; else None."""
     if plain is None:
         return None
     lost = lost_state(observed, plain)
@@ -224,7 +223,7 @@ def _side_effect(
         d.call for d in wrong if d.call >= 0 and d.phase == "output" and d.comparison.reason in _NUMBERS
     ]
     if not lost or (numbers and min(numbers) <= min(call for call, _, _, _ in lost)):
-        return None  # wrong numbers come first: what is written down of them is a consequence
+        return None  # wrong numbers come first: the state recorded later is a consequence
     without_function = [
         (step, {(call, path) for call, path, _, _ in lost_state(step, plain)})
         for step in fixes.values()
@@ -269,13 +268,13 @@ def _side_effect(
     )
 
 
-#: Why values differ, where it is not the object that does.
+#: Differences in the values of a tensor, as opposed to its object.
 _NUMBERS = ("values", "nan", "shape", "dtype", "stride")
 _NOTHING = "(not there)"
 
 
 def lost_state(observed: Step, plain: Step) -> list[tuple[int, str, str, str]]:
-    """``(call, path, uncompiled, compiled)``, each path at the first call after which it differs."""
+    """Returns ``(call, path, uncompiled, compiled)`` for each path, at the first call where it differs."""
     found: dict[tuple[int, str], tuple[int, str, str, str]] = {}
     theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or ()}
     for call in front_of(observed).get("calls") or ():
@@ -303,7 +302,7 @@ def _root(path: str) -> str:
 
 
 def _setting(questions: Questions, observed: Step) -> Localization | None:
-    """A single setting of Dynamo that fixes it, with the guards that made Dynamo recompile."""
+    """Returns a single Dynamo setting that fixes the failure, with the guards that caused recompilations."""
     steps = questions.ask([{"dynamo": {one.key: one.value}} for one in OF_DYNAMO])
     tried = zip(OF_DYNAMO, steps, strict=False)
     working = [setting for setting, step in tried if step.verdict is Verdict.GOOD]

@@ -1,7 +1,7 @@
 """Finds the missing guard: the value that changed between two calls without a recompilation.
 
-The child compares what the region can read before each call. A value is the culprit if recompiling
-whenever it changes (and only then) fixes the failure.
+The child records what the region can read before each call. A value is the culprit if recompiling whenever it
+changes (and only then) fixes the failure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .localization import Localization
 from .question_budget import Questions, front_of, observe
 
 MOST_VALUES = 8
-#: What no code names and yet decides what a graph may do: torch's modes, shared memory, hooks of modules.
+#: State that no code names and that still decides what a graph may do: modes, shared memory, module hooks.
 _ALWAYS = ("torch.", "overlap(", "hooks(")
 
 
 def find_guard(runner: LadderRunner, rung: Rung) -> Localization | None:
-    """The value that lacks a guard, from a run of ``rung`` that records the state around each call."""
+    """Returns the value that lacks a guard, from a run of ``rung`` that records the state at each call."""
     seen = observe(runner, rung)
     if seen is None:
         return None
@@ -33,7 +33,7 @@ def find_guard(runner: LadderRunner, rung: Rung) -> Localization | None:
 
 
 def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> Localization | None:
-    """The value that lacks a guard; None where no graph was used again for another state.
+    """Returns the value that lacks a guard; None if no graph was reused for another state.
 
     ``observed`` is the failing run with the state around each call, ``plain`` the same uncompiled.
     """
@@ -45,7 +45,7 @@ def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> 
     # A graph that does not fit is wrong only if it ran again for a state that it was not captured for.
     changed = [p for p in first["before"] if _differs(p, first, later) and not is_baked(p)]
     read = set(front_of(observed).get("names") or ())
-    # Of what changed only the values that the traced code names can matter, and what it never names.
+    # Only changed values that the traced code names can matter, and those that code never names.
     changed = [p for p in changed if p.startswith(_ALWAYS) or _last_name(p) in read] or changed
     if not changed:
         return None
@@ -78,7 +78,7 @@ def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> 
             name=shorten(what, 120),
             detail=shorten(change, 300),
         ),
-        # Where the graph does look at it, the guard may be too wide or the graph too narrow.
+        # If the graph does guard it, the guard may be too wide or the graph too narrow.
         passing_run=passing[fixes[0]] if len(fixes) == 1 and not guarded[fixes[0]] else None,
         evidence=[evidence],
         exhibits=[table],
@@ -88,7 +88,7 @@ def localize_guard(questions: Questions, observed: Step, plain: Step | None) -> 
 def _failing_call(
     questions: Questions, calls: Sequence[Mapping[str, Any]], observed: Step, plain: Step | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    """The call that captured a graph, and the first wrong call that ran it again."""
+    """Returns the call that captured a graph, and the first wrong call that ran it again; or None."""
     for later in _wrong_calls(questions, calls, observed, plain):
         for born in calls:
             used_again = set(born.get("born") or ()) & set(later.get("ran") or ())
@@ -100,7 +100,7 @@ def _failing_call(
 def _wrong_calls(
     questions: Questions, calls: Sequence[Mapping[str, Any]], observed: Step, plain: Step | None
 ) -> list[Mapping[str, Any]]:
-    """Calls that raised, or returned something else than uncompiled; no other call ran a stale graph."""
+    """Returns the calls that raised or returned other values than uncompiled: others ran no stale graph."""
     if plain is None:
         return []
     theirs = {(c["region"], c["call"]): c for c in front_of(plain).get("calls") or () if not c.get("raised")}
@@ -127,7 +127,7 @@ def _returned(call: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _region_names(observed: Step) -> dict[int, str]:
-    """The names under which the records file the regions."""
+    """Maps region ids to the names under which the records file them."""
     names: dict[int, str] = {}
     turns: dict[str, int] = {}
     for region in observed.outcome.facts.get("regions") or ():
@@ -137,7 +137,7 @@ def _region_names(observed: Step) -> dict[int, str]:
     return names
 
 
-#: What a tensor has besides its values and shape; compiled code may depend on it though no graph shows it.
+#: Tensor attributes besides values and shape: compiled code may depend on them though no graph shows them.
 BAKED = (
     "requires_grad",
     "is_leaf",
@@ -151,7 +151,7 @@ BAKED = (
 
 
 def is_baked(path: str) -> bool:
-    """Whether a path names such an attribute of a tensor."""
+    """Whether a path names one of the ``BAKED`` tensor attributes."""
     return path.rpartition(".")[2] in BAKED
 
 
@@ -164,6 +164,6 @@ def _last_name(path: str) -> str:
 
 
 def _is_guarded(path: str, text: str) -> bool:
-    """Whether the guards of the graph look at the value; they call it by its last name."""
+    """Whether the graph's guards check the value; they use its last name."""
     name = _last_name(path)
     return f"'{name}'" in text or f".{name}" in text

@@ -1,7 +1,7 @@
 """Binary-searches the graph-break position to find the line that Dynamo miscompiles.
 
-Two runs decide: one ends the trace of the frame before a line, the other behind it; what follows runs as
-plain Python in both, so they differ by that line.
+Two runs decide: one ends the trace of the frame before a line, the other after it. What follows runs as plain
+Python in both, so they differ only by that line.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .question_budget import Questions, front_of
 def localize_line(
     questions: Questions, observed: Step, key: str, *, left_out: Step, outer: Collection[str], **more: Any
 ) -> Localization | None:
-    """The line of the function ``key`` that brings the failure; None where no single pair of runs shows it.
+    """Returns the line of function ``key`` that causes the failure; None if no single pair of runs shows it.
 
-    ``outer`` are the functions that ``key`` is inlined into: left as they are, it has a trace of its own.
-    ``left_out`` is the run with ``key`` itself left uncompiled, which passes.
+    ``outer`` are the functions that ``key`` is inlined into; left uncompiled, they give it a trace of its
+    own. ``left_out`` is the passing run with ``key`` itself left uncompiled.
     """
     if outer:
         more["eager"] = sorted(outer)
@@ -36,7 +36,7 @@ def localize_line(
     if not trace:
         return None
     segments, source = trace["segments"], trace["source"]
-    # Ended at place 0 nothing is traced; at one behind the last, everything is.
+    # A trace ended at place 0 contains nothing; ended after the last segment, everything.
     good, bad, same, passing = 0, len(segments), True, left_out
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -55,7 +55,7 @@ def localize_line(
 
 
 def _localization(key: str, lines: Sequence[int], source: Mapping[str, str], same: bool) -> Localization:
-    """``same``: behind these lines it fails as the script does; another failure there proves nothing."""
+    """Builds the result; ``same``: with these lines traced it fails as the script does."""
     function, _, place = key.partition(" ")
     file = place.rpartition(":")[0].rpartition("/")[2]
     span = str(lines[0]) if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"

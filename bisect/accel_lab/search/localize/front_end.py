@@ -1,8 +1,8 @@
-"""Finds the component of Dynamo, AOTAutograd or the partitioner.
+"""Localizes the component of Dynamo, AOTAutograd or the partitioner.
 
-The three stages work on the script's code and on captured graphs, so what can be left out is code and
-operators: functions that are not traced, operators that run outside of AOTAutograd, settings. A
-component is proven only where the failure goes away with it alone left out.
+These stages work on the script's code and on captured graphs, so code and operators can be left out:
+functions that are not traced, operators that run outside AOTAutograd, settings. A component is proven only if
+the failure disappears with it alone left out.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from . import aot_graphs, dynamo
 from .localization import Localization
 from .question_budget import Questions, from_frames
 
-#: Rungs at which a question is cheap and the front can be looked into.
+#: Rungs at which a question is cheap and these stages can be observed.
 _RUNGS = (Rung.DYNAMO, Rung.AOT, Rung.PARTITION, Rung.DECOMP)
 
 STAGES = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
 
 
 def localize_front(runner: LadderRunner, stage: Stage, at: Step, ladder: Sequence[Step]) -> Localization:
-    """The component of one of :data:`STAGES`; ``at`` is the step of the ladder at which it fails."""
+    """Returns the component of one of :data:`STAGES`; ``at`` is the first failing step of the ladder."""
     raised_in = from_frames(at.outcome, stage)
-    # With a flaky script every question would have to be asked many times; it is answered without this.
+    # A flaky failure would need many repeats per question, so only frames are used.
     if runner.baseline.flaky:
         return Localization(component=raised_in)
     if at.verdict is not Verdict.BAD:
-        # Where it first fails in another way, the lowest rung that fails in the same way is asked.
+        # If the first failing rung fails in another way, use the lowest rung that fails in the same way.
         at = next((s for s in ladder if s.verdict is Verdict.BAD and s.rung in _RUNGS), at)
         if at.verdict is not Verdict.BAD:
             return Localization(component=raised_in)

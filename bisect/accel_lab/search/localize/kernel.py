@@ -1,10 +1,10 @@
-"""Finds the operator at fault in the kernel stage, what it needs to fail, and its generated lines.
+"""Localizes the operator at fault in the kernel stage, what it needs to fail, and its generated lines.
 
-Every lowering can be replaced by a call of the operator's eager kernel. Two questions are asked of them:
-which must be left out for the failure to go (necessity), and which suffices alone, with all others left out
-(sufficiency). An operator is ``proven`` if leaving out only it fixes the failure; where several do, as in a
-chain that is fused into one kernel, sufficiency decides. Where the failure needs two operations in one
-kernel, or one buffer in another's memory, the scheduler's choices are searched in the same way.
+Every lowering can be replaced by a call of the operator's eager kernel. Two questions are asked: which must
+be left out to fix the failure (necessity), and which alone suffices to fail, with all others left out
+(sufficiency). An operator is ``proven`` if leaving out only it fixes the failure; if several do, as in a
+chain fused into one kernel, sufficiency decides. If the failure needs two operations in one kernel, or one
+buffer in another's memory, the scheduler's choices are searched in the same way.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .localization import Localization
 
 LOWERINGS, FUSIONS, REUSES = "lowerings", "fusions", "reuses"
 
-#: How many questions may be asked to name the operator, and for the scheduler's choices on top.
+#: Maximum questions to name the operator, and additional ones for the scheduler's choices.
 MOST = 22
 MOST_CHOICES = 12
 
-#: How many independent faults are looked for, and how many members of a set are left out one by one.
+#: Maximum independent faults, and maximum members of a set that are left out one by one.
 MOST_FAULTS, MOST_MEMBERS = 3, 5
 
-#: What the failure needs, by the switch without which it is gone.
+#: What the failure needs, by the switch that makes it disappear.
 _ONLY_WITH = {
     "fusion": "only with fusion",
     "epilogue_fusion": "only with epilogue fusion",
@@ -61,7 +61,7 @@ _ONLY_WITH = {
 class _Operators:
     """The lowerings that the failure needs.
 
-    Each of ``sets`` fails with all others left out; leaving out all of ``necessary`` fixes the failure, and
+    Each of ``sets`` fails with all others left out. Leaving out all of ``necessary`` fixes the failure, and
     so does leaving out any one of ``fixes``.
     """
 
@@ -78,13 +78,12 @@ def localize_kernel(
     *,
     all_off: Verdict | None = None,
 ) -> Localization:
-    """The operator, fusion or buffer at fault in a stage of the kernel rung.
+    """Returns the operator, fusion or buffer at fault in a stage of the kernel rung.
 
-    ``at`` is the failing run; ``all_off`` the verdict of that rung with every lowering left out, where that
-    was asked already.
+    ``at`` is the failing run; ``all_off`` is that rung's verdict with every lowering left out, if already
+    known. The result is empty for a flaky failure, which would need many repeats per question.
     """
     if runner.baseline.flaky:
-        # Every question would have to be asked many times.
         return Localization()
     rung = Rung.LOOPS if stage is Stage.LOWERING else Rung.KERNEL
     observed = at.rung is rung and "applied" in at.outcome.facts
@@ -93,7 +92,7 @@ def localize_kernel(
     gone = {step.switch for step in ablation if step.verdict is Verdict.GOOD}
     result = Localization()
     items_at_fault: list[Item] = []
-    # With an end for the whole bisection the search may take all of it.
+    # If the whole bisection has a time limit, the search may use all that is left of it.
     bounded = runner.lab.time_budget.limit_s is not None
     allowance = Allowance(seconds=math.inf) if bounded else allowance_of(runner.baseline)
     if stage is not Stage.SCHEDULER:
@@ -116,7 +115,7 @@ def localize_kernel(
 
 
 def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
-    """What was applied; for a process that died, what the loop interpreter applies to the same graph."""
+    """Returns what was applied; if the process died, what the loop interpreter applies to the same graph."""
     applied: Mapping[str, Sequence[str]] = at.outcome.facts.get("applied") or {}
     if not applied.get(LOWERINGS) and at.rung is Rung.KERNEL:
         inner = runner.one(Rung.LOOPS, (), "component")
@@ -128,7 +127,7 @@ def _applied(runner: LadderRunner, at: Step) -> Mapping[str, Sequence[str]]:
 
 
 def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
-    """The operators; None where the failure stays with every lowering left out."""
+    """Returns the operators; None if the failure remains with every lowering left out."""
     if not items or not questions.passes_without(items):
         return None
     operators = _Operators()
@@ -150,10 +149,10 @@ def _operators(questions: Ablation, items: Sequence[Item]) -> _Operators | None:
 
 
 def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item]) -> list[Item] | None:
-    """A smallest set that fails with all others of ``items`` left out; None if unknown.
+    """Returns a smallest set that fails with all others of ``items`` left out; None if unknown.
 
-    What is needed last is found by halving, then what is needed first. Every set that is returned was
-    asked, so nothing rests on the failure growing with the set.
+    Halving finds the last needed item, then the first. Every returned set was tested, so the result does not
+    assume that the failure is monotone.
     """
 
     def fails(kept: Sequence[Item]) -> bool:
@@ -184,7 +183,7 @@ def _sufficient(questions: Ablation, items: Sequence[Item], among: Sequence[Item
 def _add_operators(
     result: Localization, questions: Ablation, operators: _Operators, total: int
 ) -> list[Item]:
-    """Fill in the component and the evidence; the applications that are named."""
+    """Adds the component and its evidence to ``result``; returns the applications that it names."""
     sets, fixes = operators.sets, operators.fixes
     chosen = [item for one in sets for item in one]
     if sets and len(sets[-1]) > 1 and fixes:
@@ -231,7 +230,7 @@ def _names(items: Sequence[Item]) -> str:
 
 
 def operator(key: str) -> str:
-    """The operator's name out of ``NODE target=OPERATOR#TURN``."""
+    """Returns the operator in ``NODE target=OPERATOR#TURN``."""
     return shorten(_operator(key), 120)
 
 
@@ -245,7 +244,7 @@ def _node(key: str) -> str:
 
 # -- the scheduler's choices -------------------------------------------------------------------
 
-#: The subsystem, the switches that say that it matters, the component's kind.
+#: The subsystem, the switches that show that it matters, the component's kind.
 _CHOICES: tuple[tuple[str, frozenset[str], str], ...] = (
     (FUSIONS, frozenset({"fusion", "horizontal_fusion"}), "fusion"),
     (REUSES, frozenset({"inplace_buffers", "buffer_reuse", "memory_planning"}), "reuse"),
@@ -259,7 +258,7 @@ def _add_choice(
     gone: set[str],
     allowance: Allowance,
 ) -> None:
-    """The fusion or buffer reuse without which the failure disappears."""
+    """Adds the fusion or buffer reuse without which the failure disappears."""
     for group, switches, kind in _CHOICES:
         items = [(group, key) for key in applied.get(group) or ()]
         if not items or not gone & switches:
@@ -292,5 +291,5 @@ def _detail(component: Component, gone: set[str]) -> str:
 
 
 def bare(key: str) -> str:
-    """The name without its turn."""
+    """Returns the name without its turn number."""
     return key.rsplit("#", 1)[0]

@@ -1,7 +1,7 @@
-"""Shows the generated kernel with the lines of one operator, and where the C++ compiler gave up.
+"""Shows the generated kernel with one operator's lines marked, or the C++ compiler's first error.
 
-The child reports, for each kernel, which lines were written for which node (``child/hooks``). Lines are
-marked by that only; where it does not say, none are.
+The child reports which lines of each kernel were written for which node (``child/hooks``). Only those lines
+are marked; without that report none are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accel_lab.search.ladder_runner import LadderRunner
 from .ablation import Item
 from .localization import Localization
 
-#: How many lines of a kernel are shown, and how many around a compiler's error.
+#: Maximum lines shown of a kernel, and lines shown around a compiler error.
 MOST_LINES = 120
 AROUND = 5
 
@@ -51,13 +51,13 @@ class Kernel:
         )
 
     def node_of(self, line: int) -> str | None:
-        """The key of the lowering that a line was written for, if exactly one."""
+        """Returns the key of the lowering that a line was written for, if exactly one; else None."""
         keys = [key for key, lines in self.origins.items() if line in lines]
         return keys[0] if len(keys) == 1 else None
 
 
 def show_kernel(runner: LadderRunner, result: Localization, items: Sequence[Item], at: Step) -> None:
-    """Add the kernel that holds the operators named, or the compiler's error, to what was found."""
+    """Adds the kernel that contains the named operators, or the compiler's error, to ``result``."""
     broken = compile_error(at.outcome)
     if broken is None and (_ends_before_code(at.outcome) or not (items or result.component)):
         return
@@ -81,7 +81,7 @@ def show_kernel(runner: LadderRunner, result: Localization, items: Sequence[Item
 
 
 def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str]:
-    """The lowerings of the operators that a fusion or a buffer's component names."""
+    """Returns the lowerings of the operators that a fusion or buffer component names."""
     names = set(
         re.split(r", | \+ | written over |memory used again for ", component.name if component else "")
     )
@@ -89,7 +89,7 @@ def _keys_of(component: Component | None, kernels: Sequence[Kernel]) -> list[str
 
 
 def _ends_before_code(outcome: Outcome) -> bool:
-    """Whether it fails while compiling, so that there is no kernel to show."""
+    """Whether compilation itself fails, so that there is no kernel to show."""
     raised = outcome.raised
     return raised is not None and frames.innermost(raised.frames, _COMPILING) is not None
 
@@ -98,7 +98,7 @@ _COMPILING = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN)
 
 
 def _held(kernel: Kernel, keys: Sequence[str]) -> tuple[int, int]:
-    """How many of the operators a kernel holds, and how many lines of theirs."""
+    """Returns how many of the operators a kernel contains, and how many of its lines are theirs."""
     return sum(key in kernel.origins for key in keys), _marks(kernel, keys)
 
 
@@ -107,12 +107,12 @@ def _marks(kernel: Kernel, keys: Iterable[str]) -> int:
 
 
 def operator_of(key: str) -> str:
-    """The operator of a lowering's key."""
+    """Returns the operator of a lowering's key."""
     return key.rsplit("#", 1)[0].split("target=", 1)[-1]
 
 
 def node_of(key: str) -> str:
-    """The node of a lowering's key."""
+    """Returns the node of a lowering's key."""
     return key.rsplit("#", 1)[0].split(" target=", 1)[0]
 
 
@@ -120,7 +120,7 @@ def node_of(key: str) -> str:
 
 
 def compile_error(outcome: Outcome) -> tuple[str, int, str] | None:
-    """File name, line and message of the C++ compiler's first error, if that is how the run ended."""
+    """Returns file name, line and message of the C++ compiler's first error, or None."""
     raised = outcome.raised
     if raised is None:
         return None
@@ -168,13 +168,13 @@ def _show_error(result: Localization, kernels: Sequence[Kernel], outcome: Outcom
 
 
 def exhibit_of(kind: str, title: str, kernel: Kernel, marked: Sequence[int]) -> Exhibit:
-    """The kernel, or the part of it that matters, with some of its lines marked."""
+    """Returns the kernel, or the relevant part of it, with some of its lines marked."""
     lines = list(kernel.lines)
     first, last = 1, _end(lines, max(marked, default=1))
     while first < last and not lines[first - 1].strip():
         first += 1
     if last - first >= MOST_LINES:
-        # The marked lines matter more than the kernel's head; what lies between them stays.
+        # Marked lines take precedence over the head of the kernel, but lines between marks are kept.
         first = max(first, min(min(marked, default=first) - MOST_LINES // 4, last - MOST_LINES + 1))
         last = min(last, first + MOST_LINES - 1)
         title += f" (lines {first} to {last} of {len(lines)})"
@@ -188,6 +188,6 @@ def exhibit_of(kind: str, title: str, kernel: Kernel, marked: Sequence[int]) -> 
 
 
 def _end(lines: Sequence[str], line: int) -> int:
-    """The last line of the function that a line lies in; in Python, of the text."""
+    """Returns the last line of the function that contains a line; in Python, of the text."""
     closing = (n for n in range(line, len(lines) + 1) if lines[n - 1].startswith("}"))
     return next(closing, len(lines))

@@ -1,8 +1,8 @@
-"""Splits the kernel stage: lowering, scheduler, code generation, runtime.
+"""Splits the kernel stage into lowering, scheduler, code generation and runtime.
 
-Two rungs of our own tell: ``loops`` interprets Inductor's loop IR as lowering made it, ``scheduled``
-the same after the scheduler. Where the interpreter cannot follow, the frames of a crash and the
-single switches are what is left, and then the answer is more cautious.
+Two of the lab's own rungs decide: ``loops`` interprets Inductor's loop IR after lowering, ``scheduled`` after
+the scheduler. If the interpreter cannot run it, the frames of a crash and the single switches are used, and
+the answer is more cautious.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ class Split:
     """The stage inside the kernel rung, with the longer ladder and the table of switches.
 
     ``alternatives`` are explanations that the rungs do not rule out: the interpreter runs fused kernels one
-    after another, so a wrong decision to fuse would look like wrong generated code; or a switch fixes the
-    generated code and not what the interpreter ran, so the two may fail for different reasons.
-    ``searched`` is the stage whose parts are left out to find the component, where it is another one: the
-    rung of ``stage`` passes.
+    after another, so an illegal fusion would look like wrong generated code; or a switch fixes the generated
+    code but not what the interpreter ran, so the two may fail for different reasons. ``searched`` is the
+    stage to search for the component if it is not ``stage``, whose own rung passes.
     """
 
     stage: Stage
@@ -40,7 +39,7 @@ class Split:
 
 
 def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
-    """Ask the loop IR and the switches, and read them together."""
+    """Runs the loop IR rungs and the switches, and reads them together."""
     top = ladder[-1]
     inner = runner.ask([(Rung.LOOPS, ()), (Rung.SCHEDULED, ())], "kernel split")
     inner = [step for step in inner if step.verdict is not Verdict.SKIP or step.note]
@@ -81,7 +80,7 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
 
 
 def ask_switches(runner: LadderRunner, *, full: bool) -> list[Step]:
-    """The ablation table: each switch alone, on top of the failing run."""
+    """Returns the ablation table: each switch alone, applied to the failing run."""
     switches = kernel_switches(full)
     steps = runner.ask([(Rung.KERNEL, s.settings) for s in switches], "ablation")
     return [replace(step, switch=s.name, label=s.label) for step, s in zip(steps, switches, strict=True)]
@@ -92,7 +91,7 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
 
 
 def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
-    """A setting that fixes the generated code should fix the loop IR that it comes from as well."""
+    """Checks that a setting which fixes the generated code also fixes the loop IR that it comes from."""
     fixes = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     below = runner.ask([(rung, step.settings) for step in fixes], "kernel split")
     apart = [step.label for step, same in zip(fixes, below, strict=True) if same.verdict is not Verdict.GOOD]
@@ -106,10 +105,9 @@ def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
 
 
 def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConflict) -> None:
-    """The interpreter's order gives the right result, and another order does not.
+    """Blames a stage whose loop IR is right in the interpreter's order but not in another order.
 
-    Taken for a proof of the loop IR, the rungs that pass would blame code generation (#174074: an index that
-    is repeated).
+    Without this, passing rungs would blame code generation (#174074: a repeated index).
     """
     result.stage, result.searched = stage, Stage.KERNEL
     result.evidence.append(conflict.evidence(stage))
@@ -119,7 +117,7 @@ def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConfli
 
 
 def _below_scheduler(runner: LadderRunner, result: Split, top: Step, fixes: set[str]) -> None:
-    """Each nest is right as scheduled, so the fault lies in the generated code, around it, or in fusing."""
+    """Blames a part below the scheduler (or fusing), as each loop nest is right as scheduled."""
     result.evidence.append(Evidence.of(EvidenceKind.SCHEDULED_LOOPS_PASS))
     raised = top.outcome.raised
     if "fusion" in fixes and "vectorisation" not in fixes:
@@ -148,7 +146,7 @@ def _below_scheduler(runner: LadderRunner, result: Split, top: Step, fixes: set[
 
 
 def _fused(runner: LadderRunner, result: Split) -> None:
-    """It passes without fusion: does what was fused pass as the one loop that it became?"""
+    """Tests whether the fused loop also fails in the interpreter, for a failure that needs fusion."""
     together = runner.one(Rung.SCHEDULED, (("together", True),), "kernel split")
     if together.verdict is Verdict.BAD:
         result.stage = Stage.SCHEDULER
@@ -161,7 +159,7 @@ def _fused(runner: LadderRunner, result: Split) -> None:
 
 
 def _by_frames(result: Split, top: Step, fixes: set[str], loops: Verdict) -> None:
-    """The interpreter could not follow: what is left are the frames of a crash."""
+    """Names the stage from the frames of a crash, if the interpreter could not run the loop IR."""
     if loops is Verdict.DIFFERENT:
         result.evidence.append(Evidence.of(EvidenceKind.LOOPS_FAIL_DIFFERENTLY))
     raised = top.outcome.raised
@@ -182,7 +180,7 @@ def _by_frames(result: Split, top: Step, fixes: set[str], loops: Verdict) -> Non
 
 
 def _compile_error(top: Step) -> bool:
-    """The generated C++ does not compile: whoever wrote it is at fault, not the compiler's caller."""
+    """Whether the generated C++ does not compile: its writer is at fault, not the compiler's caller."""
     raised = top.outcome.raised
     return raised is not None and (
         "CppCompileError" in raised.type + raised.message or "C++ compile error" in raised.message

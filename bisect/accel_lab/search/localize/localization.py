@@ -13,7 +13,7 @@ from accel_lab.core.stages import Stage
 class Candidate:
     """A component that may be at fault.
 
-    ``passing_run`` is the run that passes with only this component left out, if there is one: only such a
+    ``passing_run`` is the run that passes with only this component left out, if there is one. Only such a
     component can be proven (``proof.prove_component``).
     """
 
@@ -26,9 +26,9 @@ class Localization:
     """The component within a stage, with evidence and exhibits.
 
     ``passing_run`` is the run that passes with only the component left out, if there is one. ``stage`` is set
-    where the component belongs to another stage than the one that was searched. ``changes`` are the
-    graphs before and after the component, each as its lines. ``alternatives`` are explanations that the
-    search met and could not rule out.
+    if the component belongs to another stage than the searched one. ``changes`` are the graphs before and
+    after the component, each as its lines. ``alternatives`` are explanations that the search could not rule
+    out.
     """
 
     component: Component | None = None
@@ -40,13 +40,13 @@ class Localization:
     alternatives: list[Considered] = field(default_factory=list)
 
     def take(self, candidate: Candidate | None) -> None:
-        """Make a candidate the result."""
+        """Makes a candidate the result; None clears it."""
         self.component = candidate.component if candidate is not None else None
         self.passing_run = candidate.passing_run if candidate is not None else None
 
     @property
     def candidate(self) -> Candidate | None:
-        """The component with its passing run."""
+        """The component with its passing run, or None."""
         return (
             None
             if self.component is None

@@ -24,7 +24,7 @@ from .localization import Localization
 
 @dataclass(kw_only=True)
 class Opened:
-    """The culprit within the stage. ``alternatives`` are considered and not yet part of the culprit."""
+    """The culprit within the stage. ``alternatives`` were considered but are not yet part of the culprit."""
 
     culprit: Culprit
     alternatives: list[Considered] = field(default_factory=list)
@@ -35,11 +35,11 @@ class Opened:
 def open_stage(
     case: Case, *, components: bool, full_ablation: bool, allowance: Allowance | None = None
 ) -> Opened:
-    """The culprit within the case's stage, likely at most: ``stage_proof`` makes it surer.
+    """Returns the culprit within the case's stage, at most likely; ``stage_proof`` raises the confidence.
 
-    The case gets the stage and the component that were found, and the longer ladder. ``components`` says
-    whether a component is looked for, ``full_ablation`` whether every switch of the kernel rung is asked.
-    The component is paid from the ``allowance``.
+    Sets the case's stage, component and longer ladder. ``components`` says whether to search for a component,
+    ``full_ablation`` whether to run every switch of the kernel rung. The component search is paid from
+    ``allowance``.
     """
     time_budget = case.runner.lab.time_budget
     if case.stage is Stage.KERNEL:
@@ -79,7 +79,7 @@ def open_stage(
 
 
 def _split(case: Case, full: bool) -> kernel_stage.Split:
-    """The parts of the kernel stage; the stage as a whole where there was no time to split it."""
+    """Splits the kernel stage; without time to split, returns the stage as a whole."""
     try:
         return kernel_stage.split(case.runner, case.ladder, full=full)
     except OutOfTime:
@@ -92,7 +92,7 @@ def _split(case: Case, full: bool) -> kernel_stage.Split:
 
 
 def _narrowed(localization: Component | None, of_split: Component | None) -> Component | None:
-    """Of several operators without which the failure is gone, the one whose own loop is at fault."""
+    """Of several operators whose removal fixes the failure, keeps the one whose own loop is at fault."""
     if localization is None or of_split is None:
         return localization or of_split
     one_of_them = localization.kind == of_split.kind and of_split.name in localization.name.split(", ")
@@ -100,7 +100,7 @@ def _narrowed(localization: Component | None, of_split: Component | None) -> Com
 
 
 def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
-    """The operator, fusion or buffer, and the first value that goes wrong."""
+    """Returns the operator, fusion or buffer, and the first wrong value."""
     runner, ladder = case.runner, case.ladder
     fallback = next((s.verdict for s in split.ablation if s.switch == "fallback"), None)
     searched = split.searched or split.stage
@@ -119,19 +119,19 @@ def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
 
 
 def _by_frames(case: Case) -> tuple[Stage, list[Evidence]]:
-    """The stage, which the frames of an exception may correct, and the evidence of the two rungs."""
+    """Returns the stage, which an exception's frames may correct, and the evidence of the two rungs."""
     stage, below, at = case.stage, row(case.ladder, case.reading.last_good), case.at
     same = at.verdict is Verdict.BAD
     evidence = [Evidence.of(EvidenceKind.RUNG_ADDS_FAILURE, below=below.rung, at=at.rung, same=same)]
     hint = frames.innermost(at.outcome.raised.frames) if at.outcome.raised else None
     if hint is not None and hint[0] is not stage:
-        # Frames are evidence only if the signature matches: another failure's tell where that one ends.
+        # Frames are evidence only if the signature matches; another failure's frames show only where it ends.
         if at.verdict is Verdict.BAD:
             frame = hint[1]
             evidence.append(
                 Evidence.of(EvidenceKind.INNERMOST_FRAME, file=frame.file, function=frame.function)
             )
         if hint[0] is Stage.PARTITIONER and stage is Stage.AOT_AUTOGRAD:
-            # Code that both partitioners share fails with either, so only its frames tell.
+            # Code that both partitioners share fails with either, so only its frames can identify it.
             stage = Stage.PARTITIONER
     return stage, evidence

@@ -1,4 +1,4 @@
-"""Words and pictures for an application of a pass: which one, in which graph, and what it changed."""
+"""Describes an application of a pass: which one, in which graph, and what it changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .applications import Application, Tree, name_of
 
 
 def short_words(tree: Tree, application: Application) -> str:
-    """``application 2 of 3 of f on the backward graph ...``."""
+    """Describes an application as ``application 2 of 3 of f on the backward graph ...``."""
     turn, count = tree.turn(application)
     text = f"application {turn} of {count} of " if count > 1 else ""
     place = place_words(application)
@@ -19,7 +19,7 @@ def short_words(tree: Tree, application: Application) -> str:
 
 
 def application_words(tree: Tree, application: Application) -> str:
-    """As :func:`short_words`, with the function's file and line, the pass around it, and what it changed."""
+    """Adds to :func:`short_words` the function's file and line, the pass around it, and what it changed."""
     name = name_of(application)
     where = [application.at] if application.at else []
     if application.function and application.function not in (name, "apply"):
@@ -48,7 +48,7 @@ def _change_words(application: Application) -> str:
 
 
 def place_words(application: Application) -> str:
-    """``backward post-grad graph 1 of region 0``."""
+    """Describes the graph as ``backward post-grad graph 1 of region 0``; empty if unknown."""
     place = application.place
     if not place:
         return ""
@@ -64,12 +64,12 @@ def place_words(application: Application) -> str:
 def graph_change(
     title: str, before: Sequence[str], after: Sequence[str], application: Application
 ) -> Exhibit:
-    """The two texts as one diff; for a decomposition the operator and what it was turned into."""
+    """Shows the two texts as a diff; for a decomposition, the operator and what replaced it."""
     if application.subsystem == "decomposition":
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
     else:
         lines = list(difflib.unified_diff(before, after, "before", "after", n=8, lineterm=""))
-    if not lines:  # it raised, or changed what the text does not show
+    if not lines:  # it raised, or its change does not show in the text
         marked = tuple(n for n, line in enumerate(before, 1) if line.startswith(f"%{application.node} "))
         return Exhibit(kind="graph", title=title, text="\n".join(before), language="text", marked=marked)
     return Exhibit(kind="graph_change", title=title, text="\n".join(lines), language="diff")

@@ -1,9 +1,9 @@
-"""Finds the pass, pattern or decomposition at fault, down to the single application.
+"""Localizes the pass, pattern or decomposition at fault, down to the single application.
 
 The child records what was applied and what changed a graph, as a tree: a pattern is applied inside a pass.
-The search goes down that tree. At each level every kind is left out alone; one whose absence fixes the
-failure is opened next, and at the bottom the single applications are separated. Such a kind is necessary; a
-last run leaves out everything else, which shows whether it is also sufficient.
+The search descends that tree. At each level every kind is left out alone; one whose absence fixes the failure
+is opened next, and at the bottom the single applications are separated. Such a kind is necessary; a last run
+leaves out everything else, which shows whether it is also sufficient.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _SUBSYSTEMS = {
         "reinplacing",
     ),
 }
-#: Up to so many kinds are each left out alone; more of them are halved first.
+#: Maximum kinds that are each left out alone; more are halved first.
 _SIDE_BY_SIDE = 16
 _MOST_QUESTIONS = 34
 _SHOWN = 3
-#: Turns of one pattern that raises again and again.
+#: Maximum turns of one pattern that raises repeatedly.
 _MOST_TURNS = 8
 
 
@@ -50,8 +50,8 @@ _MOST_TURNS = 8
 class FixSet:
     """A set whose absence fixes the failure: ``kinds`` together, or each of ``others`` alone.
 
-    ``stand_ins`` are redundant passes among the kinds: active only once the first one is disabled.
-    ``alone`` says that every kind of the level was left out alone, so that no rival was missed.
+    ``stand_ins`` are redundant passes among the kinds: active only once the first one is disabled. ``alone``
+    says that every kind of the level was left out alone, so that no rival was missed.
     """
 
     kinds: tuple[Kind, ...]
@@ -62,7 +62,7 @@ class FixSet:
 
 @dataclass(kw_only=True)
 class _Search(Ablation):
-    """The questions, and the tree of what was applied; of a ``hanging`` run only the names are known."""
+    """The questions, and the tree of applications; after a ``hanging`` run only their names are known."""
 
     tree: Tree
     hanging: bool = False
@@ -71,10 +71,10 @@ class _Search(Ablation):
 def localize_pass(
     runner: LadderRunner, stage: Stage, at: Step, *, all_off: Verdict | None = None
 ) -> Localization:
-    """The pass, pattern or decomposition at fault; nothing where none could be found by switching.
+    """Returns the pass, pattern or decomposition at fault; empty if switching finds none.
 
-    ``all_off`` is the verdict with everything left out, where that is known: if that still fails, no
-    smaller set can fix it.
+    ``all_off`` is the verdict with everything left out, if known: if that still fails, no smaller set can fix
+    it.
     """
     if runner.baseline.flaky or all_off not in (None, Verdict.GOOD):
         return Localization()
@@ -86,7 +86,7 @@ def localize_pass(
     tree = Tree.of(at.outcome)
     hanging = not tree.applications
     if hanging:
-        # A run that was stopped is inconclusive; one with everything left out lists what there is.
+        # A killed run is inconclusive; a run with everything left out lists what there is.
         everything = dict.fromkeys(_SUBSYSTEMS[stage], "all")
         listing = runner.one(rung, (("off", everything),), "component")
         tree = Tree.of(listing.outcome, suspects=_functions_on_stack(at.outcome))
@@ -107,10 +107,10 @@ def _functions_on_stack(outcome: Outcome) -> frozenset[str]:
 
 
 def _down(search: _Search) -> tuple[FixSet | None, list[FixSet]]:
-    """The deepest level that was found, and the levels above it."""
+    """Returns the deepest level found, and the levels above it."""
     fix_set = _level(search, search.tree.kinds(search.tree.tops()))
     if fix_set is None and not search.hanging:
-        # What changed no node may still have changed a node's meta data.
+        # An application that changed no node may still have changed a node's metadata.
         fix_set = _level(search, search.tree.kinds(search.tree.tops(all_of_them=True)), only_halving=True)
     path: list[FixSet] = []
     while fix_set is not None and len(fix_set.kinds) == 1 and not search.spent:
@@ -124,14 +124,14 @@ def _down(search: _Search) -> tuple[FixSet | None, list[FixSet]]:
 
 
 def _raising(search: _Search, outcome: Outcome) -> FixSet | None:
-    """The innermost application that raised, with those of its name that raise once it is left out.
+    """Returns the innermost application that raised, with those of its name that raise once it is left out.
 
     A pattern may belong to several passes; without one of them the next one applies it (pytorch#183988).
     """
     found: list[Application] = []
     while len(found) < _MOST_TURNS and not search.spent:
         applications = Tree.of(outcome).applications
-        innermost = next((a for a in reversed(applications) if a.raised), None)  # a parent is noted first
+        innermost = next((a for a in reversed(applications) if a.raised), None)  # a parent is recorded first
         if innermost is None or any(
             (a.subsystem, a.name) != (innermost.subsystem, innermost.name) for a in found
         ):
@@ -149,7 +149,7 @@ def _raising(search: _Search, outcome: Outcome) -> FixSet | None:
 
 
 def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -> FixSet | None:
-    """The kinds of one level whose absence fixes the failure: one alone, or the fewest together."""
+    """Returns the kinds of one level whose absence fixes the failure: one alone, or the fewest together."""
     if not kinds:
         return None
     usable = list(kinds)
@@ -157,9 +157,9 @@ def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -
         verdicts = search.ask([kind.items for kind in kinds])
         fixes = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.GOOD]
         if fixes:
-            # The last one in order is named: with it alone left out, what ran before it did no harm.
+            # Names the last one in order: with only it left out, what ran before it did no harm.
             return FixSet(kinds=(fixes[-1],), others=tuple(fixes[:-1]), alone=True)
-        # Without an indispensable pass the run fails in another way, so those stay in.
+        # Without an indispensable pass the run fails in another way, so such passes stay in.
         usable = [kind for kind, verdict in zip(kinds, verdicts, strict=True) if verdict is Verdict.BAD]
         stepped_in = _with_stand_ins(search, usable)
         if stepped_in is not None:
@@ -170,7 +170,7 @@ def _level(search: _Search, kinds: Sequence[Kind], only_halving: bool = False) -
 
 
 def _with_stand_ins(search: _Search, kinds: Sequence[Kind]) -> FixSet | None:
-    """A kind with the redundant pass that does its work once it is left out."""
+    """Returns a kind with the redundant pass that does its work once it is left out."""
     usual = {a.item for a in search.tree.changing()}
     for kind in kinds:
         step = search.steps.get(frozenset(kind.items))
@@ -196,7 +196,7 @@ def _passes_without_both(search: _Search, first: Sequence[Item], more: Sequence[
 
 
 def _together(search: _Search, kinds: Sequence[Kind]) -> FixSet | None:
-    """The fewest kinds whose joint absence fixes the failure; indispensable ones are tried last."""
+    """Returns the fewest kinds whose joint absence fixes the failure; indispensable ones are tried last."""
     for kind in [kind for kind in kinds if kind.suspect][:3]:
         if search.passes_without(kind.items):
             return FixSet(kinds=(kind,))
@@ -214,7 +214,7 @@ def _passes_without_numbers(search: _Search, group: Sequence[Kind], off: Sequenc
 
 
 def _turns(search: _Search, fix_set: FixSet) -> list[Item]:
-    """The single applications that must be left out, of all those of the kinds that were found."""
+    """Returns the single applications that must be left out, among those of the kinds found."""
     items = [item for kind in fix_set.kinds for item in kind.items]
     if len(items) == 1 or search.hanging:
         return items
@@ -286,7 +286,7 @@ def _word(application: Application) -> str:
 
 
 def _sufficient(search: _Search, culprits: Sequence[Application]) -> list[Evidence]:
-    """Whether the failure appears with everything else left out that can be: the evidence, if it does."""
+    """Returns evidence if the failure remains with everything else left out that can be."""
     tree = search.tree
     if search.hanging or search.spent:
         return []
@@ -308,9 +308,9 @@ def _sufficient(search: _Search, culprits: Sequence[Application]) -> list[Eviden
 def _change(
     search: _Search, application: Application, culprits: Sequence[Application]
 ) -> tuple[list[str], list[str]] | None:
-    """The lines of the graph before and after the application, from one more run that keeps the two texts.
+    """Returns the graph's lines before and after the application, from one more run that records both.
 
-    The other culprits are left out in it, or one that does the same work later would show nothing.
+    That run leaves out the other culprits; one that does the same work later would hide the change.
     """
     if search.hanging or search.spent:
         return None

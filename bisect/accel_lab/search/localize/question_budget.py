@@ -1,4 +1,4 @@
-"""A bounded number of runs with parts of the compiler's front end left out."""
+"""Limits the number of runs with parts of the compiler's front end left out."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from accel_lab.search.ladder_runner import LadderRunner
 
 from .ablation import minimal_fix_set
 
-#: How many runs one name may cost; a hang costs its time limit each time.
+#: Maximum runs to find one component; a hang costs its time limit each time.
 MOST = 26
 MOST_OF_A_HANG = 8
-#: Up to so many candidates each is run alone, so that every fix is seen; more are halved.
+#: Up to this number, candidates are run one by one, so that every fix is found; more are halved.
 SINGLES = 12
 
 
 @dataclass(kw_only=True)
 class Questions:
-    """Asks one rung with parts of the front left out, at most ``left`` times."""
+    """Runs one rung with parts of the front end left out, at most ``left`` times."""
 
     runner: LadderRunner
     rung: Rung
@@ -37,21 +37,21 @@ class Questions:
             self.left = min(self.left, MOST_OF_A_HANG)
 
     def ask(self, switches: Iterable[Mapping[str, Any]], rung: Rung | None = None) -> list[Step]:
-        """One step for each switch, as far as the count reaches."""
+        """Returns one step per switch, until ``left`` is used up."""
         wanted = list(switches)[: max(0, self.left)]
         self.left -= len(wanted)
         questions = [(rung or self.rung, (("front", dict(switch)),)) for switch in wanted]
         return self.runner.ask(questions, "component") if questions else []
 
     def one(self, switch: Mapping[str, Any], rung: Rung | None = None) -> Step | None:
-        """A single question; None if there may be no more."""
+        """Asks a single question; returns None if ``left`` is used up."""
         steps = self.ask([switch], rung)
         return steps[0] if steps else None
 
     def single_fixes(self, name: str, keys: Sequence[str], **more: Any) -> dict[str, Step]:
-        """The ``keys`` each of which fixes the failure alone when the switch ``name`` holds it.
+        """Returns the ``keys`` that each fix the failure alone when the switch ``name`` holds them.
 
-        Of many keys only one is searched for, by halving.
+        Among many keys only one is searched for, by halving.
         """
         if len(keys) <= min(SINGLES, self.left):
             steps = self.ask([{name: [key], **more} for key in keys])
@@ -75,9 +75,9 @@ class Questions:
 
 
 def observe(runner: LadderRunner, rung: Rung) -> tuple[Questions, Step] | None:
-    """A failing run with the state around every call written down, and the questions that are left.
+    """Returns a failing run that records the state around every call, and the remaining questions.
 
-    None for a flaky script, and where the run does not fail in the same way.
+    None for a flaky script, and if the run does not fail in the same way.
     """
     if runner.baseline.flaky:
         return None
@@ -87,16 +87,16 @@ def observe(runner: LadderRunner, rung: Rung) -> tuple[Questions, Step] | None:
 
 
 def front_of(step: Step) -> dict[str, Any]:
-    """What the child wrote down of the front end."""
+    """Returns what the child recorded about the front end."""
     return step.outcome.facts.get("front") or {}
 
 
 def from_frames(outcome: Outcome, stage: Stage) -> Component | None:
-    """The function of torch in which an exception arose, with the user's line that led there."""
+    """Returns the torch function that raised, with the user's line that led there; or None."""
     raised = outcome.raised
     if raised is None:
         return None
-    # An anonymous function says nothing; the one around it does.
+    # A lambda's frame is skipped for the named function around it.
     hint = frames.innermost([f for f in raised.frames if not f.function.startswith("<")], [stage])
     if hint is None:
         return None
@@ -106,7 +106,7 @@ def from_frames(outcome: Outcome, stage: Stage) -> Component | None:
 
 
 def user_line(outcome: Outcome) -> str:
-    """``file:line in function: source`` of the script's innermost line in an exception of the compiler."""
+    """Returns ``file:line in function: source`` of the script's innermost line in a compiler exception."""
     raised = outcome.raised
     if raised is None:
         return ""
@@ -121,7 +121,7 @@ def user_line(outcome: Outcome) -> str:
 
 
 def graph_breaks(step: Step) -> Exhibit | None:
-    """Why Dynamo cut the code into several graphs, if it did."""
+    """Lists why Dynamo broke the graph; None if it did not."""
     reasons = (step.outcome.facts.get("counters") or {}).get("graph_break") or {}
     rows = [(str(count), shorten(" ".join(str(reason).split()), 300)) for reason, count in reasons.items()]
     if not rows:

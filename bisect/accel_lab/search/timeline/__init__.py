@@ -1,1 +1,1 @@
-"""The version axis: releases, flips, metrics that become worse, and companions."""
+"""The version axis: releases, flips, metrics that regress, and companions."""

@@ -1,8 +1,8 @@
-"""Which rows of a benchmark became slower than those of an earlier one, by a rank test, and not by luck.
+"""Finds the rows of a benchmark that became slower than in an earlier one, by a rank test.
 
-A row is slower if its calls rank above the earlier ones at a level that is shared by all rows, and its median
-grew by more than a few per cent. Where the eager calls that were made in turn with it grew as well, so that
-the times over eager's did not, the machine is slower and not the backend.
+A row is slower if its calls rank above the earlier ones at a significance level shared by all rows, and its
+median grew by more than ``LEAST_CHANGE``. If the interleaved eager calls grew as well, so that the times
+relative to eager did not, the machine is slower and not the backend.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .rank_test import chance_larger, least_chance
 
 #: The chance of a false alarm over all rows together.
 LEVEL = 0.01
-#: What a median must grow or shrink by to be reported, whatever the ranks say.
+#: Minimum relative change of a median to be reported, whatever the ranks say.
 LEAST_CHANGE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRow:
-    """A row of the earlier benchmark: the milliseconds of its calls, and of eager's in turn with them."""
+    """A row of the earlier benchmark: the milliseconds of its calls and of the interleaved eager calls."""
 
     standing: str
     samples_ms: tuple[float, ...] = ()
@@ -34,7 +34,7 @@ Key = tuple[str, str]
 
 
 def compared(rows: Sequence[Measurement], base: Mapping[Key, BaseRow]) -> tuple[RowChange, ...]:
-    """Every row of either benchmark: the new ones in their order, then those that are gone."""
+    """Compares every row of either benchmark: the new ones in their order, then those that are gone."""
     rows = [row for row in rows if row.backend]
     shared = LEVEL / max(1, sum((row.model, row.backend) in base for row in rows))
     found = [_row(row, base.get((row.model, row.backend)), shared) for row in rows]
@@ -73,7 +73,7 @@ def _row(row: Measurement, base: BaseRow | None, level: float) -> RowChange:
 
 
 def _also_beside_eager(row: Measurement, base: BaseRow, level: float) -> bool:
-    """Whether the times over those of the eager calls grew too; eager itself has nothing beside it."""
+    """Whether the times relative to eager grew too; True if there are no eager times to compare."""
     now = _over(row.samples_ms, row.eager_samples_ms)
     then = _over(base.samples_ms, base.eager_samples_ms)
     if not now or not then:

@@ -1,9 +1,8 @@
-"""Is it torch, or a package that came along with it? Swaps one thing at a time across a flip.
+"""Decides whether torch or a companion package causes a flip, by swapping one at a time.
 
-A newer torch brings a newer numpy, triton, compiler. At a flip both changed. So torch is held while its
-companions are those of the other side, and the companions are held while torch is the other side's.
-What is blamed needs both runs: taken to the good side it brings the failure, taken from the bad side it
-takes the failure away.
+A newer torch brings a newer numpy, triton, compiler, so both changed at a flip. Torch is held while its
+companions are those of the other side, and the companions are held while torch is the other side's. Blame
+needs both runs: upgrading it on the good side brings the failure, downgrading it on the bad side fixes it.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ TORCH = "torch"
 
 @dataclass(frozen=True, kw_only=True)
 class FlipSide:
-    """What one side of a flip is made of: torch's version and those of its companions."""
+    """The versions on one side of a flip: torch's and those of its companions."""
 
     torch: str
     companions: Mapping[str, str]
 
 
 def differing(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
-    """The companions that both sides have in different versions, by name."""
+    """Returns the names of companions that have different versions on the two sides."""
     both = good.companions.keys() & bad.companions.keys()
     return tuple(sorted(n for n in both if n != TORCH and good.companions[n] != bad.companions[n]))
 
 
 def one_sided(good: FlipSide, bad: FlipSide) -> tuple[str, ...]:
-    """The companions that only one side has: there is no other version to swap them for."""
+    """Returns the companions that only one side has, which cannot be swapped."""
     return tuple(sorted((good.companions.keys() ^ bad.companions.keys()) - {TORCH}))
 
 
 def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
-    """Swap the companions of a flip, all together first, then one by one, and say who is at fault.
+    """Swaps the companions of a flip, all together first, then one by one, and names the culprit.
 
-    ``good`` and ``bad`` are the two sides as they were judged: their own runs are not repeated.
+    ``good`` and ``bad`` are the two sides as judged: their own runs are not repeated.
     """
     names = differing(good, bad)
     alone = one_sided(good, bad)
@@ -63,7 +62,8 @@ def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
     singles = dict(zip(names, swapper.pairs([(name,) for name in names]), strict=True))
     able = tuple(name for name in names if singles[name].judged)
     if not pair.judged and 1 < len(able) < len(names):
-        # One that cannot be parted from torch spoils the swap of all: the others are swapped without it.
+        # A companion that cannot be separated from torch spoils the swap of all, so the others are swapped
+        # alone.
         rest = swapper.pairs([able])[0]
         if rest.acquits:
             alone = (*alone, *(name for name in names if name not in able))
@@ -75,7 +75,7 @@ def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
 class _Pair:
     """Some companions swapped both ways.
 
-    ``taken``: torch is that of the bad side and they are those of the good one; ``brought``: the reverse.
+    ``taken``: the bad side's torch with the good side's companions; ``brought``: the reverse.
     """
 
     taken: Verdict
@@ -87,17 +87,17 @@ class _Pair:
 
     @property
     def convicts(self) -> bool:
-        """Without them it passes, and they bring it along."""
+        """Whether swapping them fixes the bad side and breaks the good side."""
         return self.taken is Verdict.GOOD and self.brought is Verdict.BAD
 
     @property
     def acquits(self) -> bool:
-        """It fails without them, and does not come along with them: it stays with torch."""
+        """Whether swapping them changes neither side: the failure stays with torch."""
         return self.taken is Verdict.BAD and self.brought is Verdict.GOOD
 
 
 class _Swapper:
-    """Asks the swapped combinations and keeps each run."""
+    """Runs the swapped combinations and keeps each run."""
 
     def __init__(self, *, good: FlipSide, bad: FlipSide, names: Sequence[str], ask: JudgeSwapped) -> None:
         self.good, self.bad, self.names = good, bad, tuple(names)
@@ -105,7 +105,7 @@ class _Swapper:
         self.swaps: list[Swap] = []
 
     def pairs(self, groups: Sequence[Sequence[str]]) -> list[_Pair]:
-        """Each group swapped in both directions, all asked before the first answer is waited for."""
+        """Swaps each group in both directions; submits all before waiting for the first."""
         jobs = [
             (self._submit(self.bad, self.good, group), self._submit(self.good, self.bad, group))
             for group in groups
@@ -118,7 +118,7 @@ class _Swapper:
         return pairs
 
     def _pins(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> dict[str, str]:
-        """Every companion that differs is held: those of the group at the other side's version."""
+        """Pins every companion that differs: those of the group to the other side's version."""
         return {n: (other if n in group else own).companions[n] for n in self.names}
 
     def _submit(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> Future[Tested]:
@@ -152,14 +152,14 @@ class _Swapper:
 
 
 def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
-    """The verdict over all runs. ``pair`` is that of the largest group that could be swapped."""
+    """Returns the blame from all runs. ``pair`` is that of the largest group that could be swapped."""
     good, bad, names = swapper.good, swapper.bad, swapper.names
     cleared = names if pair.acquits and not singles else tuple(n for n in names if singles[n].acquits)
     unsure = (*alone, *(n for n in names if n in singles and not singles[n].judged and n not in alone))
     convicted = tuple(n for n in names if n in singles and singles[n].convicts)
 
     def verdict(culprits: tuple[str, ...], isolated: bool, sentence: str) -> Blame:
-        """``isolated``: both runs of a pair speak for just these."""
+        """Builds the blame; ``isolated``: both runs of a pair point to exactly these."""
         why = Evidence.of(EvidenceKind.COMPANION_NOT_ISOLATED)
         other = Considered(name="another_companion", open=not isolated, why=why)
         return Blame(
@@ -222,7 +222,7 @@ def _half(
     good: FlipSide,
     bad: FlipSide,
 ) -> Blame:
-    """At most one of the two swaps could be judged: its verdict is never proven."""
+    """Handles swaps of which at most one could be judged: never proven."""
     if pair.taken is Verdict.BAD:
         return verdict(
             (TORCH,),

@@ -1,4 +1,4 @@
-"""Reads a line of answers: every flip on it, what blurs it, and how sure it is. Pure; asks nothing."""
+"""Reads the verdicts along a line of releases: every flip, what blurs it, and how certain it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accel_lab.core.verdict import Verdict
 
 from .plan import JUDGED
 
-#: Releases named one by one in a note; more are counted.
+#: Maximum releases named one by one in a note; more are counted.
 _NAMED = 4
 
 
@@ -23,7 +23,7 @@ def read_line(
     why: str = "",
     what: str = "the failure",
 ) -> Versions:
-    """What the answers say about the line, oldest release first; answers off the line are left out.
+    """Reads the verdicts of a line, oldest release first; releases off the line are left out.
 
     ``what`` is what a bad release has, for the notes.
     """
@@ -43,7 +43,7 @@ def read_line(
 
 
 def chance_right(rows: Iterable[Tested]) -> float | None:
-    """The chance that all these verdicts are right; None where none of them was in doubt."""
+    """Returns the chance that all these verdicts are right; None if none of them was in doubt."""
     errors = [row.error for row in rows if row.verdict in JUDGED]
     if not any(error > 0 for error in errors):
         return None
@@ -74,7 +74,7 @@ def _flips(line: Sequence[str], known: Mapping[str, Tested], judged: Sequence[Te
 
 
 def _blur(between: Sequence[str], known: Mapping[str, Tested]) -> list[str]:
-    """Why each release inside a flip does not narrow it."""
+    """Says why each release inside a flip does not narrow it."""
     notes = [_skip(known[version]) for version in between if version in known]
     unasked = [version for version in between if version not in known]
     return [*notes, f"not asked: {_list(unasked)}"] if unasked else notes
@@ -114,7 +114,7 @@ def _notes(
 
 
 def _one_answer(line: Sequence[str], judged: Sequence[Tested], what: str) -> str:
-    """Of a line without a flip: what all that could be judged say."""
+    """Describes a line without a flip."""
     count = len(judged)
     where = judged[0].torch if count == 1 else f"{judged[0].torch} to {judged[-1].torch}"
     if judged[0].verdict is Verdict.GOOD:
@@ -126,7 +126,7 @@ def _one_answer(line: Sequence[str], judged: Sequence[Tested], what: str) -> str
 
 
 def _ends(line: Sequence[str], known: Mapping[str, Tested], first: Tested, last: Tested) -> list[str]:
-    """What lies outside the releases that could be judged, and so is unknown."""
+    """Describes releases outside the judged ones, about which nothing is known."""
     notes = []
     for outside, word in (
         (line[: line.index(first.torch)], "before"),
@@ -147,7 +147,7 @@ def _ends(line: Sequence[str], known: Mapping[str, Tested], first: Tested, last:
 
 
 def _unseen(line: Sequence[str], judged: Sequence[Tested]) -> int:
-    """Releases that nothing is known of because both judged neighbours answered the same."""
+    """Counts the unjudged releases between judged neighbours with the same verdict."""
     places = {version: place for place, version in enumerate(line)}
     return sum(
         places[two.torch] - places[one.torch] - 1

@@ -1,4 +1,4 @@
-"""The grid of releases and rungs: each cell one run, each row one release; reads nothing but its cells."""
+"""The grid of releases and rungs: each cell is one run, each row one release."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from accel_lab.core.record import Record, as_json
 from accel_lab.core.stages import LADDER
 from accel_lab.core.verdict import Verdict
 
-#: The columns that stand in order of the stack; others (``mock``, an adapter) are accelerators.
+#: The columns in stack order; others (``mock``, an adapter) are accelerators.
 _STEPS = tuple(rung.value for rung in LADDER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Record):
-    """One run: its verdict and how it ended. ``folder`` is where its outcome lies, for a link."""
+    """One run: its verdict and how it ended. ``folder`` contains its outcome, for a link."""
 
     verdict: Verdict
     status: Status | None = None
@@ -37,15 +37,15 @@ class Matrix:
     cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
 
     def cell(self, release: str, column: str) -> Cell | None:
-        """The cell; None where nothing was run."""
+        """Returns the cell; None if nothing was run."""
         return self.cells.get((release, column))
 
     def row(self, release: str) -> tuple[Cell | None, ...]:
-        """The cells of a release in the order of the columns."""
+        """Returns the cells of a release in column order."""
         return tuple(self.cell(release, column) for column in self.columns)
 
     def starts(self, release: str) -> str | None:
-        """The lowest rung of the ladder from which on all that was judged fails; None if its top passes."""
+        """Returns the lowest rung from which every judged rung fails; None if the top rung passes."""
         start = None
         for column in reversed([c for c in self.columns if c in _STEPS]):
             cell = self.cell(release, column)
@@ -57,9 +57,9 @@ class Matrix:
         return start
 
     def bands(self) -> list[tuple[str, str, str | None]]:
-        """Runs of neighbouring releases whose failure starts at the same rung: first, last, rung.
+        """Returns spans of neighbouring releases whose failure starts at the same rung: first, last, rung.
 
-        A release with no judged cell belongs to no band.
+        Releases without a judged cell are skipped.
         """
         spans: list[tuple[str, str, str | None]] = []
         for release in self.releases:
@@ -73,7 +73,7 @@ class Matrix:
         return spans
 
     def sentences(self) -> list[str]:
-        """The bands in words."""
+        """Describes the bands in words."""
         return [
             (f"{first} to {last}" if first != last else first)
             + (f": fails from {rung} on" if rung else ": passes")
@@ -100,7 +100,7 @@ class Matrix:
 
 
 def columns_in_order(columns: Iterable[str]) -> tuple[str, ...]:
-    """The ladder's rungs in their order, then the accelerators in the order given."""
+    """Returns the ladder's rungs in their order, then the accelerators in the order given."""
     wanted = list(dict.fromkeys(columns))
     steps: Sequence[str] = [step for step in _STEPS if step in wanted]
     return (*steps, *(column for column in wanted if column not in _STEPS))

@@ -1,8 +1,8 @@
-"""Says whether a release is worse by a factor than the good end, from numbers that vary from run to run.
+"""Judges whether a release is worse than the good end by a factor, from numbers that vary between runs.
 
-Bad needs both: the median is worse by the factor, and the rank test says that this is no chance. Good
-needs as much: the rank test says that the numbers lie below the good ones times the factor. What is in
-between is not guessed: more samples, and SKIP when they do not help.
+BAD needs both: the median is worse by the factor, and the rank test rules out chance. GOOD needs as much: the
+rank test says that the numbers lie below the good ones times the factor. Anything in between takes more
+samples, and is SKIP if they do not help.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .rank_test import chance_larger
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number that a run has; more of it is worse.
+    """A number that a run yields; larger is worse.
 
-    ``exact``: the same on every run, so one sample will do. ``timed``: another run beside it would change it.
+    ``exact``: the same on every run, so one sample is enough. ``timed``: a parallel run would change it.
     """
 
     name: str
@@ -50,7 +50,7 @@ _FACTOR = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[x%]?)", re.I)
 
 
 def parse_worse_by(text: str) -> float:
-    """``1.3x``, ``1.3`` and ``30%`` are all the factor 1.3."""
+    """Parses a factor: ``1.3x``, ``1.3`` and ``30%`` are all 1.3. Raises UsageError unless it is above 1."""
     match = _FACTOR.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None:
         raise UsageError(f"--worse-by {text[:80]}: write a factor such as 1.3x, or a percentage such as 30%")
@@ -64,7 +64,7 @@ def parse_worse_by(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricReading:
-    """What the samples of one release say. ``chance`` is that of the verdict being luck."""
+    """What the samples of one release say. ``chance`` is the probability that the verdict is luck."""
 
     verdict: Verdict
     median: float
@@ -75,7 +75,7 @@ class MetricReading:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricJudge:
-    """Judges samples against those of the good end. ``level`` is how much chance a verdict may have in it."""
+    """Judges samples against those of the good end. ``level`` is the allowed chance of a wrong verdict."""
 
     good: Sequence[float]
     worse_by: float
@@ -83,11 +83,11 @@ class MetricJudge:
     exact: bool = False
 
     def judge(self, samples: Sequence[float]) -> Verdict:
-        """GOOD, BAD (worse by the factor), or SKIP: so few samples do not decide."""
+        """Returns GOOD, BAD (worse by the factor), or SKIP (too few samples to decide)."""
         return self.reading(samples).verdict
 
     def reading(self, samples: Sequence[float]) -> MetricReading:
-        """The verdict with its numbers."""
+        """Returns the verdict with its numbers."""
         if not samples or not self.good:
             return MetricReading(verdict=Verdict.SKIP, median=math.nan, ratio=math.nan, why="no samples")
         middle = median(samples)
@@ -115,7 +115,7 @@ class MetricJudge:
         )
 
     def _counted(self, samples: Sequence[float], middle: float, ratio: float) -> MetricReading:
-        """A counter is the same on every run; where it is not, all runs must agree on the verdict."""
+        """Judges a counter, normally equal on every run; if it varies, all runs must agree on the verdict."""
         base = median(self.good)
         verdicts = {_ratio(value, base) >= self.worse_by for value in samples}
         if len(verdicts) > 1:
@@ -129,7 +129,7 @@ class MetricJudge:
 
 
 def _ratio(value: float, base: float) -> float:
-    """``value / base``; where the good end has none of it, any is infinitely worse."""
+    """Returns ``value / base``; infinite for a positive value over 0, and 1 for 0 over 0."""
     if base == 0:
         return math.inf if value > 0 else 1.0
     return value / base

@@ -1,8 +1,8 @@
-"""The search along a line for a regression that is a number: slower, larger, more of it than at the good end.
+"""Searches a line of releases for a numeric regression: slower or larger than at the good end.
 
-It is the same search as for a failure; only the question differs. Each release is measured until the
-judge is sure or the samples run out. What is timed is measured anew at the good end beside each release,
-because a machine is not equally fast all day, and nothing else is run meanwhile.
+It is the search for a failure with another question. Each release is measured until the judge is sure or the
+samples run out. Timed metrics are measured again at the good end along with each release, because a machine's
+speed varies over time, and nothing else runs meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .version_search import LineSearch
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Samples of one release. Without samples it could not be measured, and ``why`` says so in one line."""
+    """Samples of one release. If there are none, ``why`` says in one line why it could not be measured."""
 
     samples: tuple[float, ...] = ()
     why: str = ""
@@ -46,10 +46,10 @@ class Measurer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class MetricOptions:
-    """How much worse is bad, and how sure that has to be.
+    """How much worse is bad, and how certain that has to be.
 
-    ``good`` is the end of the line that the others are compared with: ``first`` or ``last``.
-    ``most_samples`` is the number of samples of one release after which it is given up as unclear.
+    ``good`` is the end of the line that the others are compared with: ``first`` or ``last``. A release that
+    stays unclear after ``most_samples`` samples is SKIP.
     """
 
     worse_by: float = 1.3
@@ -83,7 +83,7 @@ class MetricSearch:
         self._search: LineSearch | None = None
 
     def run(self) -> Versions:
-        """Every flip on the line; what an exception of the measurer cuts short stays in :attr:`found`."""
+        """Returns every flip on the line; if the measurer raises, :attr:`found` has what is known."""
         for version in self._line if self._options.good == "first" else reversed(self._line):
             row = self._samples.take_base(version)
             self._known.append(row)
@@ -107,12 +107,12 @@ class MetricSearch:
 
     @property
     def what(self) -> str:
-        """What a bad release has, in words."""
+        """Describes what a bad release has."""
         return f"{self._options.worse_by:g} times the {self._metric.words} of the good end, or more"
 
     @property
     def found(self) -> Versions:
-        """What is known by now, whether the search has ended or not."""
+        """What is known so far, whether the search has ended or not."""
         if self._search is None:
             return self._with_base(
                 read_line(self._line, self._known, complete=False, why="not run to the end", what=self.what)
@@ -125,7 +125,7 @@ class MetricSearch:
 
 
 class Samples:
-    """Measures one release after the other and judges each against the good end."""
+    """Measures releases one by one and judges each against the good end."""
 
     def __init__(self, measure: Measurer, metric: Metric, options: MetricOptions) -> None:
         self._measure = measure
@@ -137,7 +137,7 @@ class Samples:
 
     @property
     def base_note(self) -> str:
-        """One line about the good end; empty as long as there is none."""
+        """One line about the good end; empty until it is measured."""
         if not self._base:
             return ""
         number = f"{median(self._base):.4g} {self._metric.unit}".strip()
@@ -145,7 +145,7 @@ class Samples:
         return f"the good end is torch {self._base_version}, {self._metric.words} {number}{times}"
 
     def take_base(self, version: str) -> Tested:
-        """Measure the good end: GOOD by definition, or SKIP where its neighbour has to take its place."""
+        """Measures the good end: GOOD by definition, or SKIP if its neighbour has to take its place."""
         measured = self._take(version, self._sizes[0])
         if not measured.samples:
             return _unmeasured(version, measured)
@@ -156,7 +156,7 @@ class Samples:
         )
 
     def judged(self, version: str) -> Tested:
-        """One release, measured until it is clear or the samples run out."""
+        """Measures one release until it is clear or the samples run out."""
         options, looks = self._options, len(self._sizes)
         samples: tuple[float, ...] = ()
         base: tuple[float, ...] = () if self._metric.timed else self._base
@@ -173,7 +173,7 @@ class Samples:
             judge = MetricJudge(
                 good=base or self._base,
                 worse_by=options.worse_by,
-                # Each look at the numbers is a chance to be fooled: the level is shared among them.
+                # Each look at the numbers is a chance to be wrong, so the level is shared among the looks.
                 level=options.level / looks,
                 exact=self._metric.exact,
             )
@@ -185,7 +185,7 @@ class Samples:
         return self._row(version, whole, base or self._base, reading)
 
     def prefetch(self, version: str) -> None:
-        """Pass on what comes next."""
+        """Tells the measurer which release comes next."""
         self._measure.prefetch(version)
 
     def _take(self, version: str, wanted: int) -> Measured:
@@ -216,9 +216,9 @@ class Samples:
 
 
 def sample_sizes(level: float, most: int) -> tuple[int, ...]:
-    """The numbers of samples at which a release is judged: few at first, twice as many each time, ``most``.
+    """Returns the sample counts at which to judge a release: doubling from the least useful one to ``most``.
 
-    Few are just so many that a verdict can be had at all, although the level is shared by all the looks.
+    The smallest count is one that can yield a verdict although all looks share the level.
     """
     for first in range(2, most):
         sizes = [first]
@@ -230,7 +230,7 @@ def sample_sizes(level: float, most: int) -> tuple[int, ...]:
 
 
 class _Asker:
-    """Answers the line search from samples; a measurement waits for its runs in a thread of its own."""
+    """Answers the line search from samples; each measurement waits for its runs in its own thread."""
 
     def __init__(self, samples: Samples, pool: ThreadPoolExecutor) -> None:
         self._samples = samples

@@ -1,9 +1,8 @@
-"""Which release to ask next: the ends, a coarse grid, then the middle of every gap whose ends differ.
+"""Chooses the release to test next: the ends, a coarse grid, then the middle of every gap with a flip.
 
-Places on the line are numbers, oldest first. A release that cannot be judged (SKIP or DIFFERENT) is
-neither end of a gap: the gap reaches over it, and the next one asked is the one nearest to the middle
-of those not asked yet. So in a gap of N steps with one flip in it, ceil(log2 N) releases are asked,
-and one more for each that could not be judged.
+Places on the line are numbers, oldest first. A release that cannot be judged (SKIP or DIFFERENT) does not end
+a gap: the gap extends over it, and the unasked release nearest to the middle is asked next. A gap of N steps
+with one flip takes ceil(log2 N) releases, and one more for each that could not be judged.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from itertools import pairwise
 
 from accel_lab.core.verdict import Verdict
 
-#: The answers that say on which side of a flip a release lies.
+#: The verdicts that place a release on one side of a flip.
 JUDGED = frozenset({Verdict.GOOD, Verdict.BAD})
-#: Releases asked for one point of the grid before it is given up: the point and a neighbour on each side.
+#: Releases tried for one grid point before giving it up: the point and a neighbour on each side.
 _TRIES = 3
 
 Answers = Mapping[int, Verdict]
 
 
 def grid_points(size: int, count: int | None = None) -> tuple[int, ...]:
-    """``count`` places, evenly spread, strictly inside a line; by default about the root of its length.
+    """Returns ``count`` evenly spread places strictly inside a line; by default about the root of its length.
 
-    The root balances the two costs: the grid itself, and what is left to bisect between its points.
+    The root balances the cost of the grid against the cost of bisecting between its points.
     """
     inside = max(0, size - 2)
     wanted = round(math.sqrt(size)) - 1 if count is None else count
@@ -35,15 +34,15 @@ def grid_points(size: int, count: int | None = None) -> tuple[int, ...]:
 
 
 def steps_needed(steps: int) -> int:
-    """The most releases that a plain bisection asks to find one flip in so many steps of the line."""
+    """Returns the most releases that bisection asks to find one flip in this many steps of the line."""
     return max(0, steps - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A stretch of the line that hides something, and its releases that were not asked yet.
+    """A stretch of the line that hides a flip or a border, and its releases not asked yet.
 
-    ``first`` and ``last`` are known; ``edge`` marks the stretch between the end of the line that cannot be
+    ``first`` and ``last`` are known. ``edge`` marks the stretch between an end of the line that cannot be
     judged and the first release that can.
     """
 
@@ -57,7 +56,7 @@ class Gap:
         return any(self.first < place < self.last for place in places)
 
     def middles(self, at_once: int) -> tuple[int, ...]:
-        """One place that halves the gap, or two that part it in three where that asks no more in the end."""
+        """Returns the place that halves the gap, or two that split it in three if that costs no more."""
         steps = len(self.open) + 1
         third = -(-steps // 3)
         if at_once > 1 and not self.edge and steps > 2 and 2 + steps_needed(third) <= steps_needed(steps):
@@ -74,7 +73,7 @@ class Plan:
     first: tuple[int, ...]
 
     def wanted(self, answers: Answers, running: Set[int], free: int) -> list[int]:
-        """Up to ``free`` places to ask now. Empty with nothing running: all that can be found is found."""
+        """Returns up to ``free`` places to ask now; the search is done if it is empty and none is running."""
         if free <= 0:
             return []
         first = [place for place in self.first if place not in answers]
@@ -88,12 +87,12 @@ class Plan:
         ready = [gap for gap in self.gaps(answers) if not gap.holds(running)]
         places: list[int] = []
         for left, gap in zip(range(len(ready), 0, -1), ready, strict=True):
-            # A second question in one gap only where no other gap needs the free place.
+            # Ask twice in one gap only if no other gap needs the free place.
             places += gap.middles(free - len(places) - (left - 1))
         return places[:free]
 
     def ahead(self, answers: Answers, running: Set[int], most: int) -> list[int]:
-        """The places that will be asked next, whatever comes back, or on one side of what is running."""
+        """Returns up to ``most`` places likely to be asked next, for fetching ahead."""
         if any(place not in answers for place in self.first):
             places = [place for place in (*self.first, *self.grid) if place not in answers]
         else:
@@ -108,7 +107,7 @@ class Plan:
         return [place for place in dict.fromkeys(places) if place not in running][:most]
 
     def gaps(self, answers: Answers) -> list[Gap]:
-        """The gaps that still hide a flip, in the order of the line, then those at the ends of it."""
+        """Returns the gaps that still hide a flip, in line order, then those at its ends."""
         judged = sorted(place for place, verdict in answers.items() if verdict in JUDGED)
         if not judged:
             return []
@@ -117,7 +116,7 @@ class Plan:
             for low, high in pairwise(judged)
             if answers[low] is not answers[high]
         ]
-        # Beyond the outermost judged releases: what is known there cannot be judged, so its border is sought.
+        # Outside the outermost judged releases the known ones cannot be judged, so their border is searched.
         before = [place for place in answers if place < judged[0]]
         after = [place for place in answers if place > judged[-1]]
         if before:
@@ -132,7 +131,7 @@ class Plan:
         return Gap(first=low, last=high, open=unasked, edge=edge)
 
     def _on_grid(self, answers: Answers, running: Set[int]) -> list[int]:
-        """One place for each point of the grid that has no judged release in its neighbourhood yet."""
+        """Returns one place for each grid point that has no judged release nearby yet."""
         reach = max(0, ((self.size - 1) // (len(self.grid) + 1) - 1) // 2)
         places = []
         for point in self.grid:
@@ -145,7 +144,7 @@ class Plan:
         return places
 
     def _anywhere(self, answers: Answers) -> list[int]:
-        """The middle of the longest stretch not asked yet, as long as nothing could be judged."""
+        """Returns the middle of the longest unasked stretch, while nothing could be judged."""
         asked = sorted({-1, *answers, self.size})
         low, high = max(pairwise(asked), key=lambda pair: pair[1] - pair[0])
         return [(low + high) // 2] if high - low > 1 else []

@@ -1,8 +1,8 @@
-"""The Mann-Whitney rank test, one-sided: are these numbers larger than those, or is it chance?
+"""The one-sided Mann-Whitney rank test: whether these numbers are larger than those, or by chance.
 
-It asks nothing of how the numbers are distributed, so one slow outlier does not decide. Exact for few
-samples, ties included: under "no difference" every choice of ranks is equally likely, and those choices are
-counted. Beyond, the normal approximation, corrected for ties and for continuity.
+It assumes no distribution, so one slow outlier does not decide. For few samples it is exact, ties included:
+under "no difference" every choice of ranks is equally likely, and those choices are counted. Above that it is
+the normal approximation, corrected for ties and for continuity.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-#: Samples of both sides together up to which the choices of ranks are counted.
+#: Maximum samples of both sides together for which the choices of ranks are counted.
 _COUNTED = 40
 
 
 def chance_larger(samples: Sequence[float], others: Sequence[float]) -> float:
-    """The p-value: the chance of ``samples`` ranking so high among ``others`` if there were no difference."""
+    """Returns the p-value: the chance that ``samples`` rank so high among ``others`` without a difference."""
     if not samples or not others:
         return 1.0
     ranks = _doubled_ranks([*samples, *others])
@@ -27,12 +27,12 @@ def chance_larger(samples: Sequence[float], others: Sequence[float]) -> float:
 
 
 def least_chance(samples: int, others: int) -> float:
-    """The smallest p-value that so many samples can reach: all of them above all others."""
+    """Returns the smallest p-value that this many samples can reach: all of them above all others."""
     return 1.0 / math.comb(samples + others, samples)
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value, equal values sharing the middle of their ranks; doubled, so integers."""
+    """Returns twice the rank of each value (to stay integer); equal values share their mean rank."""
     places: dict[float, int] = {}
     below = 0
     for value, count in sorted(Counter(values).items()):
@@ -42,7 +42,7 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 def _counted(ranks: Sequence[int], size: int, seen: int) -> float:
-    """The share of all choices of ``size`` ranks whose sum is at least the one seen."""
+    """Returns the share of all choices of ``size`` ranks whose sum is at least the observed one."""
     ways: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(size))]
     for rank in ranks:
         for taken in range(size - 1, -1, -1):
@@ -58,6 +58,6 @@ def _approximated(ranks: Sequence[int], size: int, seen: int) -> float:
     variance = size * others / 12 * ((total + 1) - ties / (total * (total - 1)))
     if variance <= 0:
         return 1.0
-    # In ranks: the sum seen, less its mean, less half a step.
+    # In ranks: the observed sum minus its mean minus half a step.
     distance = seen / 2 - size * (total + 1) / 2 - 0.5
     return 0.5 * math.erfc(distance / math.sqrt(2 * variance))

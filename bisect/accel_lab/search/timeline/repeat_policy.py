@@ -1,8 +1,8 @@
-"""A script that fails now and then, on a line of releases: how often each is run, and what a pass is worth.
+"""Decides how often each release of a line is run for a flaky script, and what a pass is worth.
 
-One failure of the same kind shows that a release has the fault. Passes show that it has not only up to
-chance, and a bisection goes astray with one wrong verdict. So the budget for being wrong is shared by
-all verdicts that the answer may rest on, and each release gets as many runs as its share demands.
+One failure of the same kind shows that a release has the fault. Passes show its absence only up to chance,
+and one wrong verdict leads a bisection astray. So all verdicts that the answer rests on share the error
+budget, and each release gets as many runs as its share requires.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .plan import grid_points, steps_needed
 
 
 def chain_length(releases: int, grid: int | None = None) -> int:
-    """The number of verdicts that one flip on a line may rest on: the ends, the grid, the bisection."""
+    """Returns the number of verdicts that one flip may rest on: the ends, the grid, the bisection."""
     points = grid_points(releases, grid)
     widest = -(-max(0, releases - 1) // (len(points) + 1))
     return min(releases, 2 + len(points) + steps_needed(widest))
@@ -25,9 +25,10 @@ def chain_length(releases: int, grid: int | None = None) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How often a release is run. ``failing`` are the runs of releases that have the fault for sure.
+    """How often a release is run.
 
-    ``budget`` is the chance of error allowed for the whole chain of ``verdicts``.
+    ``failing`` are the runs of releases that surely have the fault. ``budget`` is the chance of error allowed
+    for the whole chain of ``verdicts``.
     """
 
     failing: Tally
@@ -37,7 +38,7 @@ class Patience:
 
     @property
     def flaky(self) -> bool:
-        """Whether some of the runs with the fault passed. Without that one run settles a release."""
+        """Whether some runs with the fault passed; otherwise one run settles a release."""
         return 0 < self.failing.failures < self.failing.runs
 
     @cached_property
@@ -48,23 +49,23 @@ class Patience:
         return passes_needed(self.failing, self.budget / max(1, self.verdicts), self.most)
 
     def enough(self, runs: Tally) -> bool:
-        """Whether these runs of one release settle it: a failure, or so many passes."""
+        """Whether these runs of one release settle it: a failure, or enough passes."""
         return runs.failures > 0 or runs.runs >= self.passes
 
     def verdict(self, runs: Tally) -> Verdict:
-        """BAD after one failure, GOOD after enough passes, SKIP in between: never guessed."""
+        """Returns BAD after one failure, GOOD after enough passes, and SKIP in between."""
         if runs.failures:
             return Verdict.BAD
         return Verdict.GOOD if runs.runs and self.error(runs) <= self._share else Verdict.SKIP
 
     def error(self, runs: Tally) -> float:
-        """A bound of the chance that the verdict on this release is wrong (``Tested.error``)."""
+        """Returns a bound on the chance that the verdict on this release is wrong (``Tested.error``)."""
         if runs.failures or not self.flaky:
             return 0.0
         return doubt(self.failing, runs.runs)
 
     def seen(self, runs: Tally) -> Patience:
-        """With the runs of one more release that has the fault: the rate is known better."""
+        """Returns a Patience that also counts the runs of another release with the fault."""
         if not runs.failures:
             return self
         return Patience(

@@ -1,8 +1,8 @@
-"""Both axes at once: is it the same stage that fails in every release, and where was it mended?
+"""Combines releases and stages: whether the same stage fails in every release, and where it was fixed.
 
-At a flip the ladder is run on both sides. The bad side names the stage. The good side says more than
-"passes": if the rung that the failure starts at fails there as well, though the whole passes, then the
-fault is still there and something below it hides it; if it passes, the change lies in that stage or above.
+At a flip the ladder runs on both sides. The bad side names the stage. The good side says more than "passes":
+if the first failing rung fails there too, although the whole passes, the fault is still there and something
+below hides it. If it passes, the change lies in that stage or above.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Laddered:
-    """What the ladder said on one release: the culprit's stage and component, and each rung's verdict."""
+    """The ladder's result on one release: the culprit's stage and component, and each rung's verdict."""
 
     torch: str
     stage: str = ""
@@ -26,7 +26,7 @@ class Laddered:
 
     @property
     def starts(self) -> Rung | None:
-        """The lowest rung from which on all that could be judged fails; None for a ladder that passes."""
+        """The lowest rung from which every judged rung fails; None for a ladder that passes."""
         start = None
         for rung in reversed(LADDER):
             verdict = self.rungs.get(rung, Verdict.SKIP)
@@ -38,7 +38,7 @@ class Laddered:
 
 
 def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
-    """The sentence over all flips of a line. ``ladders`` are those that were run, by release."""
+    """Describes all flips of a line in one sentence. ``ladders`` are those that were run, by release."""
     sides = [(flip, ladders.get(_bad(flip)), ladders.get(_good(flip))) for flip in flips]
     stages = tuple(bad.stage if bad else "" for _, bad, _ in sides)
     known = [stage for stage in stages if stage]
@@ -60,13 +60,13 @@ def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
 
 
 def where_changed(bad: Laddered, good: Laddered) -> str:
-    """``below fx``, ``in fx_passes or above it``, or nothing: where the change between two releases lies."""
+    """Says where the change between two releases lies: ``below fx``, ``in fx_passes or above it``, or ""."""
     start = bad.starts
     if start is None:
         return ""
     there = good.rungs.get(start, Verdict.SKIP)
     if there is Verdict.BAD:
-        # Of the rungs above the start: the lowest that passes there is where the failure stops to be seen.
+        # The fault remains on the good side; a part below this rung hides it.
         return f"below {start}"
     if there is Verdict.GOOD:
         return f"in {bad.stage or BLAMES[start].value}" + ("" if start is LADDER[0] else " or above it")
@@ -74,7 +74,7 @@ def where_changed(bad: Laddered, good: Laddered) -> str:
 
 
 def _part(flip: Flip, stage: str, bad: Laddered | None, good: Laddered | None) -> str:
-    """One flip in words; ``stage`` is empty where it was said before."""
+    """Describes one flip; ``stage`` is empty if it was already named."""
     where = where_changed(bad, good) if bad and good else ""
     hidden = where.startswith("below")
     release = flip.at if not flip.between else f"{flip.at} (or one of {', '.join(flip.between)})"

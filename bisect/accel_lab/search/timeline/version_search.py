@@ -1,9 +1,9 @@
-"""Finds every release on a line at which the answer changes: introduced, fixed, broken again.
+"""Finds every release on a line at which the verdict changes: introduced, fixed, broken again.
 
 The search knows no environments: it asks a :class:`Judge` for one release at a time and gets a
 :class:`~accel_lab.core.releases.versions.Tested`. Both ends come first, then a coarse grid, then each gap
-whose ends differ is bisected (``version_plan``). A release that cannot be judged, or that fails in
-another way, is stepped around and never counts as bad.
+whose ends differ is bisected (``plan``). A release that cannot be judged, or that fails in another way, is
+skipped and never counts as bad.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from accel_lab.core.verdict import Verdict
 from .flips import read_line
 from .plan import JUDGED, Plan, grid_points
 
-#: Releases that are fetched ahead at a time: one on each side of a pivot. One of the two is in vain.
+#: Releases fetched ahead at a time: one on each side of a pivot, one of which is wasted.
 _AHEAD = 2
 
 
 class Judge(Protocol):
-    """Judges releases. ``submit`` starts one; ``prefetch`` says which will be asked next, perhaps."""
+    """Judges releases. ``submit`` starts one; ``prefetch`` announces one that may be asked next."""
 
     def submit(self, version: str) -> Future[Tested]: ...
 
@@ -36,11 +36,11 @@ class LineSearch:
     """The search along ``line``, oldest release first.
 
     ``reference`` is a release on the line that is known to be bad (the user's own): it is asked with the
-    ends, unless its answer is among ``known``. ``known`` are answers that were given before and are not
-    asked again. ``grid`` is the number of releases between the ends that are asked whatever the ends say;
-    by default about the root of the line's length, 0 trusts the ends. ``side_by_side`` is how many
-    questions may be open at once, ``most_probes`` how many are asked at most. ``what`` is what a bad
-    release has, in the words of the notes.
+    ends, unless it is among ``known``. ``known`` are earlier results, which are not asked again. ``grid`` is
+    the number of releases between the ends that are always asked; by default about the root of the line's
+    length, 0 trusts the ends. ``side_by_side`` is the number of questions open at once, ``most_probes`` the
+    maximum asked. ``what`` is what a bad release has, for the notes. Raises ValueError for a release that is
+    on the line twice, a ``reference`` that is not on it, or ``side_by_side`` below 1.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LineSearch:
         self._plan = Plan(size=size, grid=grid_points(size, grid), first=tuple(dict.fromkeys(firsts)))
 
     def run(self) -> Versions:
-        """Every flip on the line. What an exception of the judge cuts short stays in :attr:`found`."""
+        """Returns every flip on the line; if the judge raises, :attr:`found` has what is known."""
         try:
             self._fill()
             while self._running:
@@ -99,7 +99,7 @@ class LineSearch:
 
     @property
     def found(self) -> Versions:
-        """What is known by now, whether the search has ended or not."""
+        """What is known so far, whether the search has ended or not."""
         versions = read_line(
             self._line, self._rows.values(), complete=self._complete, why=self._why, what=self._what
         )
@@ -112,7 +112,7 @@ class LineSearch:
         return {place: row.verdict for place, row in self._rows.items()}
 
     def _fill(self) -> None:
-        """Open as many questions as may be, and say which come next."""
+        """Opens as many questions as allowed, and announces which come next."""
         free = self._side_by_side - len(self._running)
         if self._most is not None:
             free = min(free, self._most - self.probes)
@@ -131,7 +131,7 @@ class LineSearch:
                 self._ask.prefetch(self._line[place])
 
     def _take(self) -> None:
-        """Keep the answers that have come, all of them before one that is an exception is passed on."""
+        """Keeps all finished results, then raises the first exception among them."""
         failure: BaseException | None = None
         for place in sorted(place for place, job in self._running.items() if job.done()):
             job = self._running.pop(place)
@@ -146,7 +146,7 @@ class LineSearch:
             raise failure
 
     def _about_reference(self) -> str:
-        """One line where the release that is known to fail does not fail in the lab's own environment."""
+        """Returns a note if the release known to fail does not fail in the lab's environment; else ""."""
         if self._reference is None:
             return ""
         row = self._rows.get(self._places[self._reference])

@@ -1,1 +1,1 @@
-"""Workarounds: changes to the user's own script with which it passes, found, run, and measured."""
+"""Workarounds: changes to the user's script with which it passes, found, run, and measured."""

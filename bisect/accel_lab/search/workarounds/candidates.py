@@ -1,4 +1,4 @@
-"""Workarounds worth a try, out of what the search knows of the failure; the narrowest change comes first."""
+"""Proposes workarounds from what the search knows of the failure, narrowest change first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .script_edits import Edited, cloned_arguments, compiled_functions, disabled
 
 _OF_OPERATORS = (Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL)
 _FRONT = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
-#: An operator with its overload, and a place in torch's sources.
+#: An operator with its overload, and a file of torch's sources.
 _OPERATOR = re.compile(r"(?<!\w)[a-z_]\w*\.[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _PLACE = re.compile(r"torch/[\w/]+\.py")
 _MOST_SETTINGS = 2
@@ -24,7 +24,7 @@ _MOST_OPERATORS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A workaround that was not run yet. ``width`` says how much it takes away: less is tried first."""
+    """A workaround that has not been run yet. ``width`` says how much it disables; less is tried first."""
 
     kind: str
     edited: Edited
@@ -38,7 +38,7 @@ class Candidate:
 
 
 def candidates(findings: Findings, source: str) -> list[Candidate]:
-    """What is worth a try on the script ``source``, without repeats, the narrowest first."""
+    """Returns the workarounds to try on the script ``source``, without repeats, narrowest first."""
     culprit = findings.culprit
     if culprit is None or culprit.stage in (Stage.EAGER, Stage.ENVIRONMENT):
         return []
@@ -78,7 +78,7 @@ def _narrow(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candi
 
 
 def _release(findings: Findings) -> str:
-    """The release of torch that fails; empty where no run says it."""
+    """Returns the failing torch release; empty if no run reports it."""
     return next((step.outcome.torch for step in findings.baseline if step.outcome.torch), "")
 
 
@@ -111,8 +111,8 @@ def _of_component(culprit: Culprit, part: Component, source: str, release: str) 
 
 
 def _passes(part: Component, source: str, release: str) -> Iterator[Candidate]:
-    """The pass itself, then the pattern matcher, then the group of passes that it belongs to."""
-    name, _, operator = part.name.partition(" of ")  # a reinplacing pass is named with its operator
+    """Yields the pass itself, then the pattern matcher, then the group of passes that it belongs to."""
+    name, _, operator = part.name.partition(" of ")  # the name of a reinplacing pass includes its operator
     files = _PLACE.findall(part.detail) if part.kind == "pass" else []
     if part.kind == "reinplacing" and operator:
         files = [settings.REINPLACING]
@@ -144,7 +144,7 @@ def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candida
             yield from _changed(with_argument(source, "dynamic", value), kind="dynamic", words=words, width=5)
     guard = culprit.component is not None and culprit.component.kind == "guard"
     if guard or culprit.stage is Stage.AOT_AUTOGRAD:
-        # pytorch#139789: no guard says that two arguments lie apart; AOTAutograd joins those that do not.
+        # pytorch#139789: no guard says that two arguments do not overlap; AOTAutograd merges those that do.
         words = "each tensor argument gets memory of its own"
         yield from _changed(cloned_arguments(source), kind="clone", words=words, width=5)
     backend = passing_backend(findings)
@@ -158,7 +158,7 @@ def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candida
 
 
 def passing_backend(findings: Findings) -> str:
-    """The backend of torch that does the most of those that pass below the first failing rung; or empty."""
+    """Returns the most complete torch backend of the passing rungs below the first failing one; or ""."""
     by_rung = {step.rung: step.verdict for step in findings.ladder}
     backend = ""
     for rung in LADDER:

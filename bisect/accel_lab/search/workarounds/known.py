@@ -1,7 +1,7 @@
-"""Known failures: entries of a catalogue with the same stage and component, each shown by running it.
+"""Matches known failures: catalogue entries with the same stage and component, confirmed by a run.
 
-A name alone is no match. The entry's own script has to fail on the same build, in the same kind of way, and
-where a few pasted lines let the user's script pass, the entry has to pass with them too.
+A name alone is no match. The entry's own script has to fail on the same build in the same kind of way. If a
+few pasted lines make the user's script pass, the entry has to pass with them too.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from accel_lab.search.lab import Lab
 
 from .script_edits import paste
 
-#: Kinds of components whose names are torch's own; another one is named by the user's script.
+#: Component kinds whose names are torch's own; other components have names from the user's script.
 _OF_TORCH = frozenset({"op", "decomposition", "pass", "pattern", "reinplacing", "setting", "cache"})
 _KERNEL = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL})
-#: So many entries are run at most.
+#: Maximum entries that are run.
 MOST_ENTRIES = 3
-#: How a script's own check ends it: what it says is the script's, not torch's.
+#: Exceptions by which a script's own check ends; the message is the script's, not torch's.
 _CHECKS = ("AssertionError", "SystemExit")
-#: A file of torch in a traceback.
+#: A torch file in a traceback.
 _OF_TORCHS = re.compile(r"(?:^|/)torch/")
 
 
@@ -69,13 +69,13 @@ def _sorted(releases: Iterable[str]) -> list[str]:
 
 @cache
 def catalogue() -> tuple[Entry, ...]:
-    """All entries that the package ships."""
+    """Returns all entries that the package ships."""
     text = resources.files(__package__).joinpath("catalogue.json").read_text(encoding="utf-8")
     return tuple(Entry.from_json(row) for row in json.loads(text))
 
 
 def alike(culprit: Culprit, entries: Sequence[Entry]) -> list[Entry]:
-    """Entries with the same stage and component: worth a run, and no more than that."""
+    """Returns entries with the same stage and component, which are worth a run."""
     part = culprit.component
     if part is None or part.kind not in _OF_TORCH:
         return []
@@ -89,9 +89,10 @@ def alike(culprit: Culprit, entries: Sequence[Entry]) -> list[Entry]:
 
 @dataclass(kw_only=True)
 class KnownSearch:
-    """Runs entries on the build of ``probe``. ``keep`` puts a text into a file of the run and gives its path.
+    """Runs entries on the build of ``probe``.
 
-    No run is started that would probably go beyond ``spending``.
+    ``keep`` writes a text to a file of the run and returns its path. No run starts that would probably exceed
+    ``spending``.
     """
 
     lab: Lab
@@ -101,7 +102,7 @@ class KnownSearch:
     counts: dict[str, int]
 
     def run(self, findings: Findings, entries: Sequence[Entry]) -> list[KnownFailure]:
-        """The entries that match, the one that fails on the fewest other releases last."""
+        """Returns the entries that match, in catalogue order."""
         culprit = findings.culprit
         if culprit is None or findings.signature is None:
             return []
@@ -128,7 +129,7 @@ class KnownSearch:
         return found
 
     def _shown(self, entry: Entry, wanted: tuple[str, str], workarounds: Sequence[Workaround]) -> str:
-        """How the entry's runs ended, if they show the same failure; else empty."""
+        """Describes how the entry's runs ended if they show the same failure; else empty."""
         ended = self._ask(entry.script)
         if not ended.failed or ended.status is Status.TIMEOUT:
             return ""
@@ -163,15 +164,15 @@ class KnownSearch:
 
 
 def _transferable(workarounds: Sequence[Workaround]) -> list[str]:
-    """Pasted lines that name the part of torch, so that they fit another script as well."""
+    """Returns the first workaround's pasted lines, which refer only to torch and so fit other scripts."""
     first = next((one for one in workarounds if one.where == "paste"), None)
     return first.code.splitlines() if first is not None else []
 
 
 def failure_class(signature: Signature, raised: Raised | None) -> tuple[str, str]:
-    """The kind of failure: wrong numbers, whoever found them, or one type of error of torch's.
+    """Returns the kind of failure: wrong numbers, whoever noticed them, or one type of torch error.
 
-    ``raised`` is what ended the run. An error that a script's own check raised says nothing of torch's.
+    ``raised`` ended the run. An error raised by the script's own check counts as wrong numbers.
     """
     kind, name = signature.kind, signature.type.rpartition(".")[2]
     if kind in ("values", "check", "regex", "exit") or name in _CHECKS or not name:
@@ -183,6 +184,6 @@ def failure_class(signature: Signature, raised: Raised | None) -> tuple[str, str
 
 
 def _raised(findings: Findings) -> Raised | None:
-    """What ended the failing run of the user's script, with its frames where there are any."""
+    """Returns the exception that ended the user's script, preferably one with frames; or None."""
     found = [step.outcome.raised for step in findings.baseline if step.outcome.raised is not None]
     return next((one for one in found if one.frames), found[0] if found else None)

@@ -1,4 +1,4 @@
-"""Another release as a workaround: one on which the unchanged script was run and passes."""
+"""Proposes another release as a workaround: one on which the unchanged script passed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accel_lab.core.workarounds import Checked, Workaround
 
 
 def of_releases(findings: Findings) -> Iterator[Workaround]:
-    """The release that has the fix, else the nearest one that does not have the failure yet."""
+    """Yields the release that has the fix, else the last one before the failure."""
     versions = findings.versions
     if versions is None or versions.metric:
         return

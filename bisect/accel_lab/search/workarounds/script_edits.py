@@ -1,6 +1,6 @@
-"""Edits of a script that a user would make by hand: lines below ``import torch``, a keyword, a decorator.
+"""Edits a script as a user would by hand: lines below ``import torch``, a keyword, a decorator.
 
-All work on the text, so that what is not changed stays as the user wrote it.
+All edits work on the text, so unchanged parts stay as the user wrote them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Arguments that belong to Inductor: another backend does not take them.
+#: Arguments that only Inductor takes.
 _INDUCTORS = ("mode", "options")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edited:
-    """The changed script, and the lines that are new in it."""
+    """The changed script, and its new lines."""
 
     text: str
     lines: tuple[str, ...]
 
 
 def parsed(source: str) -> ast.Module | None:
-    """The syntax tree; None for what is not Python."""
+    """Returns the syntax tree; None for text that is not Python."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -31,12 +31,12 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def _rows(source: str) -> list[str]:
-    """The lines as the parser counts them: a form feed ends none."""
+    """Returns the lines as the parser counts them: a form feed ends none."""
     return re.findall(r"[^\n]*\n|[^\n]+\Z", source)
 
 
 def paste(source: str, lines: Sequence[str]) -> Edited | None:
-    """The script with lines below its first import of torch, else below its docstring."""
+    """Returns the script with lines pasted below its first torch import, else below its docstring."""
     tree = parsed(source)
     if tree is None:
         return None
@@ -48,7 +48,7 @@ def paste(source: str, lines: Sequence[str]) -> Edited | None:
 
 
 def paste_above(source: str, lines: Sequence[str]) -> Edited | None:
-    """The script with lines before everything that runs: below its docstring and imports from the future."""
+    """Returns the script with lines before everything that runs: below docstring and future imports."""
     tree = parsed(source)
     if tree is None:
         return None
@@ -61,7 +61,7 @@ def paste_above(source: str, lines: Sequence[str]) -> Edited | None:
 
 
 def _inserted(source: str, after: int, lines: Sequence[str]) -> Edited | None:
-    """The script with lines below its line ``after`` (0: at the top), if Python can still read it."""
+    """Returns the script with lines inserted below line ``after`` (0: at the top); None if it breaks."""
     rows = _rows(source)
     if after and not rows[after - 1].endswith("\n"):
         rows[after - 1] += "\n"
@@ -70,7 +70,7 @@ def _inserted(source: str, after: int, lines: Sequence[str]) -> Edited | None:
 
 
 def _leads(node: ast.stmt) -> bool:
-    """Whether a statement has to stay first: the docstring, imports from the future."""
+    """Whether a statement has to stay first: the docstring, imports from ``__future__``."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__"
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -95,9 +95,9 @@ def _binds_torch(node: ast.stmt) -> bool:
 
 
 def with_argument(source: str, name: str, value: str) -> Edited | None:
-    """The script with ``name=value`` in every ``torch.compile``; None where it has none.
+    """Returns the script with ``name=value`` in every ``torch.compile``; None if it has none.
 
-    ``value`` is Python. With another backend the arguments that only Inductor takes are left out.
+    ``value`` is Python source. With another backend, arguments that only Inductor takes are dropped.
     """
     tree = parsed(source)
     if tree is None:
@@ -118,7 +118,7 @@ def with_argument(source: str, name: str, value: str) -> Edited | None:
     return _replaced(source, changes)
 
 
-#: A wrapper of a compiled callable that gives each tensor argument memory that nothing else refers to.
+#: A wrapper of a compiled callable that gives each tensor argument memory of its own.
 _OWN_MEMORY = (
     "def own_memory(compiled):",
     "    def call(*args, **kwargs):",
@@ -129,7 +129,7 @@ _OWN_MEMORY = (
 
 
 def cloned_arguments(source: str) -> Edited | None:
-    """The script in which compiled callables get clones of their tensor arguments; None where it has none."""
+    """Returns the script with compiled callables called on clones of their tensors; None if it has none."""
     tree = parsed(source)
     if tree is None:
         return None
@@ -137,7 +137,7 @@ def cloned_arguments(source: str) -> Edited | None:
     decorators = [
         (node, one)
         for node, one in _compiling_decorators(tree, names)
-        if not isinstance(node, ast.ClassDef)  # what a class is called with is not what it computes with
+        if not isinstance(node, ast.ClassDef)  # calls of a class only construct it
     ]
     decorating = {id(one) for _, one in decorators}
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_compile(n.func, names) and n.args]
@@ -155,7 +155,7 @@ def cloned_arguments(source: str) -> Edited | None:
 
 
 def _compile_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the module torch, and of its function ``compile``, in the script."""
+    """Returns the script's names for the module torch, and for its function ``compile``."""
     modules, functions = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -172,7 +172,7 @@ def _compile_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
 def _compiling_decorators(
     tree: ast.AST, names: tuple[frozenset[str], frozenset[str]]
 ) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, ast.expr]]:
-    """Functions and classes with each decorator of theirs that is ``torch.compile``, called or not."""
+    """Returns functions and classes with each decorator that is ``torch.compile``, called or not."""
     return [
         (node, one)
         for node in ast.walk(tree)
@@ -190,7 +190,7 @@ def _is_compile(node: ast.expr, names: tuple[frozenset[str], frozenset[str]]) ->
 
 
 def _replaced(source: str, changes: Sequence[tuple[ast.expr, str]]) -> Edited | None:
-    """The text with expressions replaced; of two of which one holds the other, the outer one only."""
+    """Returns the text with expressions replaced; of nested ones only the outer one."""
     rows = [line.encode() for line in _rows(source)]
     starts = [0]
     for row in rows:
@@ -220,7 +220,7 @@ def _replaced(source: str, changes: Sequence[tuple[ast.expr, str]]) -> Edited | 
 
 
 def disabled(source: str, function: str) -> Edited | None:
-    """The script with ``@torch.compiler.disable`` on the one function of that name; None for several."""
+    """Returns the script with ``@torch.compiler.disable`` on the function; None unless the name is unique."""
     tree = parsed(source)
     if tree is None:
         return None
@@ -235,7 +235,7 @@ def disabled(source: str, function: str) -> Edited | None:
     node = found[0]
     module = "torch" if "torch" in names[0] else min(names[0])
     compiled = any(owner is node for owner, _ in _compiling_decorators(node, names))
-    # Outside of what compiles the function itself, else inside of all that wraps it.
+    # Above the decorator that compiles the function, or below all decorators that wrap it.
     line = min(one.lineno for one in node.decorator_list) if compiled else node.lineno
     rows = _rows(source)
     indent = rows[line - 1][: len(rows[line - 1]) - len(rows[line - 1].lstrip())]
@@ -247,7 +247,7 @@ def disabled(source: str, function: str) -> Edited | None:
 
 
 def compiled_functions(source: str) -> list[str]:
-    """The functions of the script that ``torch.compile`` is called on by name or decorates, in order."""
+    """Returns the functions that ``torch.compile`` is called on by name or decorates, in order."""
     tree = parsed(source)
     if tree is None:
         return []

@@ -1,4 +1,4 @@
-"""Runs candidates in the user's own script, by plain Python; keeps those that pass, the cheapest first."""
+"""Runs candidates in the user's script, by plain Python; keeps those that pass, cheapest first."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from accel_lab.search.repeats import cautious_rate, runs_to_see
 
 from .candidates import Candidate
 
-#: So many that pass are enough, and the widest changes are tried only where none did.
+#: Maximum passing candidates; the widest changes are tried only if none passed.
 _ENOUGH = 3
 _LAST_RESORT = 6
-#: A failure that comes and goes is not waited for longer than this many runs of each candidate.
+#: Maximum runs per candidate; a failure that is too rare for these is not tried.
 _MOST_REPEATS = 6
 _DOUBT = 0.05
-#: A script that hangs is given so long with each change, in seconds.
+#: Time limit in seconds for each change of a script that hangs.
 _HANG_S = 90.0
-#: Costs that differ by less are equal, and the narrower change comes first.
+#: Costs within this ratio count as equal, and the narrower change comes first.
 _NOISE = 1.15
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegionSeconds:
-    """Medians of one call of all compiled regions, and of the same calls uncompiled."""
+    """Median seconds of one call of all compiled regions, and of the same calls uncompiled."""
 
     compiled: float
     plain: float
@@ -42,10 +42,11 @@ class RegionSeconds:
 
 @dataclass(kw_only=True)
 class Trials:
-    """The runs. ``probe`` is the program as it fails, ``path`` the file of it that is changed.
+    """Runs candidates.
 
-    ``keep`` puts a text into a file of the run and gives its path. ``clock`` turns the text of a script into
-    one that times its regions, ``seconds_of`` reads what that printed. ``spending`` counts all runs.
+    ``probe`` is the failing program, ``path`` the file of it that is changed. ``keep`` writes a text to a
+    file of the run and returns its path. ``clock`` turns a script into one that times its regions,
+    ``seconds_of`` reads its output. ``spending`` counts all runs.
     """
 
     lab: Lab
@@ -60,7 +61,7 @@ class Trials:
     counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Workaround]:
-        """Those that pass. Nothing is asked where the failure is too rare to be missed."""
+        """Returns the candidates that pass; empty if the failure is too rare to tell a pass from luck."""
         repeats = 1
         if self.baseline.flaky:
             repeats = runs_to_see(cautious_rate(self.baseline.tally, 0.2), _DOUBT)
@@ -79,7 +80,7 @@ class Trials:
         return [found for _, found in sorted(measured, key=_price)]
 
     def _tried(self, candidate: Candidate, repeats: int) -> Workaround | None:
-        """The candidate as a workaround, if all of its runs passed."""
+        """Returns the candidate as a workaround, if all of its runs passed."""
         assert self.baseline.target is not None
         silent = self.baseline.target.kind == "values"
         changed = replace(self.probe, edited=(self.path, self.keep(candidate.edited.text)))
@@ -102,7 +103,7 @@ class Trials:
         )
 
     def _plain_verdict(self, outcome: Outcome, silent: bool) -> Verdict:
-        """The verdict of a plain run; of a silent failure it says only that the script still ends well."""
+        """Returns the verdict of a plain run; for a silent failure GOOD only means that it ends well."""
         if self.lab.cannot_tell(outcome):
             return Verdict.SKIP
         signature = self.lab.signature(outcome)
@@ -114,20 +115,20 @@ class Trials:
     def _agrees(self, probe: Probe) -> bool:
         """Whether the recorded values of the changed script agree with the uncompiled run's."""
         outcome = self._ask(probe)
-        # With nothing compiled there is nothing to compare: that shows nothing.
+        # With nothing compiled there is nothing to compare, so that shows nothing.
         return bool(outcome.facts.get("regions")) and (
             values_verdict(self.lab, self.baseline, outcome) is Verdict.GOOD
         )
 
     def _plain_seconds(self) -> float | None:
-        """The unchanged script's own plain run, if it went through to its end."""
+        """Returns the seconds of the unchanged script's plain run, if it ended well."""
         plain = [step.outcome for step in self.baseline.steps if not step.outcome.facts]
         return plain[0].seconds if plain and not plain[0].failed else None
 
     # -- costs ---------------------------------------------------------------------------------
 
     def _failing(self) -> RegionSeconds | None:
-        """The failing compile, where it runs at all."""
+        """Times the failing compiled regions, if the script runs to its end."""
         return self._timed(self.source) if self._plain_seconds() is not None else None
 
     def _measured(self, candidate: Candidate, found: Workaround, failing: RegionSeconds | None) -> Workaround:
@@ -138,7 +139,7 @@ class Trials:
             of="region",
             seconds=timed.compiled,
             eager=timed.plain,
-            # Both were measured against eager, each in a process of its own: eager's share joins them.
+            # Each was measured against eager in its own process, so the ratio to eager relates them.
             failing=failing.compiled * timed.plain / failing.plain if failing and failing.plain else None,
             runs=timed.runs,
         )
@@ -163,7 +164,7 @@ class Trials:
 
 
 def _price(row: tuple[int, Workaround]) -> tuple[int, int]:
-    """Against eager in steps of the noise; what was not measured so comes last, by how wide it is."""
+    """Sorts by cost relative to eager in steps of the noise, then width; unmeasured ones come last."""
     width, found = row
     cost = found.cost
     if cost is None or cost.of != "region" or not cost.eager or cost.seconds <= 0:

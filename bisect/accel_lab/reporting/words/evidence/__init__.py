@@ -1,4 +1,4 @@
-"""The one table from a kind of evidence to its sentence, split into files by topic."""
+"""The table from kinds of evidence to sentences, split into files by topic."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WORDS: dict[EvidenceKind, Words] = {
     **accelerator.WORDS,
 }
 
-#: What a record that the lab did not write says instead of a sentence is cut to so many characters.
+#: Maximum characters of a record that the lab did not write.
 _MOST = 300
 
 
 def words_of(evidence: Evidence) -> str:
-    """The sentence of one observation.
+    """Returns the sentence of one observation.
 
-    A record from somebody's file may have other facts than its kind: then the facts are listed.
+    A record from an external file may have other facts than its kind; then the facts are listed.
     """
     try:
         return filled(WORDS[evidence.kind], evidence.facts)
@@ -35,12 +35,12 @@ def words_of(evidence: Evidence) -> str:
 
 
 def line_of(note: Evidence | str) -> str:
-    """A warning as a line of text: some are observations, others are text already."""
+    """Returns a warning as a line of text, whether it is an observation or already text."""
     return note if isinstance(note, str) else words_of(note)
 
 
 def sentences(observations: Iterable[Evidence]) -> list[str]:
-    """The sentences of several observations."""
+    """Returns the sentences of several observations."""
     return [words_of(one) for one in observations]
 
 

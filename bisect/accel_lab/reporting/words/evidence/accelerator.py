@@ -1,4 +1,4 @@
-"""Sentences on an accelerator: its parts replaced, its transfers, calls and kernels, its rungs."""
+"""Sentences on an accelerator: replaced parts, transfers, host calls and kernels, and its rungs."""
 
 from __future__ import annotations
 

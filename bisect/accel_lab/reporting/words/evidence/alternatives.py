@@ -1,4 +1,4 @@
-"""Sentences on the alternatives to what the ladder blames, and on differences by design."""
+"""Sentences on the alternatives to the blamed stage, and on differences by design."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from accel_lab.core.stages import Rung
 
 from .template import Words, filled
 
-#: So many of the operators that fail with their native kernel as well are named.
+#: Maximum operators named that also fail with their native kernel.
 MOST_NATIVE = 4
 
-#: What torch.compile returns, by what it was given.
+#: What torch.compile does, by the kind of its argument.
 _WRAPPERS = {
     "module": "puts around a module",
     "method": "puts into the module's __call__",

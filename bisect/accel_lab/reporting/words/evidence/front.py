@@ -8,9 +8,9 @@ from accel_lab.core.evidence import Fact
 from .ladder import WORDS as LADDER
 from .template import Words, filled
 
-#: So many of the applications that must be left out together are named.
+#: Maximum applications named that must be left out together.
 MOST_PASSES = 3
-#: So many of the passes that would fix it as well are named.
+#: Maximum passes named that would fix it as well.
 MOST_RIVALS = 5
 
 
@@ -21,7 +21,7 @@ def _must_be_traced(functions: list[str], around: list[str]) -> str:
 
 
 def _trace_ended_at_line(function: str, first: int, last: int, source: str, same: bool) -> str:
-    """``same``: behind the line it fails as the script does."""
+    """``same``: with the line traced it fails as the script does."""
     behind = f"`{source}`" if first == last else f"lines {first}-{last} (`{source}` ...)"
     return (
         f"with Dynamo's trace of {function} ended before line {first} it passes, with it ended behind "

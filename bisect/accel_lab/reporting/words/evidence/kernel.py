@@ -8,7 +8,7 @@ from accel_lab.core.text import shorten
 
 from .template import Words
 
-#: So many operators are named, each with so many characters.
+#: Maximum operators named, and maximum characters of each name.
 MOST_OPERATORS, MOST_CHARACTERS = 6, 120
 
 
@@ -80,7 +80,7 @@ def _search_out_of_allowance(seconds: float, plain_runs: int) -> str:
 
 
 def _line_does_not_compile(operator: str, message: str) -> str:
-    """No operator: it is not known for which one the line was written."""
+    """An empty ``operator`` means that the line's operator is unknown."""
     writer = f", written for {operator}" if operator else " of no operator"
     return shorten(f"the C++ compiler stops at a line{writer}: {message}", 300)
 

@@ -1,4 +1,4 @@
-"""Sentences on the ladder: the two rungs, the repeats, the premise, the environment of the script."""
+"""Sentences on the ladder: the two rungs, the repeats, the premise, the script's environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _second_fault(regions: list[str]) -> str:
 
 
 def _wrong_value(name: str, call: int, phase: str, path: str, how: str) -> str:
-    """A call below 0 stands for what no call of the region left."""
+    """A negative ``call`` marks a value that belongs to no call of the region."""
     turn = f" call {call}" if call >= 0 else ""
     return f"{name}{turn} {phase} {path}: {how}"
 

@@ -1,4 +1,4 @@
-"""The words of one kind of evidence: a sentence with its facts' names in braces, or a function of them."""
+"""Turns one kind of evidence into a sentence: a template with facts in braces, or a function of the facts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from accel_lab.core.evidence import Fact
 
-#: A list of text stands in a sentence with commas between its items.
+#: A template, or a function of the facts. Lists of strings are joined by commas in a template.
 Words = str | Callable[..., str]
 
 
 def filled(words: Words, facts: Mapping[str, Fact]) -> str:
-    """The sentence. Raises KeyError, TypeError or ValueError for facts that the words do not have."""
+    """Returns the sentence; raises KeyError, TypeError or ValueError if facts and words do not match."""
     if callable(words):
         return words(**facts)
     shown = {name: ", ".join(fact) if isinstance(fact, list) else fact for name, fact in facts.items()}
@@ -19,5 +19,5 @@ def filled(words: Words, facts: Mapping[str, Fact]) -> str:
 
 
 def alike(same: bool) -> str:
-    """How a run fails, compared with the script."""
+    """Says whether a run fails as the script does."""
     return "in the same way" if same else "in another way"
