@@ -19,7 +19,7 @@ COMMON_DTYPES = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLimits:
-    """The size limits of a device, in bytes, that constraints compare graphs with.
+    """The size limits of a device, which constraints compare graphs with.
 
     The last dimension of a tensor is stored in whole sticks of ``stick_bytes``. ``scratchpad_bytes`` is per
     core. ``span_bytes`` is what one core can address in one kernel. Both are None if the device has no such

@@ -75,7 +75,7 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Distance(Record):
-    """The largest error over all result tensors, relative to eager and to a float64 run.
+    """The largest absolute error over all result tensors, against eager and against a float64 run.
 
     ``differing`` lists the tensors whose error exceeds the tolerance of their dtype, worst first, with the
     reason.

@@ -11,7 +11,7 @@ from .record import Record
 class Ended(Record):
     """The exit state of a process.
 
-    ``signal`` is a signal that was not ours. ``limit`` is why we killed it: timeout, memory, output,
+    ``signal`` is a signal that we did not send. ``limit`` is why we killed it: timeout, memory, output,
     processes, disk or interrupted; exit code and signal are then None. Output beyond the limit always gives
     ``output``, even if the process exited before we checked, so that the result does not depend on timing.
     """

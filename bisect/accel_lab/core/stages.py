@@ -84,7 +84,7 @@ TORCH_RUNGS: tuple[Rung, ...] = (
     *(rung for rung in Rung if rung not in LADDER and rung.record.place is not Place.ACCELERATOR),
 )
 
-#: The stage that a rung adds to the one below it.
+#: The stage that each rung adds to the rung below it.
 BLAMES: dict[Rung, Stage] = {rung: Stage(rung.record.stage) for rung in Rung}
 
 _SIDES: dict[Stage, Side] = {

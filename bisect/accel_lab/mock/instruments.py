@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Options of :meth:`.adapter.MockAdapter.configured` that are no settings. ``transfer`` ("definition", or
 #: names of transfers) and ``host`` ("apart", or names of calls) select replacements. ``steps`` compares each
 #: transfer and host call with its definition. ``trace`` compares each kernel. ``by_reference`` names kernels
-#: to run on the reference back end. ``folder`` is the output of a traced run.
+#: to run on the reference back end. ``folder`` is the output folder of a traced run.
 INSTRUMENTS = ("transfer", "host", "steps", "trace", "by_reference", "folder")
 
 #: Set to 1, ``x.to("mock")`` and eager operators bypass the device's transfers. It is a variable because it

@@ -97,5 +97,5 @@ def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Cross entropy of the next token."""
+    """Returns the cross entropy of the next token."""
     return functional.cross_entropy(outputs[0].flatten(0, 1), targets.flatten())

@@ -27,5 +27,5 @@ def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Cross entropy."""
+    """Returns the cross entropy."""
     return torch.nn.functional.cross_entropy(outputs, targets)

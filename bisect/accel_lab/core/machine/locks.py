@@ -53,7 +53,7 @@ class Lock:
     def release(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            os.close(file)  # which gives up the lock
+            os.close(file)  # releases the lock
 
     def __enter__(self) -> Lock:
         return self

@@ -40,7 +40,7 @@ def spans(
 ) -> list[Span]:
     """Returns the private spans of a text, in order and without overlaps.
 
-    ``before`` is the text before it in the same statement, so that the key in ``token = "..."`` is seen.
+    ``before`` is what precedes ``text`` in its statement, so that the key in ``token = "..."`` is seen.
     ``spare`` are identifiers of the code, which are not replaced on their own.
     """
     return _chosen(text, _by_shape(text) if shapes_only else _candidates(text, known, before, spare))

@@ -127,7 +127,7 @@ class ChildFiles:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[int | None]:
-        """A descriptor of a regular file, None where there is none."""
+        """A descriptor of a regular file, None if it does not exist."""
         with self._folder_of(name) as (folder, last):
             file = None if folder is None else _open(last, _FILE, folder, name)
         if file is None:

@@ -103,7 +103,7 @@ def _open(path: str, flags: int, folder: int | None = None) -> int:
 
 def _behind_link(path: Path, objection: str) -> SettingsFile:
     target = Path(os.path.realpath(path))
-    if target.is_symlink() or not target.exists():  # a loop of links, or one that leads nowhere
+    if target.is_symlink() or not target.exists():  # a link loop or a dangling link
         raise UsageError(f"{path} is a link that leads to no file")
     try:
         found = open_settings(target)
@@ -154,7 +154,7 @@ def _has_access_list(path: Path) -> bool:
     """Whether the file has a POSIX ACL; its mask is then what the group bits show."""
     try:
         return _ACCESS_LIST in os.listxattr(path)
-    except (OSError, AttributeError):  # a file system, or a system, without them
+    except (OSError, AttributeError):  # a file system or an OS without ACLs
         return False
 
 

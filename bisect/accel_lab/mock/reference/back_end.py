@@ -1,6 +1,6 @@
 """The reference back end: runs kernel specs by their definition, on logical tensors, without optimization.
 
-It has none of the seeded faults and shares only the memory's definition with the simulator.
+It has none of the main back end's seeded faults and shares only the memory's definition with the simulator.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Builder:
             "mask_tail", (value,), value.size, value.format, attributes=attributes, padding=padding
         )
 
-    # ---- units that take operands by layout --------------------------------------------------------------
+    # ---- by-layout units ---------------------------------------------------------------------------------
 
     def apply(
         self,

@@ -25,7 +25,8 @@ MOST_ROWS = 60
 class StepCheck:
     """Replaces transfers and host calls of a run, or compares each with its definition.
 
-    ``transfers``, ``calls``: "all", or the names of those to replace. ``compare``: compare all others.
+    ``transfers``, ``calls``: "all", or the names of those to replace. ``compare``: compare the others, except
+    host calls that are no fallbacks.
     """
 
     def __init__(
