@@ -144,7 +144,6 @@ def _unless_empty(value: Any, kind: Any) -> Any:
 
 @functools.cache
 def _reader(cls: type[Any]) -> Reader:
-    """Creates the function that reads a class's fields."""
     from cattrs.gen import make_dict_structure_fn, override
 
     changed = {f.name: f.metadata[_KEY] for f in fields(cls) if _KEY in f.metadata}

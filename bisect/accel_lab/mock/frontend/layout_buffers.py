@@ -39,7 +39,6 @@ class BufferKeeper:
         return place
 
     def _alias(self, place: LoopBuffer, layout: Layout) -> LoopBuffer:
-        """An alias with another layout."""
         if (layout.size, layout.order) == (place.size, place.order):
             return place
         alias = self._new(f"{place.name}_as", layout.size, layout.format, layout.order)

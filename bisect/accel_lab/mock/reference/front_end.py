@@ -58,8 +58,6 @@ def lower(
 
 
 class _Lowering:
-    """Lowers one graph in a single pass."""
-
     def __init__(
         self,
         graph_module: torch.fx.GraphModule,

@@ -187,8 +187,6 @@ class KernelTrace:
 
 
 class _Traced:
-    """A back end whose kernels are traced."""
-
     def __init__(self, engine: Any, memory: Memory, device: Device, trace: KernelTrace) -> None:
         self.engine = engine
         self.reference = ReferenceBackEnd(memory, device)

@@ -179,7 +179,6 @@ def _differing(got: torch.Tensor, want: torch.Tensor) -> int:
 
 
 def _described(tensor: torch.Tensor) -> dict[str, Any]:
-    """A tensor's metadata."""
     return {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).replace("torch.", ""),

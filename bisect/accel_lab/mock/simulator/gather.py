@@ -112,7 +112,6 @@ def _index_put(a: Attributes) -> Compute:
 
 
 def _embedding_backward(a: Attributes) -> Compute:
-    """Operands: grad_output, indices."""
     weights, padding = a["num_weights"], a.get("padding_idx", -1)
 
     def backward(grad: torch.Tensor, indices: torch.Tensor) -> Any:

@@ -97,7 +97,6 @@ def _max_pool(attribute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _max_pool_backward(attribute: Callable[..., Any]) -> Callable[..., Any]:
-    """Operands as in ATen: grad_output, input, indices."""
     window = _max_window(attribute)
 
     def backward(grad: torch.Tensor, source: torch.Tensor, indices: torch.Tensor) -> Any:
