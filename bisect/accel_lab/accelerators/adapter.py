@@ -1,4 +1,4 @@
-"""Bring your own accelerator: what a backend below torch.compile provides to the lab.
+"""The interface that an accelerator's backend implements to plug into the lab.
 
 A package names its adapter in the entry-point group ``accel_lab.adapters`` (see :mod:`.discovery`).
 """
@@ -21,17 +21,16 @@ from .settings import SettingError
 
 Compiled = Callable[..., Any]
 GraphCompiler = Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]
-#: Under these keys of ``graph_module.meta`` a graph that is to be compiled says its name, and whether it is
-#: "forward", "backward" or "inference".
+#: Keys of ``graph_module.meta``: the graph's name, and its direction ("forward", "backward", "inference").
 GRAPH_NAME, DIRECTION = "accel_lab.name", "accel_lab.direction"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterRung:
-    """A rung of an adapter's own, to compare with its usual one: a front end alone, another back end.
+    """An extra rung of an adapter, such as its front end alone or another back end.
 
-    ``blames`` is what is at fault where this rung fails and the one before it passes: words that end in
-    front end, back end or transfer become the stage of the verdict.
+    ``blames`` names the culprit if this rung fails and the one before it passes. A text that ends in "front
+    end", "back end" or "transfer" also sets the stage of the verdict.
     """
 
     name: str
@@ -41,10 +40,10 @@ class AdapterRung:
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterPart:
-    """A part of the accelerator that can be replaced by an independent one, or switched off.
+    """A part of the accelerator that can be switched off or replaced by an independent implementation.
 
-    ``name`` is one of those that :mod:`accel_lab.search.accelerator.replacements` reads, ``options`` what
-    :meth:`AcceleratorAdapter.configured` takes for it.
+    ``name`` is a value of ``Ask`` in :mod:`accel_lab.search.accelerator.replacements`. ``options`` are passed
+    to :meth:`AcceleratorAdapter.configured` to do so.
     """
 
     name: str
@@ -53,7 +52,7 @@ class AdapterPart:
 
 @dataclass
 class AdapterStatistics:
-    """What all graphs of this process cost and broke, as far as an adapter counts nothing of its own."""
+    """Counts graphs and violations of this process, for adapters without counters of their own."""
 
     graphs: int = 0
     violations: list[dict[str, Any]] = field(default_factory=list)
@@ -64,13 +63,14 @@ class AdapterStatistics:
 
 
 class AcceleratorAdapter(ABC):
-    """One accelerator. Subclasses give ``name``, ``capabilities`` and :meth:`compile`; the rest may stay.
+    """Base class of accelerators. Subclasses define ``name``, ``capabilities`` and :meth:`compile`.
 
-    ``blames``: what is at fault where :meth:`compile` fails and the last of :meth:`rungs` passes.
+    All other members have defaults. ``blames`` names the culprit if :meth:`compile` fails and the last of
+    :meth:`rungs` passes.
     """
 
     blames = ""
-    #: How users turn strict mode on, for messages.
+    #: How users turn strict mode on; used in messages.
     strict_switch = ""
     _numbers = itertools.count()
 
@@ -80,108 +80,108 @@ class AcceleratorAdapter(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What users call it."""
+        """The adapter's name, as users type it."""
 
     @property
     @abstractmethod
     def capabilities(self) -> AcceleratorCapabilities:
-        """What the device can do."""
+        """The capabilities of the device."""
 
     @abstractmethod
     def compile(self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
-        """One functional ATen graph as a callable over its inputs; it returns the graph's outputs in order.
+        """Compiles a functional ATen graph to a callable from its inputs to its outputs, in order.
 
         A callable with ``_boxed_call = True`` takes the inputs as one list, which it may empty.
         """
 
     def decompositions(self) -> Mapping[Any, Callable[..., Any]] | None:
-        """Operator overloads to what takes them apart before :meth:`compile`; None for none."""
+        """Returns the decompositions to apply before :meth:`compile`, by operator overload; None for none."""
         return None
 
     def constraints(self) -> Sequence[Constraint]:
-        """What a graph must keep to; made from the capabilities unless a subclass says more."""
+        """The constraints on graphs; derived from the capabilities unless overridden."""
         return self.capabilities.constraints()
 
     def refusals(
         self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Mapping[str, str]:
-        """What :meth:`compile` would leave to the host: name of a node to the reason. Nothing is run."""
+        """Returns the nodes that :meth:`compile` would leave to the host: name to reason. Runs nothing."""
         return {}
 
     def repro_target(self) -> ReproTarget | None:
-        """How a script of its own sets this accelerator up; None where none can be written."""
+        """How a standalone script sets up this accelerator; None if no script can be written."""
         return None
 
     def environment(self) -> Sequence[str]:
-        """The names of the environment variables that results depend on; they are recorded with a run."""
+        """Names of the environment variables that affect results; they are recorded with a run."""
         return ()
 
     def rungs(self) -> Sequence[AdapterRung]:
-        """Further rungs, the nearest to the host first."""
+        """Further rungs, those closest to the host first."""
         return ()
 
     def parts(self) -> Sequence[AdapterPart]:
-        """What can be replaced or switched off one by one."""
+        """The parts that can be replaced or switched off individually."""
         return ()
 
     def faults(self) -> Sequence[str]:
-        """The names of the faults that are seeded on purpose and are on."""
+        """Names of the deliberately seeded faults that are active."""
         return ()
 
     def configured(self, options: Mapping[str, Any]) -> AcceleratorAdapter:
-        """The same accelerator with options of its own. Raises SettingError for what it does not have."""
+        """Returns this accelerator with other options. Raises SettingError for an unknown option."""
         if options:
             raise SettingError(f"the adapter {self.name} has no options: {', '.join(sorted(options))}")
         return self
 
     def observations(self) -> Mapping[str, Any]:
-        """What options of :meth:`configured` asked to be recorded of this run."""
+        """What this run recorded because options of :meth:`configured` asked for it."""
         return {}
 
     def keep_files(self, folder: str) -> None:
-        """Write what explains a run below ``folder`` from now on: transfers, plans, kernels, as text files.
+        """Starts writing transfers, plans and kernels of the run below ``folder``, as text files.
 
-        Called once, before the first region is compiled, in the run whose files a bundle has under
+        Called once, before the first region is compiled. A bundle has the files of that run under
         ``accelerator/``.
         """
         return
 
     def statistics(self) -> Any:
-        """What all graphs of this process cost and broke: a mapping, or an object with ``to_json``."""
+        """Statistics over all graphs of this process: a mapping, or an object with ``to_json``."""
         return self._statistics
 
     @property
     def counters(self) -> Any:
-        """Where graphs and violations are counted: it has ``graphs`` and the list ``violations``."""
+        """The object with this process's counters: ``graphs`` and the list ``violations``."""
         return self._statistics
 
     @property
     def strict(self) -> bool:
-        """Whether a broken constraint is an error unless ``options`` say otherwise."""
+        """Whether a violated constraint is an error by default; ``options`` override it."""
         return False
 
     @property
     def repro_folder(self) -> str | None:
-        """Where strict mode writes a script that breaks the same constraint; None for a temporary folder."""
+        """The folder for strict mode's repro scripts; None for a temporary folder."""
         return None
 
     def admit(self, example_inputs: Sequence[Any]) -> None:
-        """Called before a region is compiled; raises what ends the compilation."""
+        """Hook called before a region is compiled; raises to abort the compilation."""
         return
 
     def graph_name(self) -> str:
-        """What the next region is called in logs and artifacts."""
+        """Returns the name of the next region for logs and artifacts."""
         return f"{self.name}{next(self._numbers)}"
 
     def backend(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Compiled:
-        """The backend for ``torch.compile``: constraints, AOTAutograd, then :meth:`compile` for each graph.
+        """The backend for ``torch.compile``: checks constraints, runs AOTAutograd, compiles each graph.
 
-        ``options={"strict": True}`` makes a broken constraint an error.
+        ``options={"strict": True}`` makes a violated constraint an error (ConstraintError).
         """
         return self._backend(gm, example_inputs, self.compile, options.get("options") or {})
 
     def backend_at(self, rung: AdapterRung) -> Callable[..., Compiled]:
-        """The same backend with one of :meth:`rungs` in place of :meth:`compile`."""
+        """Returns the backend with ``rung`` in place of :meth:`compile`."""
 
         def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Compiled:
             return self._backend(gm, example_inputs, rung.compile, options.get("options") or {})

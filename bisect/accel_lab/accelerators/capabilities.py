@@ -13,18 +13,19 @@ from .constraints.selection import ConstraintLimits, constraint_of, denied_opera
 from .limits import COMMON_DTYPES, DeviceLimits
 from .settings import read_size, read_whole
 
-#: The largest alignment that can be asked for, in elements.
+#: The largest allowed alignment, in elements.
 MOST_ALIGNMENT = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class AcceleratorCapabilities:
-    """What a device can do; from it the constraints over its graphs are made.
+    """Declares what a device can do. The constraints on its graphs are derived from it.
 
-    ``dtypes``: torch dtypes or their names. ``int64``: whether the device computes with it (else it leaves
-    the dtypes). ``alignment`` is in elements along the last dimension. ``stick_bytes``: the last dimension
-    of a tensor is stored in whole sticks of so many bytes. ``supported``: operators in any spelling that
-    torch knows, None if ``denied`` alone says what is refused.
+    ``dtypes``: torch dtypes or their names. ``int64``: whether the device computes in int64; if not, int64 is
+    removed from ``dtypes``. ``alignment`` is in elements along the last dimension. ``stick_bytes``: the last
+    dimension of a tensor is stored in whole sticks of this many bytes. ``max_memory`` is in bytes.
+    ``supported``: the device's operators, in any spelling that torch knows; None if every operator is
+    supported that is not in ``denied``.
     """
 
     dtypes: frozenset[Any] = COMMON_DTYPES
@@ -37,7 +38,7 @@ class AcceleratorCapabilities:
     stick_bytes: int = DeviceLimits.stick_bytes
 
     def __post_init__(self) -> None:
-        """Bring all names to one form. Raises SettingError (a ValueError) with what is allowed."""
+        """Normalizes all names. Raises SettingError (a ValueError) that lists the allowed values."""
         dtypes = frozenset(dtype_of("dtypes", dtype) for dtype in self.dtypes)
         object.__setattr__(self, "dtypes", dtypes if self.int64 else dtypes - {torch.int64})
         object.__setattr__(self, "denied", denied_operators("denied", self.denied))
@@ -48,7 +49,7 @@ class AcceleratorCapabilities:
         object.__setattr__(self, "stick_bytes", read_whole("stick_bytes", self.stick_bytes, 1, 1 << 20))
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """What a graph must keep to."""
+        """The constraints that graphs must satisfy."""
         limits = ConstraintLimits(
             device=DeviceLimits(memory_bytes=self.max_memory, stick_bytes=self.stick_bytes),
             alignment=self.alignment,

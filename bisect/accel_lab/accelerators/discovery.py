@@ -1,7 +1,7 @@
-"""Discovers the adapters that packages of an environment have registered.
+"""Discovers the adapters that installed packages register as entry points.
 
-It imports neither torch nor any adapter, so that an interpreter can be asked what there is; it runs on
-Python 3.8 too.
+It imports neither torch nor any adapter and runs on Python 3.8, so that any interpreter can list its
+adapters.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Any
 
 #: The entry-point group in which packages name their adapters.
 GROUP = "accel_lab.adapters"
-#: The adapters that the lab brings along, as entry points are written: their names need no package.
+#: The lab's own adapters, in the syntax of entry points; no package has to register them.
 BUILT_IN = {"mock": "accel_lab.mock.adapter:MockAdapter"}
 
 
 class AdapterError(Exception):
-    """An adapter cannot be had or is not one; the message says which, from where, and what is wrong."""
+    """Raised if an adapter is missing or invalid; the message says which, from where, and what is wrong."""
 
 
 def adapters() -> dict[str, Any]:
-    """Name to entry point of all adapters that can be loaded here, the lab's own first.
+    """Returns all adapters that can be loaded here, name to entry point, the lab's own first.
 
-    Raises AdapterError where two packages use one name.
+    Raises AdapterError if two packages register the same name.
     """
     own = {name: metadata.EntryPoint(name=name, value=value, group=GROUP) for name, value in BUILT_IN.items()}
     return {**own, **registered()}
 
 
 def registered() -> dict[str, Any]:
-    """Name to entry point of the adapters of packages; nothing of them is imported.
+    """Returns the adapters of installed packages, name to entry point, without importing them.
 
-    Raises AdapterError where two packages use one name, or one takes a name of the lab's own.
+    Raises AdapterError if two packages register the same name, or one a name of the lab's own.
     """
     found: dict[str, Any] = {}
     for entry in _entries():
@@ -46,5 +46,5 @@ def registered() -> dict[str, Any]:
 
 def _entries() -> Any:
     every: Any = metadata.entry_points()
-    # Python 3.8 and 3.9 give a mapping by group.
+    # On Python 3.8 and 3.9 entry_points() returns a dict by group.
     return every.select(group=GROUP) if hasattr(every, "select") else every.get(GROUP, ())

@@ -1,4 +1,4 @@
-"""The limits of a device, whichever it is: its dtypes, its memory, what its units can reach."""
+"""Device-neutral limits: dtypes, memory, cores, scratchpad, addressable span."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 #: Short names that vendors' documents use, besides torch's.
 SHORT_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-#: The dtypes that a device is taken to hold unless it says otherwise.
+#: The dtypes that a device supports by default.
 COMMON_DTYPES = frozenset(
     {
         *SHORT_DTYPES.values(),
@@ -19,10 +19,11 @@ COMMON_DTYPES = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLimits:
-    """The sizes that constraints hold a graph against.
+    """The size limits of a device, which constraints compare graphs with.
 
-    A device stores the last dimension of a tensor in whole sticks of ``stick_bytes``. ``scratchpad_bytes`` is
-    per core, ``span_bytes`` what one core can address in one kernel; None where the device has no such limit.
+    The last dimension of a tensor is stored in whole sticks of ``stick_bytes``. ``scratchpad_bytes`` is per
+    core. ``span_bytes`` is what one core can address in one kernel. Both are None if the device has no such
+    limit.
     """
 
     memory_bytes: int = 16 * 1024**3

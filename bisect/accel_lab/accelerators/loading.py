@@ -1,4 +1,4 @@
-"""Loads an adapter by its name and validates it, so that a broken one is one clear error."""
+"""Loads an adapter by name and validates it; a broken adapter raises one clear AdapterError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .settings import SettingError
 
 
 def load_adapter(name: str) -> AcceleratorAdapter:
-    """The adapter of that name, made and looked over. Raises AdapterError."""
+    """Loads, instantiates and validates the adapter of that name. Raises AdapterError."""
     known = adapters()
     entry = known.get(name)
     if entry is None:
@@ -29,7 +29,10 @@ def load_adapter(name: str) -> AcceleratorAdapter:
 
 
 def adapter_from(loaded: Any, what: str = "the adapter") -> AcceleratorAdapter:
-    """An adapter given as class, as function that makes one, or as it is. Raises AdapterError."""
+    """Validates an adapter given as class, factory or instance; returns the instance. Raises AdapterError.
+
+    A SettingError of the adapter's constructor is passed on: a variable of the user is wrong.
+    """
     made = loaded
     if not isinstance(loaded, AcceleratorAdapter):
         if inspect.isclass(loaded) and not issubclass(loaded, AcceleratorAdapter):
@@ -42,7 +45,7 @@ def adapter_from(loaded: Any, what: str = "the adapter") -> AcceleratorAdapter:
         try:
             made = loaded()
         except SettingError:
-            raise  # a variable of the user's; the adapter is not at fault
+            raise  # the user's variable is invalid; the adapter is not at fault
         except Exception as error:
             raise AdapterError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
     if not isinstance(made, AcceleratorAdapter):

@@ -1,6 +1,6 @@
-"""What a run on an accelerator depended on: the variables that its adapter names, its package and commit.
+"""Records what a run on an accelerator depends on: variables, package, version and commit of its adapter.
 
-A bundle sets the variables again, and says which package must be installed.
+A bundle sets the variables again and names the package that must be installed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .discovery import BUILT_IN
 
 @dataclass(frozen=True, kw_only=True)
 class AcceleratorEnvironment:
-    """The surroundings of one accelerator.
+    """The environment of one accelerator.
 
-    ``variables`` has each variable that the adapter names, None where it was not set. ``package`` and
-    ``version`` are those of the distribution that brings the adapter; ``commit`` is the revision that it was
-    installed from, empty where nothing says so. Without a distribution ``package`` is the adapter's module.
+    ``variables`` has each variable that the adapter names, None if it was not set. ``package`` and
+    ``version`` are those of the adapter's distribution; without one, ``package`` is the adapter's top-level
+    module. ``commit`` is the installed revision, empty if unknown.
     """
 
     variables: Mapping[str, str | None]
@@ -39,10 +39,10 @@ class AcceleratorEnvironment:
 
 
 def environment_of(adapter: AcceleratorAdapter, entry: Any = None) -> AcceleratorEnvironment:
-    """The surroundings of an adapter in this process; ``entry`` is the entry point that it came from."""
+    """Returns an adapter's environment in this process; ``entry`` is its entry point, if any."""
     variables = {str(name): os.environ.get(str(name)) for name in adapter.environment()}
     module = type(adapter).__module__.partition(".")[0]
-    # The lab's own adapters are those of the copy that runs, whichever version of it may be installed.
+    # The lab's own adapters come from the running copy, whichever version of it is installed.
     found = _distribution(entry, module) if adapter.name not in BUILT_IN else None
     if found is None:
         version = str(getattr(sys.modules.get(module), "__version__", ""))
@@ -56,7 +56,7 @@ def environment_of(adapter: AcceleratorAdapter, entry: Any = None) -> Accelerato
 
 
 def _distribution(entry: Any, module: str) -> Any:
-    """The distribution that brings an adapter; before Python 3.10 an entry point does not say."""
+    """The adapter's distribution, found by module name before Python 3.10 (no ``EntryPoint.dist``)."""
     found = getattr(entry, "dist", None)
     if found is not None:
         return found
@@ -67,7 +67,7 @@ def _distribution(entry: Any, module: str) -> Any:
 
 
 def _commit(distribution: Any) -> str:
-    """The revision that was installed: ``direct_url.json`` (PEP 610), or the checkout that it points at."""
+    """The installed revision, from ``direct_url.json`` (PEP 610) or the local checkout that it names."""
     try:
         url_file = json.loads(distribution.read_text("direct_url.json") or "{}")
         revision = url_file.get("vcs_info", {}).get("commit_id", "")
@@ -80,7 +80,7 @@ def _commit(distribution: Any) -> str:
 
 
 def _head_of(checkout: Path) -> str:
-    """The commit that a checkout stands at; empty where it is none. No program is run for it."""
+    """The commit checked out in a folder, read without running git; empty if it is no checkout."""
     folder = checkout / ".git"
     if not (folder / "HEAD").is_file():
         return ""

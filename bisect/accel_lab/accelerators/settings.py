@@ -1,6 +1,6 @@
-"""Reads settings: an invalid value is refused with the setting's name and what it may be.
+"""Parses settings; an invalid value raises an error with the setting's name and the allowed values.
 
-A value is Python's own (an argument, a TOML value) or the text of an environment variable.
+A value is a Python object (an argument, a TOML value) or the text of an environment variable.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ import difflib
 import os
 from collections.abc import Iterable
 
-#: The constraints that the lab has itself, in the order in which they are listed.
+#: The lab's own constraints, in the order in which they are listed.
 CONSTRAINTS = ("dtype", "layout", "alignment", "memory", "peak_memory", "unsupported", "scratchpad", "span")
-#: Which dimensions an alignment is asked of.
+#: The dimensions that an alignment applies to.
 ALIGNED_DIMENSIONS = ("last", "all")
-#: The smallest memory that a device can have, in bytes.
+#: The smallest size accepted by :func:`read_size`, in bytes.
 LEAST_BYTES = 128
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 
 class SettingError(ValueError):
-    """A setting has a value that it cannot have; the message names it and says what is allowed."""
+    """Raised for an invalid value of a setting; the message has the setting's name and the allowed values."""
 
 
 def read_flag(name: str, value: object) -> bool:
-    """A switch. Raises SettingError."""
+    """Parses a boolean. Raises SettingError."""
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
@@ -36,7 +36,7 @@ def read_flag(name: str, value: object) -> bool:
 
 
 def read_whole(name: str, value: object, low: int, high: int) -> int:
-    """A whole number between two bounds, both included. Raises SettingError."""
+    """Parses an integer from ``low`` to ``high``, both included. Raises SettingError."""
     text = str(value).strip()
     if isinstance(value, (bool, float)) or not _is_number(text) or not low <= int(text) <= high:
         raise SettingError(f"{name} is a whole number from {low} to {high}, not {value!r}")
@@ -44,7 +44,7 @@ def read_whole(name: str, value: object, low: int, high: int) -> int:
 
 
 def read_size(name: str, value: object) -> int:
-    """A number of bytes, which may have a unit. Raises SettingError."""
+    """Parses a number of bytes with an optional unit (K, M, G, T: powers of 1024). Raises SettingError."""
     text = str(value).strip().lower().removesuffix("b").removesuffix("i")
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text[-1:] else (text, "")
     if isinstance(value, (bool, float)) or not _is_number(number) or int(number) * _UNITS[unit] < LEAST_BYTES:
@@ -56,18 +56,18 @@ def read_size(name: str, value: object) -> int:
 
 
 def read_folder(name: str, value: object) -> str:
-    """The path of a folder. Raises SettingError."""
+    """Returns a folder's path as str; the folder need not exist. Raises SettingError."""
     if not isinstance(value, (str, os.PathLike)):
         raise SettingError(f"{name} is the path of a folder, not {value!r}")
     return os.fspath(value)
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """``: did you mean X?`` where one of the known words is close, else nothing."""
+    """Returns ``: did you mean X?`` if a known word is close, else an empty string."""
     found = difflib.get_close_matches(word[:80], list(known), 1)
     return f": did you mean {found[0]}?" if found else ""
 
 
 def _is_number(text: str) -> bool:
-    """Whether this is a whole number; Python turns no text of thousands of digits into one."""
+    """Whether the text is an unsigned integer of at most 20 digits (int() refuses very long texts)."""
     return text.isdecimal() and len(text) <= 20

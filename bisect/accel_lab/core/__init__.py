@@ -1,1 +1,1 @@
-"""The lab's own words as types: probe, outcome, verdict, signature, stage, findings; no dependencies."""
+"""The lab's core types: probe, outcome, verdict, signature, stage, evidence, findings."""

@@ -1,4 +1,4 @@
-"""What a run depended on of its accelerator: recorded in the findings, so that a bundle can set it again."""
+"""The record, in the findings, of the accelerator settings that a run depended on; a bundle restores them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ KEY = "accelerator"
 
 @dataclass(frozen=True, kw_only=True)
 class AcceleratorRecord:
-    """One accelerator with its surroundings.
+    """One accelerator and its environment.
 
-    ``name`` is that of its adapter. ``variables`` has every variable that the adapter says it depends on,
-    None where it was not set. ``package``, ``version`` and ``commit`` are those of the adapter's package;
-    ``commit`` is empty where the installation does not say it. ``faults`` were seeded on purpose.
+    ``name`` is that of its adapter. ``variables`` has each variable that the adapter names, None if it was
+    not set. ``package``, ``version`` and ``commit`` are those of the adapter's package; ``commit`` is empty
+    if the installation does not record it. ``faults`` were seeded on purpose.
     """
 
     name: str
@@ -28,7 +28,7 @@ class AcceleratorRecord:
 
     @classmethod
     def of_facts(cls, name: str, facts: Mapping[str, Any]) -> AcceleratorRecord | None:
-        """What a run on the accelerator recorded; None for one that compiled nothing, or of an older lab."""
+        """Reads the record from a run's facts; None if the run compiled nothing or came from an older lab."""
         found = facts.get("environment")
         if not found:
             return None
@@ -36,7 +36,7 @@ class AcceleratorRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AcceleratorRecord:
-        """The record that :meth:`to_json` wrote."""
+        """Reads what :meth:`to_json` wrote."""
         return cls(
             name=str(data["name"]),
             variables={
@@ -54,5 +54,5 @@ class AcceleratorRecord:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The variables that were set: another process gets the same accelerator by them."""
+        """The variables that were set; setting them in another process reproduces this accelerator."""
         return {name: value for name, value in self.variables.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Benchmark: what was measured of models under backends. Rows of facts, and what they say of the numbers."""
+"""The results of ``accel-lab bench``: one row per model and backend, and comparisons with earlier runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "accel-lab/bench/1"
 
 
 class Standing(str, Enum):
-    """What became of one row."""
+    """The result of one row."""
 
     OK = "ok"
     DIFFERS = "differs"
@@ -26,7 +26,7 @@ class Standing(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Spread(Record):
-    """The middle of some samples, the quartiles around it, and the ends."""
+    """Median, quartiles, minimum and maximum of some samples."""
 
     median: float
     q1: float
@@ -38,12 +38,12 @@ class Spread(Record):
     @property
     @written(after="count")
     def iqr(self) -> float:
-        """The interquartile range: half of all samples lie within it."""
+        """The interquartile range; half of the samples lie in it."""
         return self.q3 - self.q1
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Spread | None:
-        """The spread of some samples, quartiles by linear interpolation; None of none."""
+        """Computes the spread, with linearly interpolated quartiles; None if there are no samples."""
         if not samples:
             return None
         ordered = sorted(samples)
@@ -61,9 +61,9 @@ class Spread(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What came of one question to a worker: its facts so far, and how it ended if not by itself.
+    """A worker's answer to one job: its facts so far, and how its process ended.
 
-    ``ended`` is empty for a process that ran to its end; ``said`` is the last line of its standard error.
+    ``ended`` is empty if the process ran to its end. ``said`` is the last line of its standard error.
     """
 
     facts: dict[str, Any]
@@ -75,9 +75,10 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Distance(Record):
-    """How far the results lie from eager's and from a float64 run: the greatest over all tensors.
+    """The largest absolute error over all result tensors, against eager and against a float64 run.
 
-    ``differing`` names the tensors that are further off than their type allows, the worst first, with why.
+    ``differing`` lists the tensors whose error exceeds the tolerance of their dtype, worst first, with the
+    reason.
     """
 
     to_eager: float
@@ -89,7 +90,7 @@ class Distance(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Record):
-    """One model under one backend. What a backend does not have or does not tell is None."""
+    """The measurement of one model under one backend; None marks what a backend lacks or does not report."""
 
     model: str
     backend: str
@@ -118,7 +119,7 @@ class Measurement(Record):
     @property
     @written(after="first_call_s")
     def compile_s(self) -> float | None:
-        """What the first call took beyond a later one."""
+        """Duration of the first call minus the median of later ones, in seconds."""
         if self.first_call_s is None or self.latency_ms is None:
             return None
         return max(self.first_call_s - self.latency_ms.median / 1e3, 0.0)
@@ -126,7 +127,7 @@ class Measurement(Record):
     @property
     @written(after="eager_latency_ms")
     def ratio_to_eager(self) -> float | None:
-        """The latency over that of the eager calls that were made in turn with it."""
+        """Median latency divided by that of the interleaved eager calls."""
         if self.latency_ms is None or self.eager_latency_ms is None or not self.eager_latency_ms.median:
             return None
         return self.latency_ms.median / self.eager_latency_ms.median
@@ -134,13 +135,13 @@ class Measurement(Record):
     @property
     @written(after="eager_samples_ms")
     def peak_mb(self) -> float | None:
-        """The peak of later calls, less what the process held before the model was made."""
+        """Peak memory of later calls minus the process's memory before the model was created, in MB."""
         peak, before = self.memory.get("steady_mb"), self.memory.get("imports_mb")
         return None if peak is None or before is None else max(peak - before, 0.0)
 
 
 class Change(str, Enum):
-    """What became of a row since the earlier benchmark."""
+    """How a row changed since the earlier benchmark."""
 
     SLOWER = "slower"
     BROKEN = "broken"
@@ -157,10 +158,10 @@ class Change(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class RowChange(Record):
-    """One row against the same row of the earlier benchmark. Medians are in milliseconds.
+    """Comparison of one row with the same row of the earlier benchmark. Medians are in milliseconds.
 
-    ``ratio`` is this median over the earlier one. ``chance`` is the probability of samples that lie so far
-    apart if there were no difference.
+    ``ratio`` is this median divided by the earlier one. ``chance`` is the p-value: the probability of samples
+    this far apart if there were no difference.
     """
 
     model: str
@@ -175,7 +176,7 @@ class RowChange(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Record):
-    """A benchmark against an earlier one: its file, its release of torch, and a row for each pair."""
+    """Comparison with an earlier benchmark: its file, its torch release, and a row for each pair."""
 
     base: str
     torch: str
@@ -183,13 +184,13 @@ class Compared(Record):
 
     @property
     def regressions(self) -> tuple[RowChange, ...]:
-        """The rows that became slower, or no longer give eager's results."""
+        """The rows that became slower or no longer match eager."""
         return tuple(row for row in self.rows if row.change in (Change.SLOWER, Change.BROKEN))
 
 
 @dataclass(kw_only=True)
 class Benchmark(Record):
-    """All rows of one run of ``accel-lab bench``, the settings and the environment that they hold for."""
+    """All rows of one run of ``accel-lab bench``, with its settings and environment."""
 
     complete: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -221,5 +222,5 @@ class Benchmark(Record):
         return [row for row in self.rows if row.model == model]
 
     def count(self, *standings: Standing) -> int:
-        """How many rows stand so."""
+        """The number of rows with one of these standings."""
         return sum(row.standing in standings for row in self.rows)

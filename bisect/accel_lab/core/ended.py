@@ -1,4 +1,4 @@
-"""How a process ended, whoever ran it: this machine or a container."""
+"""The exit state of a process, run on this machine or in a container."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from .record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Record):
-    """How a process ended.
+    """The exit state of a process.
 
-    ``signal`` is the one that ended it by itself, not ours. ``limit`` names why we ended it:
-    timeout, memory, output, processes, disk or interrupted; then there is neither exit code nor signal.
-    Output beyond the limit counts as ``output`` also if the process was done before we looked, so
-    that the answer does not depend on who was faster.
+    ``signal`` is a signal that we did not send. ``limit`` is why we killed it: timeout, memory, output,
+    processes, disk or interrupted; exit code and signal are then None. Output beyond the limit always gives
+    ``output``, even if the process exited before we checked, so that the result does not depend on timing.
     """
 
     refuses_more = True
@@ -27,7 +26,7 @@ class Ended(Record):
 
     @property
     def how(self) -> str:
-        """``timeout``, ``signal 11``, ``exit code 1``."""
+        """The exit state as text: ``timeout``, ``signal 11``, ``exit code 1``."""
         if self.limit is not None:
             return self.limit
         return f"signal {self.signal}" if self.signal is not None else f"exit code {self.exit_code}"

@@ -1,27 +1,27 @@
-"""What the lab itself can fail with: one line that says what happened and what to do next."""
+"""The lab's own errors; each message is one line that says what happened and what to do next."""
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """The lab could not do it: an environment, a dependency, a disk (exit code 3)."""
+    """The lab failed: an environment, a dependency, a disk (exit code 3)."""
 
     exit_code = 3
 
 
 class DiskFull(LabError):
-    """There is no room on the disk (exit code 3); what was answered is kept, and the run can be resumed."""
+    """The disk is full (exit code 3); finished probes are kept, and the run can be resumed."""
 
 
 class Unanswered(LabError):
-    """An earlier run does not hold an answer that is needed, and nothing may be run to find it."""
+    """An earlier run lacks a needed answer, and no probe may be run to get it."""
 
 
 class OutOfTime(LabError):
-    """The time that the bisection was given is up: a probe was not started (``core.time_budget``)."""
+    """The time budget is used up; a probe was not started (``core.time_budget``)."""
 
 
 class UsageError(LabError):
-    """The caller asked for something that makes no sense: a missing file, a wrong option (exit code 2)."""
+    """Invalid usage: a missing file, a wrong option (exit code 2)."""
 
     exit_code = 2

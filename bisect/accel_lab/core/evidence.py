@@ -1,4 +1,4 @@
-"""Evidence: one observation of a search as a record. The sentence for it is made in ``reporting/words``."""
+"""Evidence: a typed record of one observation of a search. ``reporting/words`` makes its sentence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from .record import Record
 
-#: What a fact may be: what JSON holds without nesting, and lists of text.
+#: Types of a fact: JSON scalars but null, and lists of strings.
 Fact = str | int | float | bool | list[str]
 
 
 class EvidenceKind(str, Enum):
-    """What was observed: one member for each sentence. The table of the words names the facts of each."""
+    """The kinds of observations, one for each sentence; the word tables name the facts of each kind."""
 
-    #: Text of somebody else: a child's note, an adapter's, or a sentence of a report without records.
+    #: Free text: a note of a child or an adapter, or a sentence from an old report without records.
     SAID = "said"
 
     # The ladder: the pair of rungs that names the stage, its repeats, and what the ladder leaves open.
@@ -36,7 +36,7 @@ class EvidenceKind(str, Enum):
     PAIR_OF_ANOTHER_STAGE = "pair_of_another_stage"
     RUNG_FLAKY = "rung_flaky"
 
-    # The premise: doubts about the unchanged script's own failure.
+    # The premise: doubts about the failure of the unmodified script.
     INSTRUMENTATION_HIDES = "instrumentation_hides"
     LAB_MAKES_FAILURE = "lab_makes_failure"
     STATE_LEFT_BEHIND = "state_left_behind"
@@ -57,7 +57,7 @@ class EvidenceKind(str, Enum):
     FAILS_WITHOUT_KERNELS = "fails_without_kernels"
     PASSES_WITHOUT_KERNELS = "passes_without_kernels"
 
-    # The companions of a release, which are swapped one by one.
+    # The companion packages of a release, swapped one by one.
     COMPANION_ON_ONE_SIDE = "companion_on_one_side"
     COMPANION_NOT_ISOLATED = "companion_not_isolated"
 
@@ -117,7 +117,7 @@ class EvidenceKind(str, Enum):
     SANITIZER_STOPS_IN_KERNEL = "sanitizer_stops_in_kernel"
     LOOPS_WITHIN_BOUNDS = "loops_within_bounds"
 
-    # Alternatives to what the ladder blames.
+    # Alternatives to the ladder's stage.
     CORRECTED_AGAIN = "corrected_again"
     CACHE_FAILS = "cache_fails"
     FAILS_WITHOUT_WRAPPER = "fails_without_wrapper"
@@ -149,7 +149,7 @@ class EvidenceKind(str, Enum):
     RUNG_SKIPPED = "rung_skipped"
     RUNG_SKIPPED_COMPONENT_PROVEN = "rung_skipped_component_proven"
 
-    # Differences by design: other random numbers, other roundings.
+    # Differences by design: random numbers, rounding.
     OTHER_RANDOM_NUMBERS = "other_random_numbers"
     ROUNDS_LESS_OFTEN = "rounds_less_often"
     VALUES_AGREE_WITH_SETTING = "values_agree_with_setting"
@@ -164,7 +164,7 @@ class EvidenceKind(str, Enum):
     REFUSES_ROUNDINGS = "refuses_roundings"
     ACCEPTS_ROUNDINGS = "accepts_roundings"
 
-    # An accelerator: its parts, each replaced alone.
+    # An accelerator: its parts, replaced one at a time.
     ACCELERATOR_NOT_PREPARED = "accelerator_not_prepared"
     FAILS_OFF_ACCELERATOR = "fails_off_accelerator"
     PARTS_REPEATED = "parts_repeated"
@@ -215,19 +215,19 @@ class EvidenceKind(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence(Record):
-    """One observation: its kind, and what was seen, by the names that the kind's words have for it."""
+    """One observation: its kind and its facts, named as in the kind's sentence."""
 
     kind: EvidenceKind
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, kind: EvidenceKind, /, **facts: Fact | Enum | Sequence[object]) -> Evidence:
-        """An observation with these facts; rungs, stages and the like are kept by their value."""
+        """Creates an observation; enum members such as rungs and stages are stored by value."""
         return cls(kind=kind, facts={name: _plain(fact) for name, fact in facts.items()})
 
     @classmethod
     def said(cls, text: str) -> Evidence:
-        """Text that somebody else wrote; its words are the text itself."""
+        """Wraps free text; its sentence is the text itself."""
         return cls(kind=EvidenceKind.SAID, facts={"text": text})
 
     def to_json(self) -> dict[str, Any]:
@@ -235,7 +235,7 @@ class Evidence(Record):
 
     @classmethod
     def from_json(cls, data: Any) -> Evidence:
-        """Raises ValueError for another shape; the facts may be others than the kind's words need."""
+        """Reads what :meth:`to_json` wrote. Raises ValueError; the names of facts are not checked."""
         if not isinstance(data, Mapping) or not isinstance(data.get("facts"), Mapping):
             raise ValueError(f"{cls.__name__}: it is not an object with a kind and facts")
         try:
@@ -247,7 +247,7 @@ class Evidence(Record):
 
 
 def with_records(row: Any) -> Any:
-    """A row of a report before it is read: sentences without a record beside them become what was said."""
+    """Adds evidence records to a report's JSON row that has only sentences (``words``, ``evidence``)."""
     if not isinstance(row, Mapping):
         return row
     read = dict(row)

@@ -1,4 +1,4 @@
-"""Findings: the one record that the terminal, the report, the JSON and the bundle are printed from."""
+"""Findings: the result of a bisection, from which terminal, report, JSON and bundle are made."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ SCHEMA = "accel-lab/findings/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One row of the ladder or of the ablation table: what was asked and what came back.
+    """One row of the ladder or of the ablation table: a probe and its result.
 
-    ``settings`` are the probe's switches, ``switch`` and ``label`` their name and words for the reader.
+    ``settings`` are the probe's switches. ``switch`` and ``label`` are their name and description for the
+    reader. ``runs`` and ``failures`` count repeats.
     """
 
     rung: Rung
@@ -40,7 +41,7 @@ class Step:
 
     @property
     def row(self) -> StepRow:
-        """The step without its run."""
+        """The step as JSON row, without the outcome's details."""
         return StepRow(
             rung=self.rung.value,
             verdict=self.verdict,
@@ -62,10 +63,10 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class AgreedType(Record):
-    """How near the recorded values of one type are to an uncompiled run's.
+    """The largest error of the recorded values of one dtype, against an uncompiled run.
 
-    ``greatest`` is the greatest difference, relative to the value and its tensor's own size; ``tolerance`` is
-    the relative difference that is never counted.
+    ``greatest`` is the greatest difference, relative to the value and its tensor's own size. Relative
+    differences up to ``tolerance`` are ignored.
     """
 
     dtype: str
@@ -76,9 +77,9 @@ class AgreedType(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement(Record):
-    """What it means that the recorded values agree with an uncompiled run's.
+    """How closely the recorded values agree with an uncompiled run.
 
-    ``factor`` is how many times eager's own error against a float64 run was allowed; None if that run was not
+    ``factor`` is the allowed multiple of eager's own error against a float64 run; None if that run was not
     needed.
     """
 
@@ -89,10 +90,10 @@ class Agreement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Component(Record):
-    """The part of a stage at fault: ``kind`` is op, pass, decomposition, function, guard, switch, ...
+    """The faulty part of a stage: ``kind`` is op, pass, decomposition, function, guard, switch, ...
 
-    ``confidence`` is ``proven`` only if the failure went away with the component alone taken out and was
-    there again with it put back. ``cure`` is what a user can change in the script to the same effect.
+    ``confidence`` is ``proven`` only if the failure disappeared with only this component disabled and
+    returned with it enabled. ``cure`` is a change to the script with the same effect.
     """
 
     kind: str
@@ -104,10 +105,10 @@ class Component(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit(Record):
-    """Something to look at beside an answer: a graph before and after, a generated kernel, a table.
+    """Supporting material for an answer: a graph before and after, a generated kernel, a table.
 
-    ``text`` is code or a diff in ``language`` (``python``, ``cpp``, ``diff``, ``text``) with ``marked``
-    lines (from 1) that matter; ``rows`` is a table whose first row holds the column names.
+    ``text`` is code or a diff in ``language`` (``python``, ``cpp``, ``diff``, ``text``); ``marked`` are its
+    relevant lines, from 1. ``rows`` is a table; its first row has the column names.
     """
 
     kind: str
@@ -120,11 +121,11 @@ class Exhibit(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Considered(Record):
-    """An alternative explanation, and what became of it: ruled out by a run, or still open.
+    """An alternative explanation and its state: ruled out by a run, or still open.
 
-    ``name`` is its name in the registry (``search/alternatives``), ``why`` what ruled it out or leaves it
-    open. While it is ``open``, the verdict is at most as sure as ``limit``; ``component`` says that it
-    contests the component as well as the stage.
+    ``name`` is its name in the registry (``search/alternatives``). ``why`` is what ruled it out or leaves it
+    open. While it is ``open``, ``limit`` caps the verdict's confidence. ``component``: it contests the
+    component too, not only the stage.
     """
 
     name: str
@@ -135,16 +136,16 @@ class Considered(Record):
 
     @classmethod
     def from_json(cls, data: Any) -> Considered:
-        """A report of an earlier lab has the sentences alone."""
+        """Also reads reports of older labs, which have sentences only."""
         return super().from_json(with_records(data))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit(Record):
-    """A stage (and, where one was found, a component) with the evidence for it.
+    """The faulty stage, its component if one was found, and the evidence.
 
-    ``alternatives`` are the other explanations that were considered. The JSON calls the evidence
-    ``observations``: ``reporting.schema`` adds the sentences under ``evidence``.
+    ``alternatives`` are the other explanations that were considered. In the JSON the evidence is
+    ``observations``; ``reporting.schema`` adds the sentences as ``evidence``.
     """
 
     stage: Stage
@@ -162,16 +163,16 @@ class Culprit(Record):
 
     @classmethod
     def from_json(cls, data: Any) -> Culprit:
-        """A report of an earlier lab has the sentences alone."""
+        """Also reads reports of older labs, which have sentences only."""
         return super().from_json(with_records(data))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByDesign(Record):
-    """Why a difference between compiled and uncompiled code is no bug.
+    """Why compiled and uncompiled code differ by design.
 
-    ``kind`` is ``random_numbers`` or ``rounding``, ``why`` says what differs. With ``setting`` alone (as
-    Python: ``torch._inductor.config.x = y``) both agree. ``evidence`` is what was run.
+    ``kind`` is ``random_numbers`` or ``rounding``. ``why`` says what differs. Both agree with ``setting``
+    alone, a line of Python (``torch._inductor.config.x = y``). ``evidence`` is what was run.
     """
 
     kind: str
@@ -181,13 +182,13 @@ class ByDesign(Record):
 
     @classmethod
     def from_json(cls, data: Any) -> ByDesign:
-        """A report of an earlier lab has the sentences alone."""
+        """Also reads reports of older labs, which have sentences only."""
         return super().from_json(with_records(data))
 
 
 @dataclass(frozen=True, kw_only=True)
 class WitnessAnswer(Record):
-    """One question to a witness: a backend of torch, less the ``subsystem`` of it that was left out."""
+    """One answer of the cross-check: the verdict of a torch backend with one ``subsystem`` disabled."""
 
     backend: str
     subsystem: str | None = None
@@ -196,7 +197,10 @@ class WitnessAnswer(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Witness(Record):
-    """A second, independent opinion. ``agrees`` is None where the build cannot give it (``available``)."""
+    """An independent cross-check by torch's CompilerBisector.
+
+    ``agrees`` is None if there is no opinion, e.g. because the build lacks it (``available``).
+    """
 
     name: str
     available: bool = True
@@ -207,10 +211,10 @@ class Witness(Record):
 
 @dataclass(kw_only=True)
 class ReproProof(Record):
-    """The runs that verify a repro: as a user would run it, in a fresh process, and on both rungs.
+    """The runs that verify a repro: plain in a fresh process, and on the failing and the passing rung.
 
-    ``plain`` is how the first ended (``exit 1``, ``signal 11``), ``bad`` and ``good`` are verdicts,
-    ``elsewhere`` is the verdict on a build where the script passes.
+    ``plain`` is how the plain run ended (``exit 1``, ``signal 11``). ``bad`` and ``good`` are the verdicts on
+    the rungs. ``elsewhere`` is the verdict on a build where the script passes.
     """
 
     plain: str = ""
@@ -221,16 +225,16 @@ class ReproProof(Record):
     words: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Nothing at all where nothing was run."""
+        """Returns {} if nothing was run."""
         return super().to_json() if self != ReproProof() else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReducedScript(Record):
-    """One reduced script. ``kind`` is ``graph`` or ``script``; sizes are before and after.
+    """One reduced script. ``kind`` is ``graph`` or ``script``; sizes are before and after the reduction.
 
-    ``minimal``: no single statement can be removed. ``same_component``: it fails by the component of the
-    whole script; None where that was not asked.
+    ``minimal``: no single statement can be removed. ``same_component``: it fails because of the same
+    component as the original; None if not checked.
     """
 
     kind: str
@@ -247,9 +251,10 @@ class ReducedScript(Record):
 
 @dataclass(kw_only=True)
 class Repro(Record):
-    """The smallest script that still fails (``script``), the one of the other kind, and why there is none.
+    """The smallest script that still fails (``script``), or the reason why there is none (``why_not``).
 
-    ``min_good`` is the nearest script that passes, ``graph`` the reduced graph's, whichever is the smallest.
+    ``other`` is the reduced script of the other kind. ``min_good`` is the closest script that passes.
+    ``graph`` is the script of the reduced graph, even if it is not the smallest.
     """
 
     why_not: str = ""
@@ -273,26 +278,26 @@ class Repro(Record):
 
     @property
     def smallest(self) -> ReducedScript | None:
-        """The script with its sizes and its proof; None where there is none."""
+        """The smallest script with its sizes and proof; None if there is none."""
         if not self.script:
             return None
         names = [one.name for one in fields(ReducedScript)]
         return ReducedScript(**{name: getattr(self, name) for name in names})
 
     def offer(self, best: ReducedScript) -> None:
-        """Make a reduced script the smallest one."""
+        """Sets ``best`` as the smallest script."""
         for one in fields(best):
             setattr(self, one.name, getattr(best, one.name))
 
 
 @dataclass(kw_only=True)
 class Findings:
-    """Everything that one bisection found. ``culprits[0]`` is the answer; more are independent faults.
+    """The complete result of one bisection. ``culprits[0]`` is the answer; more are independent faults.
 
-    ``verdict`` is one of ``fails`` (a culprit or "cannot tell" follows), ``passes`` (the script does
-    not fail), ``by_design`` (compiled and uncompiled code differ as they are meant to) and ``inconclusive``.
-    ``outside`` says where it fails, if no rung of the ladder reaches that. ``unasked`` are the questions that
-    the time did not reach; ``budget_s`` is the time for the whole, in seconds, if the user set one.
+    ``verdict`` is ``fails`` (with a culprit, or none if it cannot be told), ``passes``, ``by_design``
+    (compiled and uncompiled code differ intentionally) or ``inconclusive``. ``outside`` names where the
+    script fails if no rung reaches that. ``unasked`` lists the questions that the time budget did not allow.
+    ``budget_s`` is the time budget in seconds, if the user set one.
     """
 
     program: Program
@@ -328,11 +333,11 @@ class Findings:
 
     @property
     def culprit(self) -> Culprit | None:
-        """The answer, if there is one."""
+        """The first culprit, None if there is none."""
         return self.culprits[0] if self.culprits else None
 
     def to_json(self) -> dict[str, Any]:
-        """The object of DESIGN section 10, with records where ``reporting.schema`` puts sentences."""
+        """Returns the JSON of DESIGN section 10, still with evidence records in place of sentences."""
         first = self.baseline[0].outcome if self.baseline else None
         return {
             "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""judge: turns an Outcome into a Verdict against the failure that is looked for. Pure functions."""
+"""Derives the signature of an Outcome, and its Verdict against the target failure. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from .signature import Signature, legible, normalise
 from .text import shorten
 from .verdict import Verdict
 
-#: Exceptions that only wrap another one; the same fault has them on some rungs and lacks them on others.
+#: Exceptions that only wrap another one; whether a fault is wrapped depends on the rung.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "LoweringException")
 _RAISED_BY_BACKEND = re.compile(r"^backend='[^']*' raised:\s*\n?", re.S)
 _INNER = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): ?(?P<message>.*)$", re.S)
-#: Signals that an access to the wrong memory ends in. An abort counts only if the allocator made it.
+#: Signals of invalid memory accesses. SIGABRT counts only if the allocator raised it.
 _MEMORY_FAULTS = ("SIGSEGV", "SIGBUS")
-#: How pytest lists a test that failed, with the message where it prints one.
+#: A failed test in pytest's summary, with the message if it is printed.
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>[^\s\[]+(?:\[.*?\])?)(?: - (?P<message>.*))?$", re.M)
-#: What torchrun raises. It says which rank ended with which code, when, and as which process: never the same
-#: twice. What the ranks themselves have printed is.
+#: What torchrun raises. Its message (rank, exit code, time, process id) changes from run to run, so the
+#: output of the ranks is compared instead.
 _LAUNCHER = "ChildFailedError"
 _RANK_FAILURE = re.compile(
     r"^(?P<rank>\[rank\d+\]: )?(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception))"
     r"(?:: (?P<message>.*))?$",
     re.M,
 )
-#: So many failing tests are named.
+#: The number of failing tests that are named.
 _TESTS = 3
 
 
 def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "") -> Signature | None:
-    """The signature of a run that failed by itself; None for one that did not.
+    """Returns the signature of a failed run; None if it did not fail.
 
-    The tails are the ends of what it printed: a test runner prints its failures only there, as do the ranks
-    of torchrun.
+    The tails are the last parts of its output: test runners and the ranks of torchrun print their failures
+    only there.
     """
     if not outcome.failed:
         return None
@@ -70,7 +70,7 @@ def signature_of(outcome: Outcome, stdout_tail: str = "", stderr_tail: str = "")
 
 
 def judge(outcome: Outcome, target: Signature, signature: Signature | None) -> Verdict:
-    """GOOD, BAD (the same signature), DIFFERENT (another failure) or SKIP (nothing was learned)."""
+    """Returns GOOD, BAD (same signature), DIFFERENT (another failure) or SKIP (the script was not run)."""
     if not outcome.was_run:
         return Verdict.SKIP
     if signature is None:
@@ -79,7 +79,7 @@ def judge(outcome: Outcome, target: Signature, signature: Signature | None) -> V
 
 
 def unwrap(raised: Raised) -> tuple[str, str]:
-    """``(type, message)`` of the exception inside torch's wrappers, type without its module."""
+    """Returns ``(type, message)`` of the exception inside torch's wrappers; the type without its module."""
     kind, message = raised.type.rsplit(".", 1)[-1], raised.message
     for _ in range(4):
         if kind not in _WRAPPERS:
@@ -93,9 +93,10 @@ def unwrap(raised: Raised) -> tuple[str, str]:
 
 
 def compilers_own(outcome: Outcome) -> set[str]:
-    """Which exceptions came out of regions because the compiler itself failed, not the code that it compiles.
+    """Returns the types of exceptions that left a region because the compiler itself failed.
 
-    The script may have caught them. What an operator raised while it was traced has a wrapper of its own.
+    The script may have caught them. Exceptions of an operator during tracing are not included: they have
+    another wrapper.
     """
     types = {str(one.get("type", "")).rsplit(".", 1)[-1] for one in outcome.facts.get("caught") or []}
     return types & {*_WRAPPERS, "InternalTorchDynamoError"}
@@ -117,7 +118,7 @@ def _signal_type(outcome: Outcome) -> str:
 
 
 def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[str]]:
-    """What the program said when it gave up, and the tests that failed, if a test runner lists them."""
+    """The messages of a run that exited nonzero, and the failed tests if a test runner lists them."""
     raised = outcome.raised
     if raised is not None and raised.type == "SystemExit" and not raised.message.lstrip("-").isdigit():
         return ([raised.message] if raised.message not in ("", "None") else []), []
@@ -128,9 +129,9 @@ def _exit_messages(outcome: Outcome, stdout_tail: str) -> tuple[list[str], list[
 
 
 def _of_ranks(stderr: str) -> str:
-    """What the ranks raised, each failure once: the first lines of their messages.
+    """The exceptions of the ranks, deduplicated: type and first line of the message.
 
-    torch marks a rank's lines where the rank has joined a group; where none is marked, any of them counts.
+    torch prefixes the lines of a rank that has joined a group. Without any prefixed line, all lines count.
     """
     lines = list(_RANK_FAILURE.finditer(stderr))
     said: dict[str, str] = {}
@@ -142,7 +143,7 @@ def _of_ranks(stderr: str) -> str:
 
 
 def _tests_said(tests: Sequence[str], messages: Sequence[str]) -> str:
-    """Each failing test with its message, tests that say the same together."""
+    """The failing tests with their messages, grouped by message."""
     by_message: dict[str, list[str]] = {}
     for test, message in zip(tests, messages, strict=True):
         by_message.setdefault(legible(message), []).append(test)

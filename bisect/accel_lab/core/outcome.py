@@ -1,4 +1,4 @@
-"""Outcome: the facts of one run. What they mean is for ``judge`` to say."""
+"""Outcome: the facts of one run. ``judge`` derives their meaning."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Frame(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Raised(Record):
-    """An exception as it ended the run. ``links`` are the types and messages it was raised from.
+    """The exception that ended a run. ``links`` are the (type, message) of its causes.
 
-    ``operator`` is the one whose own code raised, where that is known.
+    ``operator`` is the operator whose own code raised, empty if unknown.
     """
 
     type: str
@@ -59,12 +59,11 @@ class Raised(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Record):
-    """One run's facts: how it ended, what it raised, what its compiled regions returned, what it cost.
+    """The facts of one run: how it ended, what it raised, what its compiled regions returned, its cost.
 
-    ``folder`` holds what the run left: ``stdout.txt``, ``stderr.txt``, ``records.jsonl`` with its
-    tensors, and the compiler's artifacts. ``facts`` are things the child noticed, such as the
-    graphs that were captured, in the shapes of ``untrusted/fact_shapes.py``; ``notes`` are one-line remarks
-    for the reader.
+    ``folder`` holds the run's files: ``stdout.txt``, ``stderr.txt``, ``records.jsonl`` with its tensors, and
+    the compiler's artifacts. ``facts`` are observations of the child, such as the captured graphs, in the
+    shapes of ``untrusted/fact_shapes.py``. ``notes`` are one-line remarks for the reader.
     """
 
     status: Status
@@ -87,10 +86,10 @@ class Outcome(Record):
 
     @property
     def was_run(self) -> bool:
-        """Whether the script was run at all; ``notes`` say why not."""
+        """Whether the script was run; ``notes`` say why not."""
         return self.status not in (Status.REFUSED, Status.NOT_APPLICABLE)
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended in any way but exit code 0."""
+        """Whether the script was run and did not end with exit code 0."""
         return self.was_run and self.status is not Status.OK

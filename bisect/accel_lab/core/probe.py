@@ -1,4 +1,4 @@
-"""Probe: one question - this program, under this rung, in this environment, with these limits."""
+"""Probe: one run to make, of a program under a rung with switches, in an environment, with limits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .stages import Rung
 
 @dataclass(frozen=True, kw_only=True)
 class Program(Record):
-    """What the user wants to run: a script by path, or a module by name as ``python -m`` does.
+    """The user's program: a script by path, or a module by name as with ``python -m``.
 
-    ``origin`` is the notebook that the script was made of; it is run as if it lay in that one's folder.
+    ``origin`` is the notebook that the script was converted from; the script runs as if it were in the
+    notebook's folder.
     """
 
     path: str | None = None
@@ -39,9 +40,9 @@ class Program(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Record):
-    """What one run may use; what goes beyond is stopped and becomes an Outcome.
+    """The limits of one run; a run that exceeds one is stopped, and its outcome says so.
 
-    ``file_mb`` is for one file, ``disk_mb`` for all that it writes to its own folders. With no ``record_mb``
+    ``file_mb`` limits a single file, ``disk_mb`` all files in the run's own folders. With ``record_mb`` 0
     nothing is recorded.
     """
 
@@ -56,13 +57,11 @@ class Limits(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One question to a child process. ``key`` is stable, so an answer can be stored and found again.
+    """One run to make in a child process. ``key`` is stable, so its outcome can be stored and found again.
 
-    ``switches`` are the single settings changed on top of the rung, of ``protocol.switches``;
-    ``bare`` runs the program with no instrumentation at all, as the user would;
-    ``attempt`` numbers repeats of the same question; ``cwd`` is where it starts, if not where
-    the user did; ``edited`` is a file of the program and the one that is shown in its place, whose name is
-    the digest of its text.
+    ``switches`` (of ``protocol.switches``) are changed on top of the rung. ``bare`` runs the program without
+    instrumentation, as the user would. ``attempt`` numbers repeats. ``cwd`` is the working directory, if not
+    the user's. ``edited`` is a file of the program and its replacement, whose name is the digest of its text.
     """
 
     program: Program
@@ -78,7 +77,7 @@ class Probe:
 
     @property
     def key(self) -> str:
-        """Twenty hex digits over everything that can change the answer."""
+        """Hash of everything that can change the outcome, as twenty hex digits."""
         payload = json.dumps(
             {
                 "program": self.program.to_json(),
@@ -99,7 +98,7 @@ class Probe:
 
     @property
     def label(self) -> str:
-        """How a person would call this probe in a progress line."""
+        """Short description for progress lines."""
         if self.edited:
             return "the changed script" + ("" if self.bare else ", recorded")
         if self.bare:
@@ -110,12 +109,12 @@ class Probe:
         return name + (" (cold)" if self.cold else "")
 
     def again(self, attempt: int) -> Probe:
-        """The same question, asked once more."""
+        """Returns the same probe as repeat number ``attempt``."""
         return replace(self, attempt=attempt)
 
 
 def _said(name: str, value: Any) -> str:
-    """One switch in a progress line; the accelerator's settings without the name that they go under."""
+    """One switch in a progress line; the accelerator's options are shown without the switch's name."""
     if name in ("mock", "adapter") and isinstance(value, dict):
         return " ".join(f"{k}={v}" for k, v in value.items() if v != "")
     if name == "off" and value == {"lowerings": "all"}:

@@ -1,7 +1,7 @@
-"""Record: a dataclass that is written as JSON and read back; a value of another type is refused in one line.
+"""Record: the base of dataclasses with a JSON form; reading refuses values of another type.
 
-The library that does it (cattrs) is loaded by the first record that is written or read: the parts of the lab
-that a probed interpreter imports keep records and write none, and that interpreter has no such library.
+cattrs, which does this, is imported by the first record that is written or read. A probed interpreter lacks
+cattrs: the parts of the lab that it imports create records but neither write nor read them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def as_json(
     hidden: bool = False,
     empty: bool = False,
 ) -> dict[str, Any]:
-    """The metadata of a field whose JSON is not simply its value under its own name.
+    """Returns the metadata of a field whose JSON is not simply its value under its own name.
 
-    ``digits``: a number is rounded. ``sparse``: the field is left out while it has its default. ``hidden``:
-    it is never written. ``empty``: None is written as an object without keys.
+    ``name``: the key. ``digits``: decimals that a number is rounded to. ``sparse``: omitted while it has its
+    default. ``hidden``: never written. ``empty``: None is written as ``{}``.
     """
     how = {"name": name or None, "digits": digits, "sparse": sparse, "hidden": hidden, "empty": empty}
     return {_KEY: how}
 
 
 def written(*, after: str = "") -> Callable[[_Getter], _Getter]:
-    """Below ``@property``: the JSON has it too, behind the key ``after``, or first. It is not read back."""
+    """Marks a property's getter to be written after the key ``after``, or first; it is not read back."""
 
     def mark(getter: _Getter) -> _Getter:
         setattr(getter, _AFTER, after)
@@ -55,11 +55,11 @@ def written(*, after: str = "") -> Callable[[_Getter], _Getter]:
 
 
 class Record:
-    """The base of a dataclass that goes into a file.
+    """Base class of dataclasses with a JSON form.
 
-    The JSON has the fields in their order, enums by value, tuples as lists; ``Any`` is written as it is.
-    A class whose JSON has another shape overrides ``to_json``. ``refuses_more``: a key that the class does
-    not know is an error too.
+    The JSON has the fields in their order, enums by value, tuples as lists; fields of type ``Any`` are
+    written unchanged. A class with another JSON form overrides ``to_json``. ``refuses_more``: unknown keys
+    are errors.
     """
 
     refuses_more: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class Record:
 
     @classmethod
     def from_json(cls: type[_Self], data: Any) -> _Self:
-        """Raises ValueError, which says in one line where what is wrong."""
+        """Reads a record. Raises ValueError, one line that says where and what is wrong."""
         from cattrs import BaseValidationError, transform_error
 
         try:
@@ -92,7 +92,7 @@ def _what(error: BaseException, _: Any) -> str:
 
 @functools.cache
 def _writer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
-    """Writes the fields of one class of records, and those properties that are :func:`written`."""
+    """Creates the function that writes a class's fields and its :func:`written` properties."""
     from cattrs.gen import make_dict_unstructure_fn, override
 
     changes: dict[str, Any] = {}
@@ -116,7 +116,7 @@ def _writer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
         for name, member in vars(cls).items()
         if isinstance(member, property) and hasattr(member.fget, _AFTER)
     }
-    if not (more or sparse):  # cattrs itself writes the sparse ones behind all others
+    if not (more or sparse):  # cattrs writes sparse fields last, so they have to be reordered
         return write
     for name, getter in more.items():
         after = getattr(getter, _AFTER)
@@ -144,7 +144,6 @@ def _unless_empty(value: Any, kind: Any) -> Any:
 
 @functools.cache
 def _reader(cls: type[Any]) -> Reader:
-    """Reads the fields of one class of records."""
     from cattrs.gen import make_dict_structure_fn, override
 
     changed = {f.name: f.metadata[_KEY] for f in fields(cls) if _KEY in f.metadata}
@@ -158,7 +157,7 @@ def _reader(cls: type[Any]) -> Reader:
 
 @functools.cache
 def _converter() -> Converter:
-    """Stricter than cattrs is by itself, which makes text of a number and a list of a text."""
+    """A converter that checks types; plain cattrs turns numbers into text and a text into a list."""
     from cattrs import Converter
     from cattrs.cols import (
         homogenous_tuple_structure_factory,
@@ -190,10 +189,10 @@ def _converter() -> Converter:
             value if isinstance(value, str) else converter.structure(value, get_args(kind)[0])
         ),
     )
-    # Its parts have been looked at by whoever made it of a child's words.
+    # The values of a TypedDict were checked when it was read from the child.
     converter.register_structure_hook_func(is_typeddict, _checked(Table(), lambda value, kind: value))
     converter.register_unstructure_hook_func(is_typeddict, lambda value: value)
-    for plain in (int, float, str, bool):  # and enums, which are str too
+    for plain in (int, float, str, bool):  # str includes the enums
         read = _checked(plain, lambda value, kind: kind(value) if issubclass(kind, Enum) else value)
         converter.register_structure_hook(plain, read)
     converter.register_structure_hook(Path, _checked(str, lambda value, kind: kind(value)))
@@ -212,7 +211,7 @@ def _is_record_or_text(kind: Any) -> bool:
 
 
 def _reads_fields(kind: type[Record]) -> bool:
-    """Whether a class leaves reading as it is: then an error names the place in the whole file."""
+    """Whether a class does not override ``from_json``; errors then have the full path in the file."""
     return kind.from_json.__func__ is Record.from_json.__func__  # type: ignore[attr-defined]
 
 

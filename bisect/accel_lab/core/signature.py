@@ -1,10 +1,10 @@
-"""Failure signatures: what makes two failures the same one.
+"""Failure signatures: decide whether two failures are the same.
 
-A signature is the exception's type, its message with everything private (tokens, passwords, people, hosts)
-and everything accidental (numbers, addresses, paths, generated names) taken out, in this order, and the
-innermost frames by function name. Two failures are the same when kind and type agree and the normalised
-messages agree; frames break ties only for exceptions and exits without a message: one fault surfaces
-through other frames on other rungs.
+A signature has the exception's type, its normalized message and the innermost frames by function name.
+Normalization first removes private parts (tokens, passwords, people, hosts), then accidental ones (numbers,
+addresses, paths, generated names). Two failures are the same if kind, type and normalized message agree.
+Frames are compared only for exceptions and exits without a message, since the same fault shows other frames
+on other rungs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _compiled(rules: Iterable[tuple[str, str]]) -> _Rules:
     return tuple((re.compile(pattern), text) for pattern, text in rules)
 
 
-#: What no reader wants either.
+#: Removed from messages for readers too.
 _ACCIDENTAL = _compiled(
     (
         (r"\x1b\[[0-9;]*m", ""),
@@ -33,7 +33,7 @@ _ACCIDENTAL = _compiled(
         (r"\bc[a-z0-9]{50,52}\b", "<hash>"),
     )
 )
-#: What a reader wants and a comparison does not.
+#: Removed for comparison only.
 _NUMBERS = _compiled(
     (
         (
@@ -43,47 +43,47 @@ _NUMBERS = _compiled(
         (r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?", "<n>"),
         (r"\b(?:nan|inf)\b", "<n>"),
         (r"(?:<n>(?:, ?)?){2,}", "<n>"),
-        # Which backend is handed to torch is the lab's choice, rung by rung.
+        # The lab chooses the backend, a different one for each rung.
         (r"\bbackend='[^'\n]{1,200}' raised:", "backend raised:"),
-        # Where the stack happens to end differs from process to process.
+        # The place of the stack overflow differs between processes.
         (r"\b(maximum recursion depth exceeded)(?: (?:in|while) .*)?", r"\1"),
     )
 )
 _SPACE = _compiled(((r"\s+", " "),))
 _RULES = _ACCIDENTAL + _NUMBERS + _SPACE
 
-#: Advice that torch appends to messages; it changes with the release and with the settings.
+#: Advice that torch appends to messages; it depends on release and settings.
 _ADVICE = re.compile(
     r"(?<!\s)\s*(?:Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|Developer debug context:"
     r"|For more details about this graph break|To suppress this warning|from user code:|While executing )",
 )
 
 
-#: No more of a message is looked at: what is kept of it is much shorter.
+#: Only this many characters of a message are processed; far fewer are kept.
 _LONGEST = 50_000
-#: A message as it is compared, and as it is shown, has so many characters at most.
+#: The greatest length of a message as compared and as shown, in characters.
 MOST = 400
 
 
 def normalise(message: str, *, masked: bool = False) -> str:
-    """The message without private parts, numbers, addresses, paths and generated names: 400 characters of it.
+    """Returns the message without private parts, numbers, addresses, paths and generated names, cut at 400.
 
-    ``masked``: the private parts are already out of it.
+    ``masked``: the private parts were already removed.
     """
     return _tidied(message, _RULES, masked=masked)[:MOST]
 
 
 def legible(message: str) -> str:
-    """The message for a reader, private parts taken out, numbers kept: one line of at most 400 characters."""
+    """Returns the message for a reader, without private parts: one line, at most 400 characters."""
     return shorten(_tidied(message, _ACCIDENTAL + _SPACE), MOST)
 
 
 def _tidied(message: str, rules: _Rules, *, masked: bool = False) -> str:
-    """The one place where a message becomes a signature's: cut, masked, and only then rewritten.
+    """Cuts, masks and then rewrites a message; the order matters.
 
-    A rule that takes numbers out would leave half of a token, which no rule knows any more.
+    A rule that removes numbers first would leave half a token, which no privacy rule recognizes.
     """
-    from .private import mask  # some milliseconds that a command without a message does without
+    from .private import mask  # imported late: it takes some milliseconds
 
     message = message[:_LONGEST]
     cut = _ADVICE.search(message)
@@ -93,7 +93,7 @@ def _tidied(message: str, rules: _Rules, *, masked: bool = False) -> str:
 
 
 def unnumbered(word: str) -> str:
-    """What the rules make of a word that is known to be private: how it looks in a normalised message."""
+    """Returns how a known private word looks in a normalized message."""
     return _rewritten(word, _RULES)
 
 
@@ -105,12 +105,12 @@ def _rewritten(message: str, rules: _Rules) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature(Record):
-    """``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, disk, check,
-    regex or values.
+    """The signature of a failure.
 
-    ``said`` is the message for a reader, with its numbers; two runs of one failure may differ in it. A
-    ``memory_fault`` is a crash after an access to memory that is not the program's, and its ``type`` the
-    signal that ended this run: which one it is depends on where the heap happens to lie.
+    ``kind``: exception, exit, signal, memory_fault, timeout, memory, output, processes, disk, check, regex or
+    values. ``said`` is the message for a reader, with numbers; it may differ between runs of one failure.
+    ``memory_fault`` is a crash after an invalid memory access; its ``type``, the signal, depends on the heap
+    layout and is not compared.
     """
 
     kind: str
@@ -130,13 +130,11 @@ class Signature(Record):
         if self.message or other.message:
             return self.message == other.message
         if self.kind in ("timeout", "signal"):
-            return (
-                True  # where a hang is caught, or which frame is innermost at a crash, varies with the rung
-            )
+            return True  # the innermost frame of a hang or a crash varies with the rung
         return not self.frames or not other.frames or self.frames[-1] == other.frames[-1]
 
     @property
     def line(self) -> str:
-        """One line for tables."""
+        """The signature as one line, for tables."""
         head, message = self.type or self.kind, self.said or self.message
         return f"{head}: {message}" if message else head

@@ -1,4 +1,4 @@
-"""The names of the ladder: rungs, stages, sides and levels, and which rung blames which stage."""
+"""Rungs, stages, sides and levels, and the stage that each rung blames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accel_lab.protocol.rungs import BY_BACKEND, Place, Rung
 
 
 class Stage(str, Enum):
-    """The part of the stack that a verdict blames (DESIGN section 10)."""
+    """The part of the compiler that a verdict blames (DESIGN section 10)."""
 
     EAGER = "eager"
     DYNAMO = "dynamo"
@@ -49,7 +49,7 @@ class Side(str, Enum):
 
 
 class Level(str, Enum):
-    """What a fault is about: the script as Python, a captured graph, or a generated kernel."""
+    """The representation that a fault is in: the Python script, a captured graph, or a generated kernel."""
 
     SCRIPT = "script"
     GRAPH = "graph"
@@ -60,7 +60,7 @@ class Level(str, Enum):
 
 
 class Confidence(str, Enum):
-    """``proven`` needs a pair of runs: culprit in fails, culprit out passes."""
+    """How sure a verdict is; ``proven`` needs runs that fail with the culprit and pass without it."""
 
     PROVEN = "proven"
     LIKELY = "likely"
@@ -70,21 +70,21 @@ class Confidence(str, Enum):
         return self.value
 
 
-#: The steps of the ladder, lowest first; checks beside it and accelerators are left out.
+#: The rungs of the ladder, lowest first, without separate checks and accelerators.
 LADDER: tuple[Rung, ...] = tuple(rung for rung in Rung if rung.record.place is Place.STEP)
 
-#: The ladder with the inner steps of the kernel rung that are asked only when it is the kernel rung.
+#: The ladder with the inner rungs of the kernel stage, which are run only if the kernel rung fails first.
 LONG_LADDER: tuple[Rung, ...] = tuple(
     rung for rung in Rung if rung.record.place in (Place.STEP, Place.WITHIN_KERNEL)
 )
 
-#: The rungs that are torch's own, those of the ladder first.
+#: All rungs of torch itself, those of the ladder first.
 TORCH_RUNGS: tuple[Rung, ...] = (
     *LADDER,
     *(rung for rung in Rung if rung not in LADDER and rung.record.place is not Place.ACCELERATOR),
 )
 
-#: The stage that a rung adds to the one below it.
+#: The stage that each rung adds to the rung below it.
 BLAMES: dict[Rung, Stage] = {rung: Stage(rung.record.stage) for rung in Rung}
 
 _SIDES: dict[Stage, Side] = {
@@ -121,12 +121,12 @@ _LEVELS: dict[Stage, Level] = {
 
 
 def side_of(stage: Stage) -> Side:
-    """The side of the stack that a stage lies on."""
+    """Returns the side of the stack that a stage belongs to."""
     return _SIDES.get(stage, Side.FRONT_END)
 
 
 def level_of(stage: Stage) -> Level:
-    """The level that a stage works at."""
+    """Returns the level that a stage works at."""
     return _LEVELS.get(stage, Level.GRAPH)
 
 

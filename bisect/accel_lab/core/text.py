@@ -1,4 +1,4 @@
-"""Texts for a reader: safe to print whoever wrote them, and shortened with no word or number cut in two."""
+"""Makes untrusted text safe to print, and shortens text without cutting words or numbers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import re
 import secrets
 import shlex
 
-#: What a terminal, a page or a diff must not receive raw: controls (but tab and newline), what reorders,
-#: joins or takes no room, so that a text reads differently from what it is, lone surrogates, noncharacters.
+#: Characters that must not reach a terminal, a page or a diff: controls except tab and newline; reordering,
+#: joining and invisible characters, with which a text looks different from what it is; lone surrogates,
+#: noncharacters.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-#: Whole sequences, which are dropped: colours and movements (CSI), titles and links (OSC, within one line).
+#: Terminal sequences that are removed: colours and movements (CSI), titles and links (OSC, within one line).
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;:?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\))")
-#: Stands in what :func:`control` makes. Chosen anew by each process, so no stranger's text has it.
+#: Marks the output of :func:`control`. Random for each process, so that no untrusted text can contain it.
 _SEAL = secrets.token_hex(12)
 _CONTROL = re.compile(rf"\x1b{_SEAL}<([^>]*)>")
 
-#: What is left of a text without a space in this part of it is cut inside a word all the same.
+#: If cutting at a space would leave less than this fraction, a word is cut.
 _LEAST = 0.5
 
 
 def printable(text: str) -> str:
-    """The text without terminal sequences; other unsafe characters are shown as JSON would write them."""
+    """Returns the text without terminal sequences; other unsafe characters become JSON escapes."""
     text = _SEQUENCE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _UNSAFE.sub(lambda match: _escape(ord(match.group())), text)
 
@@ -37,31 +38,30 @@ def _escape(code: int) -> str:
 
 
 def control(sequence: str) -> str:
-    """A control sequence of the lab's own, such as a colour, as :func:`for_terminal` lets it through."""
+    """Returns a control sequence of the lab's own, such as a colour, marked for :func:`for_terminal`."""
     return f"\x1b{_SEAL}<{sequence}>"
 
 
 def for_terminal(text: str) -> str:
-    """What is written to a terminal for a text: the lab's own controls work, all others are taken out."""
+    """Returns the text for a terminal: with the lab's own control sequences, without all others."""
     parts = _CONTROL.split(text)
     return "".join(part if place % 2 else printable(part) for place, part in enumerate(parts))
 
 
 def encodable(text: str) -> str:
-    """The text with lone surrogates (a file name that is not UTF-8 has them) shown as escapes."""
+    """Returns the text with lone surrogates (from file names that are not UTF-8) as escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def command_line(*words: object) -> str:
-    """A command as it can be pasted into a shell."""
+    """Returns a command line quoted for a shell."""
     return shlex.join(str(word) for word in words)
 
 
 def shorten(text: str, most: int) -> str:
-    """The text if it has at most ``most`` characters, else as many whole words of it as fit, and ``...``.
+    """Returns at most ``most`` characters of the text, as whole words; a cut text ends in ``...``.
 
-    The result never has more than ``most`` characters. A word that is longer than half of that is cut, but a
-    number never is.
+    A word longer than about half of ``most`` is cut, but a number never is.
     """
     if len(text) <= most:
         return text
@@ -80,7 +80,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def _in_number(text: str, place: int) -> bool:
-    """Whether a cut before ``place`` would leave a part of a number, which reads like another number."""
+    """Whether a cut before ``place`` would split a number."""
     left, right = text[place - 1], text[place]
     return (left.isdigit() or left in ".-+e") and (right.isdigit() or right in ".e")
 
@@ -91,11 +91,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter, unless it starts with a name from code."""
+    """Capitalizes the text unless it starts with a name from code."""
     first = text.split(" ", 1)[0]
     return text[0].upper() + text[1:] if first.isalpha() and first != "torch" else text
 
 
 def sentence(text: str) -> str:
-    """The text with one full stop at its end; one that was made shorter keeps its dots."""
+    """Ends the text with one full stop, or keeps the ``...`` of a shortened one."""
     return text if text.endswith("...") else text.rstrip(".") + "."

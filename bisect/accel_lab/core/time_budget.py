@@ -1,8 +1,8 @@
-"""The time that a bisection may take, and what was left unasked when it ended.
+"""Time limits of a bisection, and the list of questions that they left unasked.
 
-Two bounds. The whole bisection may have an end on the clock (``--budget``): a probe that would start after it
-is not started. What follows the stage may have an allowance, in seconds of running: those of a run are its
-own, whoever made it and when, so a search that is read again from its journal ends where it ended before.
+There are two limits. A deadline for the whole bisection (``--budget``): probes that would start later are not
+started. An allowance, in seconds of probe time, for the searches after the stage is known. It counts each
+run's own duration, so that a search resumed from its journal ends at the same probe.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .errors import OutOfTime
 
 LOG = logging.getLogger("accel_lab.search")
 
-#: ``on_phase(words, seconds)``: a part of the search begins and takes so many seconds at most (None: no end).
+#: ``on_phase(words, seconds)``: a phase of the search begins; it takes at most ``seconds`` (None: no limit).
 PhaseListener = Callable[[str, "float | None"], None]
 
 
 def silent(words: str, seconds: float | None) -> None:
-    """The listener that nobody listens to."""
+    """Default listener; does nothing."""
 
 
 @dataclass(kw_only=True)
 class Allowance:
-    """Seconds of running that are left to spend; ``refused``: a question was not asked for want of them."""
+    """A limit on probe time, in seconds; ``refused``: a question was not asked because it was used up."""
 
     seconds: float
     used: float = 0.0
@@ -37,41 +37,43 @@ class Allowance:
         self.used += seconds
 
     def has_left(self) -> bool:
-        """Whether one more question may be asked; that it may not is remembered."""
+        """Whether another question may be asked; sets ``refused`` if not."""
         self.refused |= self.used >= self.seconds
         return not self.refused
 
 
 @dataclass(kw_only=True)
 class Spending:
-    """What the runs of a search took, of ``budget_s`` seconds; the next may take as long as the longest."""
+    """Tracks the time of a search's runs against ``budget_s`` seconds.
+
+    It expects the next run to take as long as the longest one so far.
+    """
 
     budget_s: float
     used_s: float = 0.0
     longest_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a run."""
+        """Adds the duration of a run."""
         self.used_s += seconds
         self.longest_s = max(self.longest_s, seconds)
 
     @property
     def is_over(self) -> bool:
-        """Whether another run would probably go beyond the budget."""
+        """Whether another run would probably exceed the budget."""
         return self.used_s + self.longest_s > self.budget_s
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left; negative where the last run went beyond."""
+        """The remaining seconds; negative if the last run exceeded the budget."""
         return self.budget_s - self.used_s
 
 
 @dataclass(kw_only=True)
 class TimeBudget:
-    """``limit_s`` seconds on ``clock`` from :meth:`start` on; None: no end.
+    """A deadline ``limit_s`` seconds after :meth:`start`, on ``clock`` (None: no deadline), and an allowance.
 
-    ``unasked`` are the questions that the time did not reach, in words. Only the searching thread
-    changes it.
+    ``unasked`` lists the questions that the time did not allow. Only the searching thread changes it.
     """
 
     limit_s: float | None = None
@@ -82,36 +84,36 @@ class TimeBudget:
     _allowance: Allowance | None = None
 
     def start(self) -> None:
-        """Let the time begin."""
+        """Starts the clock."""
         self._end = None if self.limit_s is None else self.clock() + self.limit_s
 
     @property
     def end(self) -> float | None:
-        """The end on ``clock`` that holds for a probe submitted now; None without one."""
+        """The deadline, on ``clock``, of a probe submitted now; None without one."""
         return self._end
 
     @property
     def remaining_s(self) -> float | None:
-        """The seconds until the end; None without one."""
+        """The seconds until the deadline; None without one."""
         return None if self._end is None else max(0.0, self._end - self.clock())
 
     def check(self) -> None:
-        """Raises :class:`OutOfTime` where the allowance is used up. The end is for who starts the probe."""
+        """Raises :class:`OutOfTime` if the allowance is used up; the prober checks the deadline."""
         if self._allowance is not None and not self._allowance.has_left():
             raise OutOfTime("the time for this part of the bisection is up")
 
     def spend(self, seconds: float) -> None:
-        """Count a run."""
+        """Adds the duration of a run."""
         if self._allowance is not None:
             self._allowance.spend(seconds)
 
     def leave(self, words: str) -> None:
-        """Note a question that the time did not reach."""
+        """Records a question that the time did not allow."""
         if words not in self.unasked:
             self.unasked.append(words)
 
     def phase(self, words: str) -> None:
-        """A part of the search begins; ``component`` is the first after the stage is named."""
+        """Announces a phase of the search; ``component`` is the first after the stage is named."""
         LOG.info("%s", words)
         allowed = self._allowance
         left = [self.remaining_s, None if allowed is None else max(0.0, allowed.seconds - allowed.used)]
@@ -119,7 +121,7 @@ class TimeBudget:
 
     @contextmanager
     def allow(self, allowance: Allowance | None) -> Iterator[None]:
-        """Within, the runs are paid from an allowance; None: from the one around it."""
+        """Context in which runs count against an allowance; None keeps the enclosing one."""
         outer = self._allowance
         self._allowance = allowance or outer
         try:
@@ -129,7 +131,7 @@ class TimeBudget:
 
     @contextmanager
     def waived(self) -> Iterator[None]:
-        """Within, nothing is bounded: for the two runs without which there is no answer at all."""
+        """Context without a deadline, for runs that must be made in any case."""
         end, self._end = self._end, None
         try:
             yield

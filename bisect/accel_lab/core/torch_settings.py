@@ -1,6 +1,6 @@
-"""The settings of torch that a search turns: the only place of the lab, besides its child, that names them.
+"""The torch settings that searches change; only this module and the child name settings of torch.
 
-The child sets them as they are named here, and a workaround prints them for the user to paste.
+The child applies them by these names, and a workaround prints them for the user to paste.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ DYNAMO = "torch._dynamo.config"
 FUNCTORCH = "torch._functorch.config"
 INDUCTOR = "torch._inductor.config"
 
-#: The other truth value than the one that holds, whichever that is on a release.
+#: Negate the boolean that is the release's default.
 FLIP = "flip"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting as it is tried."""
+    """A setting of torch with the value to try."""
 
     module: str
     key: str
@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def code(self) -> str:
-        """The line that makes the setting so in a script; empty where the value depends on the release."""
+        """The line that applies the setting in a script; empty if the value depends on the release."""
         return "" if self.value == FLIP else f"{self.module}.{self.key} = {self.value!r}"
 
 
@@ -40,7 +40,7 @@ def _settings(module: str, **values: Any) -> tuple[Setting, ...]:
     return tuple(Setting(module=module, key=key, value=value) for key, value in values.items())
 
 
-#: What can be switched off, or made simpler, in Inductor's kernel stage.
+#: Features of Inductor's kernel stage and the settings that disable or simplify them.
 KERNEL: dict[str, dict[str, Any]] = {
     "fusion": {"max_fusion_size": 1, "epilogue_fusion": False},
     "epilogue_fusion": {"epilogue_fusion": False},
@@ -62,7 +62,7 @@ KERNEL: dict[str, dict[str, Any]] = {
     "precision_casts": {"emulate_precision_casts": True},
 }
 
-#: What Dynamo generalises and replays.
+#: Settings of Dynamo's generalization (dynamic shapes, guards) and replay.
 OF_DYNAMO = _settings(
     DYNAMO,
     recompile_limit=10_000,
@@ -75,7 +75,7 @@ OF_DYNAMO = _settings(
     enable_faithful_generator_behavior=FLIP,
     fake_tensor_cache_enabled=False,
 )
-#: Those of them that only say how much one graph is generalised.
+#: Those that only control how general one graph is.
 GENERALISING = frozenset(
     {
         "recompile_limit",
@@ -86,7 +86,7 @@ GENERALISING = frozenset(
         "guard_nn_modules",
     }
 )
-#: What AOTAutograd replays, donates and traces.
+#: Settings of AOTAutograd: alias replay, buffer donation, tracing.
 OF_AOT = _settings(
     FUNCTORCH,
     backward_pass_autocast="off",
@@ -96,7 +96,7 @@ OF_AOT = _settings(
     cse=False,
     functionalize_rng_ops=FLIP,
 )
-#: What the min-cut partitioner saves and recomputes.
+#: Settings of the min-cut partitioner: what is saved and what is recomputed.
 OF_PARTITIONER = _settings(
     FUNCTORCH,
     activation_memory_budget=1.0,
@@ -108,44 +108,45 @@ OF_PARTITIONER = _settings(
     ban_recompute_materialized_backward=FLIP,
 )
 
-#: Random numbers as eager draws them; roundings as eager makes them.
+#: Settings that give eager's random numbers and eager's roundings.
 FALLBACK_RANDOM = Setting(module=INDUCTOR, key="fallback_random", value=True)
 EMULATE_CASTS = Setting(module=INDUCTOR, key="emulate_precision_casts", value=True)
 
-#: The caches that may answer in a compiler's place, as torch calls what turns each on.
+#: The settings that enable caches, which can hide the compiler's behaviour.
 GRAPH_CACHE = f"{INDUCTOR}.fx_graph_cache"
 AUTOGRAD_CACHE = f"{FUNCTORCH}.enable_autograd_cache"
 
-#: Groups of Inductor's passes by the graph that they work on, and the setting that leaves each out.
+#: Groups of Inductor's passes by the graph that they transform, and the setting that disables each.
 PASS_GROUPS = {
     "pre-grad": Setting(module=INDUCTOR, key="use_pre_grad_passes", value=False),
     "joint": Setting(module=INDUCTOR, key="use_joint_graph_passes", value=False),
     "post-grad": Setting(module=INDUCTOR, key="use_post_grad_passes", value=False),
 }
 NO_PATTERNS = Setting(module=INDUCTOR, key="pattern_matcher", value=False)
-#: Settings of Dynamo that make it specialise more: what to try where a guard is missing.
+#: Settings that make Dynamo specialize more; tried if a guard is missing.
 MORE_GUARDS = (
     Setting(module=DYNAMO, key="guard_nn_modules", value=True),
     Setting(module=DYNAMO, key="automatic_dynamic_shapes", value=False),
 )
-#: The setting with which Dynamo guards that no hook is added to a module later.
+#: The setting that makes Dynamo guard against hooks that are added to a module later.
 GUARD_HOOKS = Setting(module=DYNAMO, key="skip_nnmodule_hook_guards", value=False)
 _LOWERING = "torch._inductor.lowering"
 _DECOMPOSITION = "torch._inductor.decomposition"
 _DRIVERS = {"pre_grad", "joint_graph", "post_grad"}
-#: The file that calls the pass which lets operators write into their arguments.
+#: The file that calls the reinplacing pass.
 REINPLACING = "torch/_inductor/fx_passes/post_grad.py"
 
 
 def inductor_lines(values: dict[str, Any]) -> list[str]:
-    """The lines that make settings of Inductor so in a script."""
+    """Returns the lines that apply Inductor settings in a script."""
     return [Setting(module=INDUCTOR, key=key, value=value).code for key, value in values.items()]
 
 
 def cache_lines(tag: str, torch: str) -> list[str]:
-    """Lines that keep torch from answering out of what it cached before a workaround that no cache key knows.
+    """Returns lines that keep torch from using code cached before a workaround that no cache key includes.
 
-    ``torch`` is the release; before 2.6 it had no such setting, and kept no compiled graph by default.
+    ``torch`` is the release. Before 2.6 the setting did not exist, and compiled graphs were not cached by
+    default.
     """
     numbers = re.match(r"(\d+)\.(\d+)", torch)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < (2, 6):
@@ -154,9 +155,9 @@ def cache_lines(tag: str, torch: str) -> list[str]:
 
 
 def fallback_lines(operator: str, *, decomposed: bool = False) -> list[str]:
-    """Lines with which Inductor calls the eager kernel of one operator (``aten.min.dim``).
+    """Returns the lines that make Inductor call the eager kernel of one operator (``aten.min.dim``).
 
-    ``decomposed``: its decomposition is left out as well.
+    ``decomposed``: its decomposition is removed too.
     """
     name = f"torch.ops.{operator}"
     lines = [f"import {_LOWERING}"]
@@ -169,7 +170,7 @@ def fallback_lines(operator: str, *, decomposed: bool = False) -> list[str]:
 
 
 def pass_lines(name: str, file: str) -> list[str]:
-    """Lines that leave out one FX pass, a function in a file of torch; empty where that has no name there."""
+    """Returns the lines that disable an FX pass, a function in a file of torch; empty if it is unnamed."""
     stem = file.rpartition("/")[2].removesuffix(".py")
     if stem not in _DRIVERS or not name.isidentifier():
         return []

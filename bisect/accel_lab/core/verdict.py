@@ -1,4 +1,4 @@
-"""Verdict: what an Outcome means for the failure that is looked for. Three-valued, never a bool."""
+"""Verdict: what an Outcome means for the target failure. It cannot be used as a bool."""
 
 from __future__ import annotations
 

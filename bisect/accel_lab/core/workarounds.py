@@ -1,4 +1,4 @@
-"""Workarounds and known failures in findings: what a user can do today, each with the run that showed it."""
+"""Workarounds and known failures in the findings, each with the run that verified it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .record import Record, as_json
 class Checked(str, Enum):
     """How a workaround was verified.
 
-    ``plain``: the changed script was run by plain Python and ended well. ``values``: it was run so as well,
-    and once more in the lab, whose comparison of the recorded values found the failure and finds it no more.
-    ``release``: the unchanged script was run on that release.
+    ``plain``: plain Python ran the changed script successfully. ``values``: in addition, a run in the lab
+    whose comparison of recorded values had found the failure no longer finds it. ``release``: the unchanged
+    script passed on that release.
     """
 
     PLAIN = "plain"
@@ -26,11 +26,11 @@ class Checked(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Record):
-    """What a workaround costs, as medians in seconds; None where it was not measured or cannot be.
+    """The run time with a workaround: medians in seconds, None if not measured.
 
     ``of`` is ``region`` (one call of the compiled regions, after the first) or ``run`` (the whole script).
-    ``eager`` is the same without torch.compile, ``failing`` with the failing compile. ``runs`` is how often
-    each was measured, in turn.
+    ``eager`` is the time without torch.compile, ``failing`` that of the failing compilation. ``runs`` is the
+    number of interleaved measurements of each.
     """
 
     of: str
@@ -42,12 +42,12 @@ class Cost(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Workaround(Record):
-    """A change with which the user's own script passes.
+    """A change that makes the user's script pass.
 
     ``kind`` is ``release``, ``backport``, ``setting``, ``fallback``, ``pass``, ``disable``, ``dynamic``,
-    ``clone`` or ``backend``. ``code`` is what to paste or change, ``where`` is ``paste`` (lines below
-    ``import torch``), ``top`` (above it), ``edit`` (``code`` replaces what is there) or ``shell`` (a
-    command). ``words`` say what it does.
+    ``clone`` or ``backend``. ``code`` is what to paste or change. ``where`` is ``paste`` (below ``import
+    torch``), ``top`` (above it), ``edit`` (``code`` replaces existing code) or ``shell`` (a command).
+    ``words`` say what it does.
     """
 
     kind: str
@@ -60,10 +60,10 @@ class Workaround(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownFailure(Record):
-    """A failure of the catalogue with the same stage, component and signature, run on this build.
+    """A known failure with the same stage, component and signature, which was run on this build.
 
-    ``issue`` is the number of the public issue, None where there is none. ``fails_on`` and ``passes_on`` are
-    the releases on which the entry was run. ``shown`` is how its run on the user's build ended.
+    ``issue`` is the number of the public issue, None if there is none. ``fails_on`` and ``passes_on`` are the
+    releases on which the entry was run. ``shown`` is how its run on the user's build ended.
     """
 
     entry: str

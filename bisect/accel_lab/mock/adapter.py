@@ -1,4 +1,4 @@
-"""The mock as an adapter: one accelerator among others, set up by its variables and by options."""
+"""The adapter of the mock accelerator, configured by environment variables and options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("accel_lab.mock")
 _noticed: set[str] = set()
 
-#: Each part that can be replaced or switched off, with the options that do it.
+#: The parts that can be replaced or switched off, and the options that do it.
 PARTS: dict[str, dict[str, Any]] = {
     "reference_back_end": {"back_end": "reference"},
     "reference_front_end": {"front_end": "reference"},
@@ -53,8 +53,8 @@ PARTS: dict[str, dict[str, Any]] = {
 class MockAdapter(AcceleratorAdapter):
     """The mock accelerator.
 
-    ``given`` has keys of the settings and of the constraints, ``table`` is a project's
-    ``[tool.accel-lab.mock]``. Raises SettingError for wrong values.
+    ``given`` has keys of the settings and of the constraints. ``table`` is a project's
+    ``[tool.accel-lab.mock]``. Raises SettingError for invalid values.
     """
 
     strict_switch = "MOCK_STRICT"
@@ -112,7 +112,7 @@ class MockAdapter(AcceleratorAdapter):
     def refusals(
         self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Mapping[str, str]:
-        """What the main front end leaves to the host; a graph with symbols is lowered when it is called."""
+        """Returns the nodes that the main front end leaves to the host; empty for a symbolic graph."""
         if is_symbolic(graph_module):
             return {}
         from .frontend.pipeline import lower
@@ -144,7 +144,7 @@ class MockAdapter(AcceleratorAdapter):
         return sorted(faults.chosen())
 
     def configured(self, options: Mapping[str, Any]) -> MockAdapter:
-        """The mock with other settings, and with the instruments of :mod:`.instruments`."""
+        """Returns the mock with other settings and the instruments of :mod:`.instruments`."""
         from .instruments import INSTRUMENTS, Instruments
 
         instruments = Instruments({key: options[key] for key in INSTRUMENTS if key in options})
@@ -157,7 +157,7 @@ class MockAdapter(AcceleratorAdapter):
         return {"statistics": collected().to_json(), **seen}
 
     def keep_files(self, folder: str) -> None:
-        """The texts and specs of each program, and the log of the transfers."""
+        """Writes the texts and specs of each program and the log of transfers below ``folder``."""
         from .runtime.transfer import log_transfers
 
         self._settings = replace(self._settings, artifacts=folder)
@@ -171,7 +171,7 @@ class MockAdapter(AcceleratorAdapter):
         return collected()
 
     def admit(self, example_inputs: Sequence[Any]) -> None:
-        """Say loudly that faults are on, and refuse tensors of other devices."""
+        """Warns if faults are active; raises UnsupportedOnDevice for inputs on other devices."""
         _notice_faults()
         if self._instruments is not None:
             self._instruments.install()
@@ -194,16 +194,16 @@ class MockAdapter(AcceleratorAdapter):
 
 
 def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of the device, and those of the constraints."""
+    """Splits settings into those of the device and those of the constraints."""
     own = {key: value for key, value in given.items() if key not in CONSTRAINT_VARIABLES}
     return own, {key: value for key, value in given.items() if key in CONSTRAINT_VARIABLES}
 
 
 def _static_inputs() -> Collection[int]:
-    """The inputs of the graph that is being compiled that are parameters or buffers.
+    """Indices of the inputs that are parameters or buffers, of the graph being compiled.
 
-    AOTAutograd knows them while it calls the forward compiler (``torch/_guards.py``, ``TracingContext``);
-    in the backward they would be those of the forward. What a release does not tell is transferred at each
+    AOTAutograd sets them while it calls the forward compiler (``torch/_guards.py``, ``TracingContext``);
+    during the backward they would be the forward's. Without this information an input is transferred at each
     call.
     """
     from torch._guards import TracingContext
@@ -214,7 +214,7 @@ def _static_inputs() -> Collection[int]:
 
 
 def _notice_faults() -> None:
-    """Say loudly, once for each choice, that results are wrong on purpose."""
+    """Warns, once for each set of faults, that results are wrong on purpose."""
     chosen = faults.chosen()
     text = ", ".join(f"{name} ({faults.CATALOGUE[name].layer}, seed {seed})" for name, seed in chosen.items())
     if text and text not in _noticed:

@@ -1,7 +1,7 @@
-"""Writes each graph's text forms: the graph, the loop IR, one JSON spec a kernel, the statistics.
+"""Writes a graph's artifacts: the graph, the loop IR, one JSON spec per kernel, the statistics.
 
-``<folder>/<program>/graph.txt, loop_ir.txt, ..., specs/000_<kernel>.json, program.txt``; the transfer log is
-written by the transfer itself into the same folder.
+The files are ``<folder>/<program>/graph.txt, loop_ir.txt, ..., specs/000_<kernel>.json, program.txt``. The
+transfer module writes its log to the same folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STATISTICS = "statistics.json"
 
 
 def write_program(folder: str, program: Program) -> Path:
-    """Write a program's texts and specs; the folder that holds them, a new one for every program."""
+    """Writes a program's texts and specs to a new folder, which it returns."""
     base = re.sub(r"[^\w.-]", "_", program.name) or "graph"
     place = Path(folder, base)
     number = 0
@@ -36,7 +36,7 @@ def write_program(folder: str, program: Program) -> Path:
 
 
 def describe(program: Program) -> str:
-    """A program as text: its memory, its steps and its outputs."""
+    """Formats a program as text: its memory, host calls and outputs."""
     lines = [
         f"program {program.name}: front end {program.front_end}, {len(program.kernels)} kernels, "
         f"{program.arena_bytes} bytes of arena ({program.resident_bytes} resident)",
@@ -55,7 +55,7 @@ def describe(program: Program) -> str:
 
 
 def write_statistics(folder: str, statistics: Statistics) -> None:
-    """Write the counters so far."""
+    """Writes the current statistics to ``statistics.json``."""
     path = Path(folder, STATISTICS)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(statistics.to_json(), indent=1) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""``torch.compile(backend="mock")``: the backends of :class:`.adapter.MockAdapter` as plain functions."""
+"""``torch.compile(backend="mock")``: the backend of :class:`.adapter.MockAdapter` as plain functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Compiled = Callable[..., Any]
 
 
 def mock_backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **given: Any) -> Compiled:
-    """The backend for ``torch.compile``, set up by the environment; ``options`` may name settings."""
+    """The backend for ``torch.compile``, configured by environment variables and by ``options``."""
     options = given.get("options") or {}
     return aot_mock_backend(**options)(gm, example_inputs)
 
@@ -34,12 +34,12 @@ def aot_mock_backend(
     table: Mapping[str, object] | None = None,
     **others: object,
 ) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]:
-    """A backend for ``torch.compile`` with settings of its own.
+    """Returns a backend for ``torch.compile`` with its own settings.
 
-    What is not given comes from the environment, then from ``table`` (a project's ``[tool.accel-lab.mock]``).
-    ``constraints`` are names or objects, all of the mock's unless given; ``dtypes`` narrows what they allow,
-    ``denied`` names operators that are refused, ``errors`` constraints whose warnings are errors.
-    Wrong values raise SettingError here, not at a run.
+    Settings that are not given come from the environment, then from ``table`` (a project's
+    ``[tool.accel-lab.mock]``). ``constraints`` are names or objects, by default all of the mock's. ``dtypes``
+    narrows the allowed dtypes. ``denied`` names operators to refuse. ``errors`` names constraints whose
+    warnings become errors. Raises SettingError for invalid values, here and not at a run.
     """
     adapter = MockAdapter(
         {
@@ -63,7 +63,7 @@ def aot_mock_backend(
 
 
 def register() -> None:
-    """Enter the backend as "mock" with Dynamo, where the installed entry point did not."""
+    """Registers the backend "mock" with Dynamo, unless the installed entry point already did."""
     from torch._dynamo.backends import registry
 
     if "mock" not in registry.list_backends(exclude_tags=()):

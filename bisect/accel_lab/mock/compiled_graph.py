@@ -1,4 +1,4 @@
-"""One ATen graph on the mock: a front end makes a program of it, the runtime runs that."""
+"""Compiles one ATen graph for the mock: a front end lowers it to a program, the runtime runs it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .runtime.run_statistics import collected
 from .runtime.runner import Loaded, shared_runtime
 from .settings import Settings
 
-#: The modules of the two front ends; one is imported when it is asked for.
+#: The modules of the two front ends, imported on demand.
 FRONT_ENDS = {"main": "frontend.pipeline", "reference": "reference.front_end"}
-#: Programs that one graph with symbolic sizes keeps, the longest unused dropped first.
+#: LRU capacity: programs kept for one graph with symbolic sizes.
 KEPT_PROGRAMS = 64
 
 _log = logging.getLogger("accel_lab.mock")
 
 
 class CompiledGraph:
-    """One ATen graph: its program, or one for each set of sizes that it is called with."""
+    """The compiled form of one ATen graph: one program, or one for each set of sizes it is called with."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CompiledGraph:
         self.static = frozenset(static)
         self.name = name
         self.__name__ = name
-        self._boxed_call = True  # of the instance: Dynamo's wrappers copy that, not what the class has
+        self._boxed_call = True  # on the instance: Dynamo's wrappers copy instance attributes only
         self.settings = settings
         self.runtime = shared_runtime(settings.device, settings.back_end)
         self.symbolic = is_symbolic(graph_module)
@@ -64,7 +64,7 @@ class CompiledGraph:
         return device_results(self.on_host(inputs), self._on_device, given, inputs)
 
     def on_host(self, inputs: list[Any]) -> list[Any]:
-        """The results for host tensors, those that stand for tensors of the device among them."""
+        """Runs the graph on host tensors, which include host copies of device tensors."""
         ready = self._ready(inputs)
         values = ready.loaded.run(inputs, self._on_device)
         share(values, ready.traced, ready.groups)
@@ -98,11 +98,10 @@ class CompiledGraph:
         return found
 
     def _make(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> _Ready:
-        """Lower a concrete graph."""
         settings = self.settings
         graph.meta[STATIC_INPUTS] = self.static
         lower = importlib.import_module(f"{__package__}.{FRONT_ENDS[settings.front_end]}").lower
-        # Dynamo compiles under a fake mode: what a front end computes with tensors of its own must be real.
+        # Dynamo compiles under a fake mode; tensors that a front end computes itself must be real.
         with collected().timed("lower"), _disable_current_modes():
             program = lower(graph, inputs, settings.device, name)
         results = list(graph.graph.nodes)[-1].args[0]
@@ -122,7 +121,7 @@ class CompiledGraph:
 
 
 class _Ready:
-    """A program with what its outputs were when they were traced."""
+    """A loaded program with the traced values of its outputs and their alias groups."""
 
     def __init__(self, loaded: Loaded, traced: list[Any]) -> None:
         self.loaded = loaded
@@ -132,7 +131,7 @@ class _Ready:
 
 
 def _key(value: Any) -> Any:
-    """What a program depends on of one input."""
+    """The properties of an input that a program is specialized on."""
     if isinstance(value, torch.Tensor):
         return (tuple(value.shape), value.stride(), value.dtype)
     return (type(value), value)

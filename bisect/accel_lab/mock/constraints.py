@@ -1,8 +1,8 @@
-"""Which constraints hold on the mock: those given, else the environment's, else the table's, else all.
+"""Selects the mock's constraints: from arguments, else the environment, else the table, else all.
 
-``constraints`` (MOCK_CONSTRAINTS) names them, ``dtypes`` (MOCK_DTYPES) narrows what ``dtype`` allows,
-``denied`` (MOCK_DENIED) is the deny-list of ``unsupported``, ``errors`` (MOCK_ERRORS) names those whose
-warnings are errors; variables separate words by commas.
+``constraints`` (MOCK_CONSTRAINTS) names them. ``dtypes`` (MOCK_DTYPES) narrows what ``dtype`` allows.
+``denied`` (MOCK_DENIED) is the deny-list of ``unsupported``. ``errors`` (MOCK_ERRORS) names those whose
+warnings become errors. Variables are comma-separated.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from accel_lab.accelerators.settings import SettingError
 from .device import FORMATS, STICK_BYTES
 from .settings import CONSTRAINT_VARIABLES, TABLE, Settings
 
-#: Where a strict violation writes its script ("0" for nowhere).
+#: Set to "0", this variable keeps a strict violation from writing a script.
 REPRO_VARIABLE = "MOCK_REPRO"
 DEVICE_DTYPES = frozenset(entry.torch_dtype for entry in FORMATS.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The constraints, and the words that give another process the same ones (None where one has no name)."""
+    """The chosen constraints, and the environment variables that reproduce them.
+
+    ``environment`` is None if a constraint was given as an object.
+    """
 
     constraints: tuple[Constraint, ...]
     environment: Mapping[str, str] | None
@@ -53,7 +56,7 @@ def choose(
     table: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The constraints that hold. Raises SettingError, with what is allowed."""
+    """Selects the constraints. Raises SettingError with the allowed values."""
     given, table = given or {}, table or {}
     environment = os.environ if environment is None else environment
     found: dict[str, tuple[str, Sequence[Any]] | None] = {}
@@ -81,7 +84,7 @@ def choose(
 
 
 def limits_of(settings: Settings) -> DeviceLimits:
-    """The device's sizes as constraints take them."""
+    """Returns the device's sizes as the constraints' limits."""
     device = settings.device
     return DeviceLimits(
         memory_bytes=device.memory_bytes,
@@ -93,9 +96,10 @@ def limits_of(settings: Settings) -> DeviceLimits:
 
 
 def allowed_dtypes(setting: str, specs: Iterable[object]) -> frozenset[torch.dtype]:
-    """What a choice of dtypes leaves of the device's.
+    """Returns the device's dtypes that a choice allows. Raises SettingError.
 
-    A kind (floating, integer) of which none is named stays: ``float16`` says nothing of index tensors.
+    All dtypes of a kind (floating, integer) stay allowed if none of that kind is named: ``float16`` does not
+    restrict index tensors.
     """
     chosen = {dtype_of(setting, spec) for spec in specs}
     lacking = sorted(words(dtype) for dtype in chosen - DEVICE_DTYPES)
@@ -109,17 +113,17 @@ def allowed_dtypes(setting: str, specs: Iterable[object]) -> frozenset[torch.dty
 
 
 def lacks_operator(target: torch._ops.OpOverload) -> str:
-    """Why the device does not run an overload; empty where the main front end has a lowering for it."""
+    """Returns why the device cannot run an overload; empty if the main front end has a lowering."""
     if torch.Tag.nondeterministic_seeded in target.tags:
         return "random numbers are drawn on the host"
-    from .lowering import graph  # noqa: F401 - the families of lowerings enter themselves
+    from .lowering import graph  # noqa: F401 - the import registers the lowerings
     from .lowering.builder import handler_of
 
     return "" if handler_of(target) is not None else "the device has no such operator"
 
 
 def repro_target(settings: Settings, choice: Choice) -> ReproTarget | None:
-    """How a script of its own sets the mock up with these settings; None where a constraint has no name."""
+    """Returns how a standalone script sets up the mock with these settings; None for unnamed constraints."""
     if choice.environment is None:
         return None
     return ReproTarget(

@@ -1,4 +1,4 @@
-"""What the mock device is: the number formats that it holds, and its sizes (:mod:`.sizes`)."""
+"""The mock device's number formats; re-exports its sizes (:mod:`.sizes`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Format:
 
     @property
     def lanes(self) -> int:
-        """Elements in one stick."""
+        """The number of elements in a stick."""
         return STICK_BYTES // self.word_bytes
 
 
@@ -37,18 +37,18 @@ FORMATS: dict[str, Format] = {
         ("bool", torch.bool),
     )
 }
-#: The half formats; the units add them up in fp32.
+#: The half formats; the units accumulate them in fp32.
 HALVES = (torch.float16, torch.bfloat16)
 _BY_DTYPE = {entry.torch_dtype: entry for entry in FORMATS.values()}
 
 
 def format_of(dtype: torch.dtype) -> Format | None:
-    """The device's format for a torch dtype, or None where the device has none (float64, complex, ...)."""
+    """Returns the device's format for a torch dtype, None if it has none (float64, complex, ...)."""
     return _BY_DTYPE.get(dtype)
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """What the units accumulate in, as eager does: float32 for the half formats, else the dtype itself."""
+    """Returns the dtype that the units accumulate in, as in eager: float32 for halves, else the dtype."""
     return torch.float32 if dtype in HALVES else dtype
 
 

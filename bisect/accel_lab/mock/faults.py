@@ -1,7 +1,7 @@
-"""The catalogue of seeded faults: bugs that real accelerators had, each bound to the layer that it sits in.
+"""The catalogue of seeded faults: bugs of real accelerators, each in a certain layer of the mock.
 
-A fault is off unless it is asked for by name; :func:`active` is the one question that the layers ask. Each
-layer keeps its own faulty code path next to the right one, under ``if faults.active("name"):``.
+A fault is off unless it is named in the environment. Each layer keeps the faulty code next to the right one,
+under ``if faults.active("name"):``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ VARIABLE = "MOCK_FAULTS"
 
 @dataclass(frozen=True, kw_only=True)
 class FaultInfo:
-    """One fault. ``layer`` is transfer, front_end, back_end, cache or fallback; ``side`` is the answer that a
-    bisection must give.
+    """One seeded fault.
+
+    ``layer`` is transfer, front_end, back_end, cache or fallback. ``side`` is the answer that a bisection
+    must give. ``model`` is the real bug that it imitates.
     """
 
     name: str
@@ -175,11 +177,11 @@ CATALOGUE: dict[str, FaultInfo] = {
 
 
 class FaultError(ValueError):
-    """MOCK_FAULTS names what the catalogue does not have; the message says what there is."""
+    """Raised if MOCK_FAULTS is invalid; the message lists the known faults."""
 
 
 def parse(text: str) -> dict[str, int]:
-    """``name`` or ``name:seed``, comma separated, to name -> seed (0 by default). Raises FaultError."""
+    """Parses comma-separated ``name`` or ``name:seed`` to name -> seed (default 0). Raises FaultError."""
     found: dict[str, int] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, seed = part.partition(":")
@@ -193,12 +195,12 @@ def parse(text: str) -> dict[str, int]:
 
 
 def chosen() -> dict[str, int]:
-    """The faults that are on, from the environment; empty unless asked."""
+    """Returns the active faults, name -> seed, from the environment."""
     text = os.environ.get(VARIABLE, "")
     return parse(text) if text else {}
 
 
 def active(name: str) -> bool:
-    """Whether a fault of the catalogue is on."""
+    """Whether a fault of the catalogue is active."""
     assert name in CATALOGUE, name
     return name in chosen()

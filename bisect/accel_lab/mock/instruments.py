@@ -1,4 +1,4 @@
-"""Instruments of one run of the mock: replaced transfers and host calls, comparisons, traced kernels."""
+"""Instruments of a run on the mock: replaced transfers and host calls, comparisons, kernel traces."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from .runtime.kernel_trace import KernelTrace
     from .runtime.step_check import StepCheck
 
-#: The options of :meth:`.adapter.MockAdapter.configured` that are none of the settings. ``transfer``
-#: ("definition", or the names of transfers) and ``host`` ("apart", or the names of calls) are replaced;
-#: ``steps`` holds each transfer and each call against its definition; ``trace`` compares kernel by kernel;
-#: ``by_reference`` names kernels that run on the reference back end; ``folder`` is where a traced run writes.
+#: Options of :meth:`.adapter.MockAdapter.configured` that are no settings. ``transfer`` ("definition", or
+#: names of transfers) and ``host`` ("apart", or names of calls) select replacements. ``steps`` compares each
+#: transfer and host call with its definition. ``trace`` compares each kernel. ``by_reference`` names kernels
+#: to run on the reference back end. ``folder`` is the output folder of a traced run.
 INSTRUMENTS = ("transfer", "host", "steps", "trace", "by_reference", "folder")
 
-#: With 1 in this variable ``x.to("mock")`` and operators called one by one go without the device's transfers.
-#: (A variable, because it is set before the script imports torch or anything of the lab.)
+#: Set to 1, ``x.to("mock")`` and eager operators bypass the device's transfers. It is a variable because it
+#: must be set before the script imports torch or the lab.
 BY_DEFINITION_VARIABLE = "ACCEL_LAB_MOCK_BY_DEFINITION"
 
 
 def moves_by_definition() -> bool:
-    """Whether tensors of the device in torch are moved by the memory's definition instead of by transfers."""
+    """Whether eager device tensors are moved by the memory's definition instead of by transfers."""
     return os.environ.get(BY_DEFINITION_VARIABLE) == "1"
 
 
 class Instruments:
-    """The instruments of one process; they are installed when the first region is compiled."""
+    """The instruments of one process, installed when the first region is compiled."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -37,11 +37,11 @@ class Instruments:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that go with them: a traced run writes its artifacts."""
+        """Settings that the instruments require: a traced run writes artifacts."""
         return {"artifacts": self._options["folder"]} if self._options.get("trace") else {}
 
     def install(self) -> None:
-        """Stand around the runtime, once."""
+        """Wraps the runtime, once."""
         if self._installed:
             return
         self._installed = True
@@ -69,7 +69,7 @@ class Instruments:
             self._trace.install()
 
     def observations(self) -> dict[str, Any]:
-        """What was seen: ``kernels`` of a traced run, ``steps`` of a compared one."""
+        """Returns the records: ``kernels`` of a traced run, ``steps`` of a compared one."""
         found: dict[str, Any] = {}
         if self._trace is not None:
             found["kernels"] = self._trace.to_json()

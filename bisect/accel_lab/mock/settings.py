@@ -1,7 +1,7 @@
-"""How the mock is set up: the environment's MOCK_* over the `[tool.accel-lab.mock]` table over the defaults.
+"""Reads the mock's settings: MOCK_* variables, else the ``[tool.accel-lab.mock]`` table, else defaults.
 
-A value that cannot be meant is refused with the name of the setting and what it may be. Faults have no entry
-in the table: they are asked for by the environment alone, so that none is ever left on in a file.
+An invalid value raises an error with the setting's name and the allowed values. Faults can only be set by the
+environment, so that none stays active in a file.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from . import faults
 from .sizes import Device
 
 SIDES = ("main", "reference")
-#: What the settings of a project's file are called in messages.
+#: The name of a project file's settings in messages.
 TABLE = "[tool.accel-lab.mock]"
-#: The settings of the constraints, which :mod:`.constraints` reads, with their variables.
+#: Settings of the constraints, read by :mod:`.constraints`, and their variables.
 CONSTRAINT_VARIABLES = {
     "constraints": "MOCK_CONSTRAINTS",
     "dtypes": "MOCK_DTYPES",
@@ -39,11 +39,11 @@ CONSTRAINT_VARIABLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that can be set.
+    """All settings of the mock.
 
-    ``strict``: an operator that the device lacks is an error, not a fallback. ``alignment``: extents along
-    the sticks (with ``aligned_dimensions`` "all": every extent) should be multiples of it (a constraint; 1
-    asks for nothing). ``artifacts`` is a folder, empty for none.
+    ``strict``: an unsupported operator is an error instead of a fallback. ``alignment``: a constraint that
+    the extent along the sticks (with ``aligned_dimensions`` "all": every extent) is a multiple of this many
+    elements; 1 disables it. ``artifacts`` is a folder, empty for none.
     """
 
     front_end: str = "main"
@@ -55,7 +55,7 @@ class Settings:
     device: Device = field(default_factory=Device)
 
     def environment(self) -> dict[str, str]:
-        """The variables that give another process these settings."""
+        """Returns the environment variables that give another process these settings."""
         device = self.device
         return {
             "MOCK_FRONT_END": self.front_end,
@@ -75,7 +75,7 @@ class Settings:
 
 
 def _one_of(*words: str) -> Callable[[str, object], str]:
-    """A reader that takes one of some words."""
+    """A reader that accepts one of the given words."""
 
     def read(name: str, value: object) -> str:
         if value not in words:
@@ -87,7 +87,7 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One setting: its key in the table, its variable, its field of Settings or of Device, its reader."""
+    """One setting: its key in the table, variable, field of Settings or Device, and reader."""
 
     key: str
     variable: str
@@ -138,9 +138,9 @@ _ENTRIES = (
     _Entry(key="poison", variable="MOCK_POISON", field="poison", read=read_flag, of_device=True),
 )
 KEYS = tuple(entry.key for entry in _ENTRIES)
-#: Variable of each key of the table, those of the constraints too.
+#: The variable of each key of the table, including those of the constraints.
 TABLE_VARIABLES = {**{entry.key: entry.variable for entry in _ENTRIES}, **CONSTRAINT_VARIABLES}
-#: All variables that a run on the mock depends on.
+#: All environment variables that a run on the mock depends on.
 VARIABLES = (*TABLE_VARIABLES.values(), faults.VARIABLE)
 
 
@@ -149,9 +149,9 @@ def read_settings(
     environment: Mapping[str, str] | None = None,
     given: Mapping[str, object] | None = None,
 ) -> Settings:
-    """The settings: those given, else the environment's, else the table's, else the defaults.
+    """Reads the settings: from ``given``, else the environment, else the table, else defaults.
 
-    ``given`` has the table's keys (None says nothing), and may have ``device``: all of its sizes at once.
+    ``given`` has the table's keys (None: not given) and optionally ``device``, which replaces all sizes.
     Raises SettingError.
     """
     table, given = table or {}, given or {}
@@ -180,9 +180,9 @@ def read_settings(
 
 
 def variables_of(table: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a table stands for where the environment does not set them.
+    """Returns a table's settings as variables, except those that the environment sets.
 
-    Everything is checked as far as it can be without torch. Raises SettingError.
+    Checks everything that can be checked without torch. Raises SettingError.
     """
     _known(table, TABLE_VARIABLES)
     read_settings({key: value for key, value in table.items() if key in KEYS}, environment)
@@ -206,7 +206,7 @@ def _text_of(value: object) -> str:
 
 
 def _known(given: Mapping[str, object], keys: Iterable[str]) -> None:
-    """Refuse settings that there are not."""
+    """Raises SettingError for unknown settings."""
     keys = tuple(keys)
     unknown = sorted(str(key) for key in given if key not in keys)
     if unknown:
@@ -215,7 +215,7 @@ def _known(given: Mapping[str, object], keys: Iterable[str]) -> None:
 
 
 def _known_faults(environment: Mapping[str, str]) -> None:
-    """Refuse faults that the catalogue does not have before anything is compiled."""
+    """Raises SettingError for unknown faults, before anything is compiled."""
     if text := environment.get(faults.VARIABLE, ""):
         try:
             faults.parse(text)

@@ -1,7 +1,7 @@
-"""The sizes of the mock device, without torch.
+"""The sizes of the mock device; does not import torch.
 
-The figures are those of a real inference accelerator's public documents (Torch-Spyre): 128-byte sticks, 32
-cores, 2 MB of scratchpad a core, a 256 MB span that one core can address.
+The defaults are those in a real inference accelerator's public documents (Torch-Spyre): 128-byte sticks, 32
+cores, 2 MB of scratchpad per core, a 256 MB span that one core can address.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ STICK_BYTES = 128
 
 
 def whole_sticks(count: int) -> int:
-    """``count`` bytes rounded up to whole sticks."""
+    """Rounds ``count`` bytes up to whole sticks."""
     return -(-count // STICK_BYTES) * STICK_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """The sizes of one device; all of them can be set, so that a limit can be met in a test.
+    """The sizes and switches of one device; tests set small sizes to hit limits.
 
-    ``memory_bytes`` is the whole device memory, ``span_bytes`` what one core can address in one kernel,
-    ``scratchpad_bytes`` is per core.
+    ``memory_bytes`` is the whole device memory. ``span_bytes`` is what one core can address in one kernel.
+    ``scratchpad_bytes`` is per core. ``poison``: undefined memory reads as NaN or an extreme integer.
     """
 
     cores: int = 32

@@ -1,7 +1,7 @@
-"""Attention scores, 70 keys wide, compiled and compared with the uncompiled: what ``accel-lab demo`` runs.
+"""Compares compiled with eager attention scores over 70 keys; the script of ``accel-lab demo``.
 
-The mock accelerator holds 32 float32 numbers a stick, so the last stick of each row is partly empty. With the
-fault that the tour switches on, its exponential is wrong in that stick.
+The mock accelerator stores 32 float32 elements per stick, so the last stick of each row is partly empty. With
+the fault that the demo activates, exp is wrong in that stick.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Scores(nn.Module):
-    """Softmax of scaled products, as attention has them."""
+    """The softmax of scaled dot products, as in attention."""
 
     def __init__(self, width: int, keys: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Scores(nn.Module):
 
 
 def main() -> None:
-    """Compile, run, compare."""
+    """Compiles, runs and compares."""
     torch.manual_seed(0)
     model = Scores(width=64, keys=70)
     inputs = torch.randn(8, 64)

@@ -1,4 +1,4 @@
-"""Finds a backend by what the lab calls it, and reads what it reports of its own work. Runs in the child."""
+"""Finds a backend by its name in the lab, and reads the statistics that it reports. Runs in the child."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from accel_lab.accelerators.discovery import registered
 
-#: So many violations of one row are listed with their lines.
+#: The greatest number of violations of one row that are listed with their lines.
 MOST_LINES = 100
 
 
 class Unavailable(Exception):
-    """The backend is not there; the message says so in one line."""
+    """Raised if the backend does not exist here; the message is one line."""
 
 
 def find(backend: Any) -> Any:
-    """What ``torch.compile`` takes for a backend of the job, and what reports its statistics (or None).
+    """Returns (backend for ``torch.compile``, source of its statistics or None).
 
-    Raises :class:`Unavailable` where there is none of that name; a failure of its own code passes as it is.
+    Raises :class:`Unavailable` for an unknown name. Errors of the backend's own code are passed on.
     """
     target = backend["target"]
     if backend["adapter"]:
@@ -33,7 +33,7 @@ def find(backend: Any) -> Any:
 
 
 def _load(reference: str) -> Any:
-    """The object behind ``module:attribute``."""
+    """Imports ``module:attribute``. Raises Unavailable if the module does not exist."""
     name, _, attribute = reference.partition(":")
     try:
         module = importlib.import_module(name)
@@ -45,7 +45,7 @@ def _load(reference: str) -> Any:
 
 
 def _from_adapter(loaded: Any) -> Any:
-    """The backend of an adapter, registered as its class, as an instance, or as the plain function."""
+    """The backend and statistics of an adapter, registered as class, instance or plain function."""
     adapter = loaded() if isinstance(loaded, type) else loaded
     backend = getattr(adapter, "backend", None)
     if not callable(backend):
@@ -56,11 +56,12 @@ def _from_adapter(loaded: Any) -> Any:
 
 
 def statistics(report_of: Any) -> Any:
-    """What a backend reports of all its work in this process; what it does not report is left out.
+    """Returns the statistics that a backend reports for this process; missing ones are omitted.
 
-    It gives a mapping, or an object with ``to_json()``: ``kernels_generated``; ``fallbacks`` by operator and
-    ``violations``, as numbers by name, as entries with a ``count``, or as a list of entries with a name,
-    whose ``op``, ``message`` and ``source`` are kept too; and ``seconds`` by part of the work.
+    The report is a mapping, or an object with ``to_json()``, with ``kernels_generated``, ``fallbacks`` (by
+    operator), ``violations``, and ``seconds`` by phase. Fallbacks and violations are numbers by name, entries
+    with a ``count`` by name, or a list of entries with a name. Of the latter, ``op``, ``message`` and
+    ``source`` of violations are kept.
     """
     reported: Any = report_of() if callable(report_of) else None
     if hasattr(reported, "to_json"):
@@ -95,7 +96,7 @@ def _counts(reported: Any) -> Any:
 
 
 def _lines(reported: Any) -> Any:
-    """Each violation that has a message once: constraint, operator, message, the user's line."""
+    """The violations with a message, deduplicated, each as one line with the user's source line."""
     if not isinstance(reported, (list, tuple)):
         return []
     lines: Any = {}

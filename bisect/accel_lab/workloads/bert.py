@@ -1,4 +1,4 @@
-"""BERT from transformers' configuration with seeded weights: nothing is downloaded."""
+"""BERT with transformers' configuration and seeded random weights; downloads nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-#: Batch, tokens, and what differs from the configuration's defaults, which are those of BERT-base.
+#: Batch, tokens, and changes to the configuration's defaults (BERT-base).
 SIZES = {
     "base": (2, 128, {}),
-    # The vocabulary of bert-base-multilingual-cased: four times that of BERT-base, all else is the same.
+    # The vocabulary of bert-base-multilingual-cased, four times that of BERT-base; all else is equal.
     "multilingual": (2, 128, {"vocab_size": 119_547}),
     "small": (
         2,
@@ -27,7 +27,7 @@ SIZES = {
 
 
 def make(size: str) -> torch.nn.Module:
-    """The encoder with its pooler. Without dropout, so that two runs of a training step can be compared."""
+    """Returns the encoder with its pooler, without dropout, so that training steps are comparable."""
     from transformers import BertConfig, BertModel
 
     _, _, settings = SIZES[size]
@@ -37,7 +37,7 @@ def make(size: str) -> torch.nn.Module:
 
 
 def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
-    """Token ids and a mask, the last sequence a quarter shorter; the targets are values for all outputs."""
+    """Returns (token ids and mask, targets); the last sequence is a quarter shorter."""
     count, length, settings = SIZES[size]
     words = settings.get("vocab_size", 30_522)
     width = settings.get("hidden_size", 768)
@@ -52,7 +52,7 @@ def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Squared distance of both outputs to the targets."""
+    """Returns the sum of both outputs' mean squared errors."""
     whole, pooled = outputs[0], outputs[1]
     distance = torch.nn.functional.mse_loss
     return distance(whole, targets[0].to(whole.dtype)) + distance(pooled, targets[1].to(pooled.dtype))

@@ -1,8 +1,8 @@
-"""One step of a decoder-only transformer that generates text: a token, with the keys and values so far.
+"""One generation step of a decoder-only transformer: one token with a KV cache.
 
-The cache has room for the whole context; each layer writes the new token's key and value at its place and
-looks at the places up to it, so that every step has the same shapes. Rotary positions, root-mean-square norms
-and gated feed-forward layers are those of today's public language models.
+The cache has the size of the whole context. Each layer writes the new token's key and value at its position
+and attends to positions up to it, so all steps have the same shapes. Rotary embeddings, RMS norms and gated
+feed-forward layers are as in current public language models.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch.nn import functional
 
 from .ssm import Norm
 
-#: Batch, context, words, width, layers, heads. The base size has 44 million parameters.
+#: Batch, context, vocabulary, width, layers, heads. The base size has 44 million parameters.
 SIZES = {"base": (1, 256, 32_000, 512, 8, 8), "small": (2, 16, 128, 32, 2, 2)}
 
 
 def rotated(x: torch.Tensor, place: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
-    """Queries or keys (batch, heads, tokens, width) turned by the angle of their place, pair by pair."""
+    """Applies rotary position embeddings to queries or keys of size (batch, heads, tokens, width)."""
     angle = place[:, None].to(rates.dtype) * rates
     left, right = x.chunk(2, dim=-1)
     cos, sin = angle.cos(), angle.sin()
@@ -82,13 +82,13 @@ class Decoder(nn.Module):
 
 
 def make(size: str) -> nn.Module:
-    """The decoder of a size."""
+    """Returns the decoder of a size."""
     _, _, words, width, layers, heads = SIZES[size]
     return Decoder(words, width, layers, heads)
 
 
 def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
-    """A token in the last quarter of the context, its place, a cache as if filled before; the next token."""
+    """Returns (token, position in the last quarter of the context, random cache; target: the next token)."""
     count, context, words, width, layers, heads = SIZES[size]
     ids = torch.randint(0, words, (count, 2), generator=generator)
     cache = torch.randn(2, layers, count, heads, context, width // heads, generator=generator)
@@ -97,5 +97,5 @@ def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Cross entropy of the next token."""
+    """Returns the cross entropy of the next token."""
     return functional.cross_entropy(outputs[0].flatten(0, 1), targets.flatten())

@@ -1,4 +1,4 @@
-"""How far results lie from eager's and from a float64 run, tensor by tensor; judges nothing."""
+"""Computes each result tensor's distance from eager and from a float64 run; does not judge it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """``(name, leaf)`` for every value in what a model returned: mappings, dataclasses, sequences.
+    """Yields ``(name, leaf)`` for all values in a model's output: mappings, dataclasses, sequences.
 
-    A nested tensor is a sequence of tensors.
+    A nested tensor counts as a sequence of tensors.
     """
     if isinstance(value, Mapping) or hasattr(value, "items"):
         for key, item in value.items():
@@ -31,16 +31,17 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def named_tensors(value: Any) -> Iterator[tuple[str, Any]]:
-    """The tensors among the :func:`leaves` of what a model returned."""
+    """Yields the tensors among the :func:`leaves` of a model's output."""
     return ((place, leaf) for place, leaf in leaves(value, "output") if isinstance(leaf, torch.Tensor))
 
 
 def rows(got: Any, want: Any, reference: Any) -> Any:
-    """One row for each tensor of three runs, given as dictionaries by name.
+    """Returns one row for each tensor of three runs, given as dictionaries by name.
 
-    A row holds the greatest absolute distances (``to_eager``, ``to_float64``, and ``eager_to_float64``, which
-    is eager's own) and the greatest magnitude of the reference. NaN against NaN and equal infinities are no
-    distance; a number against either is an infinite one. ``reason`` says what makes two tensors no match.
+    A row has the greatest absolute distances (``to_eager``, ``to_float64``, and eager's own
+    ``eager_to_float64``) and the greatest magnitude of the reference. NaN against NaN and equal infinities
+    have distance 0; a number against either has an infinite one. ``reason`` says why two tensors cannot be
+    compared.
     """
     found = []
     for name in [*want, *(name for name in got if name not in want)]:

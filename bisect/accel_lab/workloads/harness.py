@@ -1,4 +1,4 @@
-"""Compares two backends on one model in this process: outputs, gradients, buffers, and what shares memory."""
+"""Compares two backends on one model in this process: outputs, gradients, buffers and aliasing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ EAGER, FLOAT64 = "eager", "fp64"
 
 @dataclass(frozen=True, kw_only=True)
 class DiffRow:
-    """One value of both runs: ``output.loss``, ``grad.weight``, ``buffer.running_mean``, ``aliasing``.
+    """The comparison of one value: ``output.loss``, ``grad.weight``, ``buffer.running_mean``, ``aliasing``.
 
-    ``errors`` are the greatest absolute errors of all runs of the tested backend, the first one first.
+    ``errors`` are the greatest absolute errors of all runs of the tested backend, in order.
     """
 
     name: str
@@ -37,7 +37,7 @@ class DiffRow:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffResult:
-    """All rows, in the order outputs, gradients, parameters, buffers."""
+    """The comparisons of all values: outputs, inputs, gradients, buffers, aliasing."""
 
     rows: tuple[DiffRow, ...]
 
@@ -53,7 +53,7 @@ class DiffResult:
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """What one run left, by name; ``shares`` says which values share memory with which."""
+    """The values of one run by name; ``shares`` has the pairs of values that share memory."""
 
     values: dict[str, Any]
     shares: frozenset[tuple[str, str]] = frozenset()
@@ -61,14 +61,14 @@ class _Run:
 
 @dataclass(kw_only=True)
 class KernelDiffHarness:
-    """Runs ``model(*inputs)`` under two backends and compares what comes out.
+    """Runs ``model(*inputs)`` under two backends and compares the results.
 
-    ``inputs`` is a tuple of arguments or a mapping of keyword arguments; tensors may lie in containers. A
-    backend is a name of ``torch.compile``, ``eager`` (nothing is compiled) or a callable. The reference may
-    be ``fp64`` too: then errors are those against a float64 run, and types those of eager. Between runs the
-    model's state, its training mode, the inputs and all random generators are put back. With ``backward`` the
-    gradients of the parameters and inputs count too. Where the reference is ``eager`` a float64 run decides
-    what counts as a difference, if the model can be run so.
+    ``inputs`` is a tuple of arguments or a mapping of keyword arguments; tensors may be nested in containers.
+    A backend is a name for ``torch.compile``, ``eager`` (not compiled) or a callable. The reference may also
+    be ``fp64``: errors are then relative to a float64 run, and dtypes are compared with eager's. Model state,
+    training mode, inputs and all random generators are restored between runs. With ``backward``, gradients of
+    parameters and inputs are compared too. If the reference is ``eager``, a float64 run decides what counts
+    as a difference, if the model supports it.
     """
 
     model: Any
@@ -80,9 +80,9 @@ class KernelDiffHarness:
     runs: int = 1
 
     def run(self) -> DiffResult:
-        """Run both and compare. Exceptions of the model or of a backend are raised as they are.
+        """Runs both backends and compares. Exceptions of the model or a backend are passed on.
 
-        Raises :class:`ValueError` where there is nothing to compare: no input and no value that is returned.
+        Raises :class:`ValueError` if there is nothing to compare, or if ``fp64`` is the tested backend.
         """
         if self.test_backend == FLOAT64:
             raise ValueError("test_backend is fp64, which is a reference: name it as reference_backend")
@@ -129,10 +129,10 @@ class KernelDiffHarness:
         return DiffRow(name=name, comparison=result, metrics=metrics, errors=tuple(errors))
 
     def _float64(self, *, must: bool) -> _Run | None:
-        """The float64 run; None where the model cannot be run so, unless it ``must``."""
+        """The float64 run; None if the model does not support it, unless it ``must``."""
         try:
             return self._run(FLOAT64)
-        except Exception:  # an operator without a float64 kernel, a dtype that the model insists on
+        except Exception:  # an operator without a float64 kernel, a dtype hard-coded in the model
             if must:
                 raise
             return None
@@ -166,7 +166,7 @@ class KernelDiffHarness:
 
     @staticmethod
     def _backward(outputs: Mapping[str, Any]) -> None:
-        """Every output weighted by fixed random numbers: a plain sum would cancel, as softmax's does."""
+        """Backpropagates outputs weighted by fixed random numbers: a plain sum of a softmax cancels."""
         draw = torch.Generator().manual_seed(0)
         total: Any = None
         for value in outputs.values():
@@ -187,10 +187,10 @@ def _items(inputs: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _fresh(inputs: dict[str, Any], wide: bool) -> dict[str, Any]:
-    """Copies of the inputs that no run before has written to; tensors keep their strides."""
+    """Fresh copies of the inputs; tensors keep their strides."""
     tensors = (value for _, value in leaves(inputs, "") if isinstance(value, torch.Tensor))
     made = {id(value): _copied(value, wide) for value in tensors}
-    return copy.deepcopy(inputs, made)  # a tensor that is in the memo is not copied again
+    return copy.deepcopy(inputs, made)  # uses the tensors in the memo
 
 
 def _copied(value: Any, wide: bool) -> Any:
@@ -201,7 +201,7 @@ def _copied(value: Any, wide: bool) -> Any:
 
 
 def _shares(values: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """The pairs of values that lie in one storage."""
+    """The pairs of values that share a storage."""
     owners: dict[int, str] = {}
     found = set()
     for name, value in values.items():
@@ -224,7 +224,7 @@ def _other_aliasing(got: frozenset[tuple[str, str]], want: frozenset[tuple[str, 
 
 @contextlib.contextmanager
 def _kept_random_state() -> Iterator[Any]:
-    """Hands out what puts every generator back to where it was, and does so at the end."""
+    """Yields a function that restores all random generators; also restores them at the end."""
     numpy = sys.modules.get("numpy")
     state = random.getstate(), None if numpy is None else numpy.random.get_state()
     on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []

@@ -1,6 +1,6 @@
-"""From a plan to rows: which questions are asked of the workers, and what their facts say. No torch here.
+"""Runs a benchmark plan: sends jobs to workers and turns their facts into rows. Does not import torch.
 
-A worker is asked through a function that the caller gives, so that nothing here knows of processes.
+The caller passes the function that runs a worker, so this module knows nothing about processes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from accel_lab.numerics.tolerances import ComparisonConfig
 
 from .registry import Backend, Model, lacking
 
-#: Name of the module that answers, as ``python -m`` takes it.
+#: The worker's module, for ``python -m``.
 WORKER = "accel_lab.workloads.worker"
-#: Differing tensors that are named; there may be hundreds, one a gradient.
+#: The number of differing tensors that are named; there may be hundreds, one per gradient.
 NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Record):
-    """What holds for all rows of a run. ``budget_s`` ends the timed calls of one row early, after a few.
+    """The settings of all rows of a run.
 
-    ``warmup`` calls follow the first one before any is timed.
+    ``budget_s`` limits the timed calls of one row, in seconds, after a minimum number of calls. ``warmup``
+    calls follow the first call before any is timed.
     """
 
     size: str = "base"
@@ -39,20 +40,20 @@ class Settings(Record):
     budget_s: float = 60.0
 
 
-#: Asks a worker: a name for the question, and the job.
+#: Runs a worker on a job; the arguments are a name for the job, and the job.
 Ask = Callable[[str, dict[str, Any]], Reply]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What the probed environment has beyond its packages."""
+    """The adapters and the device of the probed environment."""
 
     adapters: tuple[str, ...]
     device_ready: bool
 
 
 def describe(ask: Ask, device: str) -> Described | Reply:
-    """Ask for the adapters and the device; the reply itself where it holds no answer."""
+    """Asks a worker for adapters and device; returns the reply itself if it has no answer."""
     reply = ask("describe", {"ask": "describe", "device": device})
     if reply.ended or "error" in reply.facts or "adapters" not in reply.facts:
         return reply
@@ -69,7 +70,10 @@ def run(
     packages: Sequence[str],
     ask: Ask,
 ) -> Iterator[tuple[Measurement, dict[str, Any]]]:
-    """Each row as soon as it is known, with the worker's facts; a model that lacks its package is skipped."""
+    """Yields each row as soon as it is measured, with the worker's facts.
+
+    A model whose packages are missing is skipped.
+    """
     for model in models:
         missing = lacking(model, packages)
         if missing:
@@ -84,7 +88,7 @@ def run(
 
 
 def job_of(model: Model, backend: Backend, settings: Settings) -> dict[str, Any]:
-    """What the worker reads: all that it needs, so that it can do without the registry."""
+    """Returns the worker's job, which is complete without the registry."""
     return {
         "ask": "measure",
         "model": {"name": model.name, "module": model.module},
@@ -100,7 +104,7 @@ def job_of(model: Model, backend: Backend, settings: Settings) -> dict[str, Any]
 
 
 def row_of(model: Model, backend: Backend, reply: Reply) -> Measurement:
-    """The row that a reply stands for. Facts of the parts before a failure are kept."""
+    """Returns the row of a reply, including the facts measured before a failure."""
     facts = reply.facts
     distance = distance_of(facts.get("distances"))
     standing, reason = _standing(reply, distance)
@@ -150,7 +154,7 @@ def _standing(reply: Reply, distance: Distance | None) -> tuple[Standing, str]:
 
 
 def distance_of(rows: Sequence[dict[str, Any]] | None) -> Distance | None:
-    """The greatest distances of all tensors, and which tensors are too far off."""
+    """Returns the greatest distances over all tensors and the differing ones; None without rows."""
     if not rows:
         return None
     config = ComparisonConfig()
@@ -171,10 +175,10 @@ def _worst(rows: Sequence[dict[str, Any]], name: str) -> float | None:
 
 
 def _judge(row: dict[str, Any], config: ComparisonConfig) -> tuple[float, str]:
-    """How many times too far a tensor is off, and in words why; words are empty if it is near enough.
+    """(error divided by the allowed error, the reason in words); the reason is empty if it is within bounds.
 
-    This is the lab's rule with the float64 run, over the whole tensor at once: further from it than eager is,
-    by the stated factor and beyond the floor of the type.
+    This is the lab's float64 rule for the whole tensor: its error may exceed eager's by a given factor and
+    the dtype's floor.
     """
     if row["reason"]:
         return math.inf, f"{row['name']}: {row['reason']}"

@@ -1,4 +1,4 @@
-"""Clocks, memory and counters of the measured process, for the CPU and for CUDA. Runs in the child."""
+"""Measures time, memory and counters of this process, on CPU and CUDA. Runs in the child."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MEBI = 1 << 20
 
 
 class Clock:
-    """Times one call at a time; on CUDA by events, and nothing is in flight before or after."""
+    """Times single calls, on CUDA with events; the device is idle before and after."""
 
     def __init__(self, device: str) -> None:
         self._cuda = device == "cuda"
 
     def milliseconds(self, call: Callable[[], Any]) -> float:
-        """How long the call took. Its result is dropped inside, so that its memory is not kept."""
+        """Returns a call's duration in ms; the result is dropped, so that its memory is not kept."""
         if not self._cuda:
             began = time.perf_counter()
             call()
@@ -35,7 +35,7 @@ class Clock:
         return float(start.elapsed_time(end))
 
     def seconds(self, call: Callable[[], Any]) -> float:
-        """How long its user waits for the call: compiling is work of the host, so its clock counts."""
+        """Returns a call's wall-clock time in seconds, which includes compilation on the host."""
         self.wait()
         began = time.perf_counter()
         call()
@@ -43,18 +43,18 @@ class Clock:
         return time.perf_counter() - began
 
     def wait(self) -> None:
-        """Return when the device has done all that it was given."""
+        """Waits until the device is idle."""
         if self._cuda:
             torch.cuda.synchronize()
 
 
 class Memory:
-    """The peak since the last ``reset``: resident in the process, or what CUDA's allocator gave out."""
+    """Measures peak memory since the last ``reset``: resident size, or CUDA's allocated memory."""
 
     def __init__(self, device: str) -> None:
         self._cuda = device == "cuda"
         self.kind = "allocated on the device" if self._cuda else "resident in the process"
-        #: False where the kernel cannot forget an earlier peak: then it is that of the whole process so far.
+        #: False if the kernel cannot reset the peak, which is then that of the whole process.
         self.resets = True
 
     def reset(self) -> None:
@@ -84,7 +84,7 @@ class Memory:
 
 
 def _status(name: str) -> Any:
-    """A size of ``/proc/self/status`` in MB; None where there is none."""
+    """A size from ``/proc/self/status`` in MB; None if unavailable."""
     try:
         with open("/proc/self/status") as rows:
             for row in rows:
@@ -96,17 +96,20 @@ def _status(name: str) -> Any:
 
 
 def graphs() -> int:
-    """How many graphs Dynamo has handed to a backend (``torch/_dynamo/utils.py: counters``)."""
+    """Returns the number of graphs that Dynamo compiled (``torch/_dynamo/utils.py: counters``)."""
     return int(_counters().get("stats", {}).get("unique_graphs", 0))
 
 
 def graph_breaks() -> Any:
-    """The reasons for which Dynamo ended a graph early, each with its number."""
+    """Returns the number of graph breaks by reason."""
     return {str(reason): int(count) for reason, count in _counters().get("graph_break", {}).items()}
 
 
 def generated_kernels() -> Any:
-    """How many kernels Inductor has generated (``torch/_inductor/metrics.py``); None where it did not run."""
+    """Returns the number of kernels that Inductor generated; None if it did not run.
+
+    Source: ``torch/_inductor/metrics.py``.
+    """
     module = sys.modules.get("torch._inductor.metrics")
     count = getattr(module, "generated_kernel_count", None)
     return int(count) if count is not None else None
@@ -118,7 +121,7 @@ def _counters() -> Any:
 
 
 def machine(device: str) -> Any:
-    """What the numbers depend on and the interpreter knows."""
+    """Returns the facts of machine and torch that affect the measurements."""
     facts = {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "cpus": os.cpu_count()}
     if hasattr(os, "sched_getaffinity"):
         facts["cpus_allowed"] = len(os.sched_getaffinity(0))

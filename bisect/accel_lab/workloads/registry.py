@@ -1,4 +1,4 @@
-"""What there is to measure: the models and the backends by name, and what each needs. No torch here."""
+"""The registry of models and backends, and what each requires. Does not import torch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One model. ``module`` makes it in the child; ``needs`` are the packages that it takes besides torch.
+    """One model. ``module`` creates it in the child; ``needs`` are the required packages besides torch.
 
-    ``base`` is what the module calls the model's size "base".
+    ``base`` is the module's own name for the size "base".
     """
 
     name: str
@@ -27,7 +27,7 @@ class Model:
     base: str = "base"
 
     def size(self, chosen: str) -> str:
-        """What the module calls a size of :data:`SIZES`."""
+        """Returns the module's name for a size of :data:`SIZES`."""
         return self.base if chosen == "base" else chosen
 
 
@@ -35,9 +35,9 @@ class Model:
 class Backend:
     """One way to run a model.
 
-    ``target`` is empty for the uncompiled model, a name that torch.compile knows, or ``module:attribute`` as
-    entry points have it, or, for an ``adapter``, the name of its entry point. ``statistics`` names, in the
-    same form, what reports the backend's work; an adapter has a method for it.
+    ``target`` is empty (not compiled), a backend name of torch.compile, ``module:attribute``, or for an
+    ``adapter`` the name of its entry point. ``statistics`` is the ``module:attribute`` that reports the
+    backend's statistics; adapters have a method for it.
     """
 
     name: str
@@ -97,7 +97,7 @@ BACKENDS: dict[str, Backend] = {
 
 
 def choose_models(names: Iterable[str], everything: bool) -> list[Model]:
-    """The models in the order of the registry; raises :class:`UsageError` where none is named."""
+    """Returns the chosen models in registry order. Raises :class:`UsageError` for none or an unknown one."""
     wanted = set(MODELS if everything else names)
     if not wanted:
         raise UsageError(f"name a model with --model ({', '.join(MODELS)}), or take all of them with --all")
@@ -108,9 +108,9 @@ def choose_models(names: Iterable[str], everything: bool) -> list[Model]:
 
 
 def choose_backends(names: Sequence[str], adapters: Collection[str]) -> list[Backend]:
-    """The backends in the order in which they were named; without names all, the adapters' last.
+    """Returns the named backends in order; without names all, adapters last.
 
-    The lab's own names go before an adapter's. Raises :class:`UsageError` for an unknown one.
+    The lab's own names take precedence over an adapter's. Raises :class:`UsageError` for an unknown name.
     """
     known = dict(BACKENDS)
     for name in sorted(adapters):
@@ -127,5 +127,5 @@ def choose_backends(names: Sequence[str], adapters: Collection[str]) -> list[Bac
 
 
 def lacking(model: Model, packages: Collection[str]) -> list[str]:
-    """The packages that the model needs and the probed environment does not have."""
+    """Returns the model's required packages that the probed environment lacks."""
     return [name for name in model.needs if name not in packages]

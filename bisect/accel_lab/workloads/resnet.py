@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-#: Batch, pixels a side, classes, blocks in each of the four groups.
-#: Enough of both that the last batch norm of a training step has more than a few values to norm.
+#: Batch, image side in pixels, classes, blocks of the four stages. Batch and image are large enough that the
+#: last batch norm of a training step has more than a few values.
 SIZES = {"base": (4, 224, 1000, (2, 2, 2, 2)), "small": (4, 64, 10, (1, 1, 1, 1))}
 
 
 def make(size: str) -> torch.nn.Module:
-    """ResNet-18; the small one has one block a group instead of two."""
+    """Returns ResNet-18; the small size has one block per stage instead of two."""
     from torchvision.models.resnet import BasicBlock, ResNet
 
     _, _, classes, blocks = SIZES[size]
@@ -20,12 +20,12 @@ def make(size: str) -> torch.nn.Module:
 
 
 def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
-    """Images as noise, and a class for each."""
+    """Returns (noise images, a class for each)."""
     count, side, classes, _ = SIZES[size]
     images = torch.randn(count, 3, side, side, generator=generator)
     return (images,), torch.randint(0, classes, (count,), generator=generator)
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Cross entropy."""
+    """Returns the cross entropy."""
     return torch.nn.functional.cross_entropy(outputs, targets)

@@ -1,9 +1,9 @@
-"""A selective state-space language model: a recurrence with gates made from the input, as a parallel scan.
+"""A selective state-space language model: a recurrence with input-dependent gates, as a parallel scan.
 
-Each layer keeps, for every channel, a small state h that follows h[t] = a[t] * h[t-1] + b[t]; a, b and the
-read-out are made from the input at t, which is what makes the scan selective. The scan is the doubling one:
-after k rounds every place knows the last 2^k steps, so log2(length) rounds of whole-tensor operations take
-the place of a loop over time, and nothing is ever divided by a product of small gates.
+Each layer keeps, for every channel, a small state h with h[t] = a[t] * h[t-1] + b[t]; a, b and the read-out
+depend on the input at t, which makes the scan selective. The scan is by doubling: after k rounds every
+position includes the last 2^k steps. So log2(length) rounds of whole-tensor operations replace a loop over
+time, and no division by products of small gates occurs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-#: Batch, tokens, words, width, layers, states a channel. The base size has 26.8 million parameters.
+#: Batch, tokens, vocabulary, width, layers, states per channel. The base size has 26.8 million parameters.
 SIZES = {"base": (1, 64, 12_800, 512, 12, 16), "small": (2, 16, 128, 32, 2, 4)}
 EXPAND = 2
 TAPS = 4
 
 
 def scan(gate: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
-    """All states of h[t] = gate[t] * h[t-1] + step[t] along dimension 1, from h = 0."""
+    """Returns all states of h[t] = gate[t] * h[t-1] + step[t] along dimension 1, from h = 0."""
     length = step.shape[1]
     reach = 1
     while reach < length:
@@ -32,7 +32,7 @@ def scan(gate: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
 
 
 class Norm(nn.Module):
-    """Division by the root mean square, with a learned scale."""
+    """RMS norm with a learned scale."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -54,8 +54,8 @@ class Selective(nn.Module):
         self.mix = nn.Conv1d(inner, inner, TAPS, groups=inner, padding=TAPS - 1)
         self.select = nn.Linear(inner, rank + 2 * states, bias=False)
         self.pace = nn.Linear(rank, inner)
-        # Decays from 1 to `states`, as S4D-real has it, and paces of 0.001 to 0.1: the states then reach from
-        # a few tokens back to hundreds.
+        # Decays from 1 to `states`, as in S4D-real, and step sizes from 0.001 to 0.1: the states then
+        # remember from a few up to hundreds of tokens.
         rates = torch.arange(1, states + 1, dtype=torch.float32).repeat(inner, 1)
         self.log_rate = nn.Parameter(rates.log())
         pace = torch.exp(torch.linspace(-6.9, -2.3, inner))
@@ -94,18 +94,18 @@ class LanguageModel(nn.Module):
 
 
 def make(size: str) -> nn.Module:
-    """The language model of a size."""
+    """Returns the language model of a size."""
     _, _, words, width, layers, states = SIZES[size]
     return LanguageModel(words, width, layers, states)
 
 
 def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
-    """Token ids, and the next token of each place."""
+    """Returns (token ids, the next token of each position)."""
     count, length, words, *_ = SIZES[size]
     ids = torch.randint(0, words, (count, length + 1), generator=generator)
     return (ids[:, :-1].contiguous(),), ids[:, 1:].contiguous()
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Cross entropy of the next token."""
+    """Returns the cross entropy of the next token."""
     return functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())

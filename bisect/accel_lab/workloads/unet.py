@@ -1,6 +1,6 @@
-"""A small UNet as diffusion models have it: noise in, noise out, the step's number mixed into each block.
+"""A small diffusion UNet: noisy image in, noise out, with a timestep embedding in each block.
 
-Two halvings of the image, a block of attention at the smallest size, and the way up again over skips.
+It halves the image twice, applies an attention block at the smallest size, and goes back up with skips.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-#: Batch, side of the image in pixels, channels of the first level. The base size has 2.7 million parameters.
+#: Batch, image side in pixels, channels of the first level. The base size has 2.7 million parameters.
 SIZES = {"base": (1, 64, 64), "small": (2, 8, 8)}
 LEVELS = 3
 COLOURS = 3
 
 
 def encoded(step: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
-    """The number of a step as sines and cosines of falling rates, (batch, width)."""
+    """Returns the sinusoidal embedding of a timestep, (batch, width)."""
     angle = step[:, None] * rates
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
 class Block(nn.Module):
-    """Two convolutions around the step's signal, with a residual path."""
+    """Two convolutions with the timestep embedding added in between, and a residual path."""
 
     def __init__(self, entering: int, leaving: int, signal: int) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of every pixel to every other, in one head."""
+    """Single-head self-attention over all pixels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Attention(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down, across and up; ``channels`` double at each level."""
+    """Down path, attention and up path; ``channels`` double at each level."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -93,12 +93,12 @@ class UNet(nn.Module):
 
 
 def make(size: str) -> nn.Module:
-    """The UNet of a size."""
+    """Returns the UNet of a size."""
     return UNet(SIZES[size][2])
 
 
 def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
-    """Noisy images and the numbers of their steps; the targets are the noise."""
+    """Returns (noisy images and their timesteps; targets: the noise)."""
     count, side, _ = SIZES[size]
     shape = (count, COLOURS, side, side)
     steps = torch.randint(0, 1000, (count,), generator=generator).float()
@@ -106,5 +106,5 @@ def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Squared distance to the noise."""
+    """Returns the mean squared error to the noise."""
     return functional.mse_loss(outputs, targets.to(outputs.dtype))

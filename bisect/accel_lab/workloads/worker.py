@@ -1,8 +1,8 @@
-"""Measures one model under one backend in a process of its own: ``python -m accel_lab.workloads.worker JOB``.
+"""Measures one model under one backend in its own process: ``python -m accel_lab.workloads.worker JOB``.
 
-The answer file says at every moment how far the measuring came, so that a killed process still reports
-in which part. Memory and the first call are measured before any other run of the model could warm or fill
-something; the timed calls alternate with eager calls of the same model, so that a busy machine slows both.
+The answer file always has the current part, so that a killed process still reports where it was. Memory and
+the first call are measured before any other run of the model can warm up or fill anything. Timed calls
+alternate with eager calls of the same model, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import traceback
 from typing import Any
 
 LEAST_RUNS = 3
-#: torch imports these at the first compilation; done before, so that the first call is not charged for them.
+#: Modules that torch imports at the first compilation; imported earlier to keep them out of the first call.
 PARTS = ("torch._dynamo", "torch._functorch.aot_autograd")
 INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp")
 
 
 class Answer:
-    """What is known so far, written whole after each part."""
+    """The facts so far, written atomically after each part."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class Answer:
 
 
 def main(path: str) -> None:
-    """Answer the job in a file. Its exit code says nothing; the answer file does."""
+    """Runs the job in a file. The result is in the answer file, not in the exit code."""
     with open(path, encoding="utf-8") as stream:
         job = json.load(stream)
     answer = Answer(job["answer"])
@@ -51,7 +51,7 @@ def main(path: str) -> None:
             measure(job, answer)
         answer.facts["part"] = ""
     except BaseException as error:
-        # Dynamo's first line says only which backend raised; the second says what.
+        # Dynamo's first line only names the backend; the second has the error.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         answer.facts["error"] = {
             "type": type(error).__name__,
@@ -63,7 +63,7 @@ def main(path: str) -> None:
 
 
 def describe(job: Any, answer: Answer) -> None:
-    """What the lab must know before it plans: the adapters, and whether the device is there."""
+    """Reports what the lab needs for planning: the adapters, and whether the device is available."""
     from accel_lab.accelerators.discovery import registered
 
     answer.facts["adapters"] = sorted(registered())
@@ -74,18 +74,18 @@ def describe(job: Any, answer: Answer) -> None:
 
 
 def measure(job: Any, answer: Answer) -> None:
-    """Every measurement of one model and backend."""
+    """Makes all measurements of one model and backend."""
     facts = answer.facts
     answer.enter("import")
     began = time.perf_counter()
     from accel_lab.workloads import backends, meters
 
     target = job["backend"]["target"]
-    # An optimizer's first step imports Dynamo as well.
+    # An optimizer's first step imports Dynamo too.
     parts = PARTS if target or job["train"] else ()
     for name in (*parts, *(INDUCTOR if target == "inductor" else ())):
         importlib.import_module(name)
-    # Making a model imports its library, whose memory and time are not the model's.
+    # Creating a model imports its library; this keeps its memory and time out of the model's.
     importlib.import_module(job["model"]["module"]).make("small")
     facts["import_s"] = time.perf_counter() - began
     facts["machine"] = meters.machine(job["device"])
@@ -142,7 +142,7 @@ def measure(job: Any, answer: Answer) -> None:
 
 
 def _compiler(backend: Any) -> Any:
-    """A function that wraps a model for this backend, and what reports the backend's statistics."""
+    """(function that wraps a model for this backend, source of the backend's statistics)."""
     if not backend["target"]:
         return (lambda model: model), None
     import torch
@@ -154,7 +154,7 @@ def _compiler(backend: Any) -> Any:
 
 
 class Subject:
-    """The model with its inputs, made from the seed: the same ones whenever it is made."""
+    """The model and its inputs, created deterministically from the seed."""
 
     def __init__(self, job: Any) -> None:
         import torch
@@ -177,14 +177,14 @@ class Subject:
         return value.to(device=self._job["device"], dtype=dtype if value.is_floating_point() else None)
 
     def raised(self) -> None:
-        """Turn the model and its inputs into float64, in place: the same numbers, further digits."""
+        """Converts the model and its inputs to float64, in place; the values stay the same."""
         import torch
 
         self.model.double()
         self.inputs = [self._placed(value, torch.float64) for value in self.inputs]
 
     def stepper(self, call: Any) -> Any:
-        """What is timed: a forward pass without gradients, or a training step with plain SGD."""
+        """Returns the timed function: a forward pass without gradients, or a training step with SGD."""
         import torch
 
         if not self.train:
@@ -204,7 +204,7 @@ class Subject:
         return step
 
     def results(self, call: Any) -> Any:
-        """All tensors that one call gives, by name: outputs; in training also the loss and all gradients."""
+        """Returns all result tensors of one call, by name: outputs; in training also loss and gradients."""
         import torch
 
         from accel_lab.workloads import distances
@@ -225,7 +225,7 @@ class Subject:
 
 
 def _samples(job: Any, clock: Any, step: Any, eager: Any) -> Any:
-    """Milliseconds of each timed call and of the eager call beside it, until the time is used up."""
+    """Milliseconds of each timed call and of the interleaved eager call, up to the time limit."""
     ours: Any = []
     theirs: Any = []
     if eager is not None:
@@ -239,7 +239,7 @@ def _samples(job: Any, clock: Any, step: Any, eager: Any) -> Any:
 
 
 def _compare(job: Any, subject: Subject, call: Any, facts: Any) -> None:
-    """Results against eager's and a float64 run's, all three from the weights that the seed gives."""
+    """Compares the results with eager's and a float64 run's, all with the seeded weights."""
     from accel_lab.workloads import distances
 
     fresh = Subject(job)

@@ -1,7 +1,7 @@
-"""Constraints: what a device asks of a graph, Dynamo's or AOTAutograd's, each with a name.
+"""The constraint interface: a constraint checks one Dynamo or ATen graph and yields violations.
 
-A constraint sees one graph at a time through a :class:`GraphView` and yields :class:`Violation` s; nothing is
-kept between graphs. The constraints that the lab has itself are in the other modules of this package.
+A constraint sees a graph through a :class:`GraphView` and keeps no state between graphs. The lab's own
+constraints are in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SEVERITIES = ("error", "warning")
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """One graph as a constraint sees it.
+    """One graph that constraints check.
 
-    ``level`` is "dynamo" or "aten". ``direction`` is "forward", "backward" or "inference"; it is empty at
-    Dynamo level, where both are one graph.
+    ``level`` is "dynamo" or "aten". ``direction`` is "forward", "backward" or "inference". It is empty at
+    Dynamo level, where one graph covers both.
     """
 
     graph_module: torch.fx.GraphModule
@@ -34,7 +34,7 @@ class GraphView:
     name: str = "graph"
 
     def nodes(self) -> Iterator[tuple[torch.fx.GraphModule, str, torch.fx.Node]]:
-        """All nodes, each with its graph and the path to it, those of higher-order operators included."""
+        """Yields (graph, path to it, node) for all nodes, including those in higher-order operators."""
         for prefix, graph_module in graph_modules(self.graph_module):
             for node in graph_module.graph.nodes:
                 yield graph_module, prefix, node
@@ -42,10 +42,11 @@ class GraphView:
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """One breach.
+    """One violation of a constraint.
 
-    ``op`` is the operator's entry (one name for function, method and overload), ``target`` what the node
-    calls, ``source`` the user's ``file:line``, ``change`` what would have to change.
+    ``op`` is the operator's canonical name (the same for function, method and overload). ``target`` is what
+    the node calls. ``source`` is the user's ``file:line`` and ``code`` its text. ``change`` says what has to
+    change.
     """
 
     constraint: str
@@ -63,12 +64,12 @@ class Violation:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What makes two violations one for a reader: the same breach, seen in several graphs."""
+        """Deduplication key: equal for the same violation seen in several graphs."""
         return (self.constraint, self.op, self.source or self.node, self.severity)
 
     @property
     def line(self) -> str:
-        """One line for a log or an error."""
+        """The violation as one line for a log or an error message."""
         where = f" at {self.source}" if self.source else ""
         return f"{self.constraint}: {self.op}: {self.message}{where}; {self.change}"
 
@@ -79,7 +80,7 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a constraint says of one node."""
+    """A constraint's objection to one node; an empty ``severity`` means the constraint's own."""
 
     node: torch.fx.Node
     message: str
@@ -88,32 +89,32 @@ class Finding:
 
 
 class Constraint(ABC):
-    """Something that a graph must keep to. Subclasses set ``name`` and ``severity`` and say what they find.
+    """Base class of constraints. Subclasses set ``name`` and ``severity``.
 
-    A subclass that looks at one node at a time gives :meth:`findings` only; one that needs the whole graph
-    (memory over time) overrides :meth:`graph_findings`.
+    A constraint on single nodes implements :meth:`findings` only. One that needs the whole graph, such as
+    memory over time, overrides :meth:`graph_findings`.
     """
 
     name: str = ""
     severity: str = "error"
 
     def graph_findings(self, view: GraphView) -> Iterator[Finding]:
-        """What is wrong with a graph."""
+        """Yields the findings in a graph, by default those of each node."""
         for graph_module, _, node in view.nodes():
             if node.op == "output" or _is_taken_apart(node):
                 continue
             if node.op == "placeholder" and view.direction == "backward":
-                continue  # what the forward graph kept, and gradients of its outputs: said there
+                continue  # saved activations and output gradients: the forward graph's findings cover them
             yield from self.findings(node, graph_module, view)
 
     @abstractmethod
     def findings(
         self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView
     ) -> Iterable[Finding]:
-        """What is wrong with one node."""
+        """Returns the findings for one node."""
 
     def check(self, view: GraphView) -> Iterator[Violation]:
-        """The violations of one graph."""
+        """Yields the violations of one graph."""
         places = {node: (graph_module, prefix) for graph_module, prefix, node in view.nodes()}
         for finding in self.graph_findings(view):
             node = finding.node
@@ -136,7 +137,7 @@ class Constraint(ABC):
 
 
 def operator_of(node: torch.fx.Node, graph_module: torch.fx.GraphModule) -> str:
-    """A node's operator as the user called it: what it was decomposed from, where that is known."""
+    """Returns the operator that the user called: the one that this node was decomposed from, if known."""
     if node.op == "placeholder":
         return "input"
     if node.op == "get_attr":
@@ -145,7 +146,7 @@ def operator_of(node: torch.fx.Node, graph_module: torch.fx.GraphModule) -> str:
 
 
 def _user_of(node: torch.fx.Node) -> str:
-    """An input has no line of its own: where it is used first."""
+    """Source line of the first user of a placeholder, which has no line of its own."""
     return (
         next((found for user in node.users if (found := source_of(user))), "")
         if node.op == "placeholder"
@@ -154,7 +155,7 @@ def _user_of(node: torch.fx.Node) -> str:
 
 
 def _is_taken_apart(node: torch.fx.Node) -> bool:
-    """Whether a node takes one result of several, which the node before it already answers for."""
+    """Whether a node is a getitem on a multi-output node, which was already checked itself."""
     source = node.args[0] if node.args else None
     if node.target is not operator.getitem or not isinstance(source, torch.fx.Node):
         return False
@@ -162,19 +163,19 @@ def _is_taken_apart(node: torch.fx.Node) -> bool:
 
 
 def node_tensors(node: torch.fx.Node) -> list[torch.Tensor]:
-    """The tensors that a node yields, however nested."""
+    """Returns all tensors in a node's traced value, nested ones included."""
     return tensors(traced(node))
 
 
 class UnsupportedOnDevice(RuntimeError):
-    """Strict mode: the device cannot run all of a graph; the message names each operator, why, and where."""
+    """Raised in strict mode if the device cannot run a graph; the message lists operators and reasons."""
 
 
 class ConstraintError(UnsupportedOnDevice):
-    """Strict mode: a graph breaks constraints.
+    """Raised in strict mode if a graph violates constraints.
 
-    ``violations`` has them all; ``repro`` says where the script is, or why there is none; ``switch`` is what
-    turned strict mode on.
+    ``violations`` has all of them. ``repro`` says where the script is, or why there is none. ``switch`` in
+    the message names what turned strict mode on.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class ConstraintError(UnsupportedOnDevice):
 
 
 def check_graph(view: GraphView, constraints: Iterable[Constraint]) -> list[Violation]:
-    """The violations of a graph, one for each breach at each line, those that count most first."""
+    """Returns the violations of a graph, deduplicated by :attr:`Violation.key`, errors before warnings."""
     found: dict[Any, Violation] = {}
     for constraint in constraints:
         for violation in constraint.check(view):

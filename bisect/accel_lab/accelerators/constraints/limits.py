@@ -1,4 +1,4 @@
-"""Constraints that compare one node with the device's sizes: its memory, a scratchpad, a core's span."""
+"""Constraints on one node against a size limit: device memory, scratchpad, addressable span of a core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Findings = Iterator[Finding]
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMemoryConstraint(Constraint):
-    """One tensor fits into the device's memory."""
+    """Each single tensor must fit into device memory (``limit`` in bytes)."""
 
     limit: int
     stick_bytes: int = 128
@@ -36,9 +36,9 @@ class TensorMemoryConstraint(Constraint):
 
 @dataclass(frozen=True, kw_only=True)
 class ScratchpadConstraint(Constraint):
-    """What a core must hold at once, one stick wide along all that is reduced, fits into its scratchpad.
+    """A reduction's column (the full reduced extent, one stick wide) must fit into a core's scratchpad.
 
-    ``bytes`` is None where cores have no scratchpad.
+    ``bytes`` is None if cores have no scratchpad.
     """
 
     bytes: int | None
@@ -61,7 +61,7 @@ class ScratchpadConstraint(Constraint):
 
 
 def _reduced(node: torch.fx.Node, stick_bytes: int) -> Iterable[tuple[torch.Tensor, int]]:
-    """The operand of a reduction, and how many sticks deep the reduced extents are."""
+    """Yields a reduction's operand and its depth in sticks along the reduced dimensions."""
     outs, ins = node_tensors(node), [t for used in node.all_input_nodes for t in node_tensors(used)]
     if not isinstance(node.target, torch._ops.OpOverload) or len(outs) != 1 or len(ins) != 1:
         return
@@ -87,7 +87,7 @@ def _reduced(node: torch.fx.Node, stick_bytes: int) -> Iterable[tuple[torch.Tens
 
 @dataclass(frozen=True, kw_only=True)
 class SpanConstraint(Constraint):
-    """What one core walks of an operand lies within the span that it can address (None: all of it)."""
+    """The part of an operand that one core processes must lie in its addressable span (None: no limit)."""
 
     bytes: int | None
     cores: int
@@ -121,7 +121,7 @@ class SpanConstraint(Constraint):
 
 
 def _even(size: tuple[int, ...], cores: int) -> int:
-    """Over how many cores a size divides evenly, outermost dimension first."""
+    """Number of cores that a size divides over evenly, chosen greedily from the outermost dimension."""
     used = 1
     for extent in size:
         used *= max((n for n in range(1, cores // used + 1) if extent % n == 0), default=1) if extent else 1

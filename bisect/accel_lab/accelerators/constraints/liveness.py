@@ -1,4 +1,4 @@
-"""Peak memory by liveness: what is on the device at once, from the making of a tensor to its last use."""
+"""Computes a graph's peak memory by liveness analysis, from each tensor's creation to its last use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .values import amount, bytes_of, storage_of
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The node at which most is held, how much, and the largest of what is held then."""
+    """The peak of one graph: its node, the bytes alive there, and the three largest live tensors."""
 
     node: torch.fx.Node
     bytes: int
@@ -22,10 +22,10 @@ class Peak:
 
 
 def peak_memory(graph_module: torch.fx.GraphModule, stick_bytes: int = 128) -> Peak | None:
-    """The peak of one graph; None where it holds nothing.
+    """Returns the memory peak of one graph; None if the graph holds no bytes.
 
-    Inputs and attributes stay for the whole graph, views take nothing of their own, what a graph returns
-    stays to its end. Sizes that only the data knows count as nothing.
+    Inputs and attributes live for the whole graph. Views share their base's storage. Outputs live to the end.
+    Data-dependent sizes count as 0 bytes.
     """
     nodes = list(graph_module.graph.nodes)
     born: dict[Any, int] = {}
@@ -66,7 +66,7 @@ def peak_memory(graph_module: torch.fx.GraphModule, stick_bytes: int = 128) -> P
 
 @dataclass(frozen=True, kw_only=True)
 class PeakMemoryConstraint(Constraint):
-    """What is on the device at once fits into its memory; asked of ATen graphs, which show every tensor."""
+    """All tensors alive at once must fit into device memory; checked on ATen graphs only."""
 
     limit: int
     stick_bytes: int = 128

@@ -14,14 +14,14 @@ from .operators import entries_of
 from .values import elements, extents, is_traced, size_on_device, strides, tensors, traced, words
 
 Findings = Iterator[Finding]
-#: Nodes that take apart or compute numbers, whatever torch calls them.
+#: Targets that unpack containers or compute numbers on the host.
 _HOST_ONLY = frozenset({operator.getitem, getattr, len, slice, isinstance})
 _NAMESPACES = ("torch", "_operator", "operator", "math", "builtins")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DtypeConstraint(Constraint):
-    """Tensors have dtypes that the device holds."""
+    """Tensors must have a dtype that the device supports."""
 
     allowed: frozenset[torch.dtype]
     name: str = "dtype"
@@ -38,7 +38,7 @@ class DtypeConstraint(Constraint):
             )
 
     def _instead(self, dtype: torch.dtype) -> str:
-        """The allowed dtypes of the same kind, the widest first."""
+        """Up to three allowed dtypes of the same kind, widest first."""
 
         def fits(other: torch.dtype) -> bool:
             if dtype.is_complex or other is torch.bool:
@@ -51,7 +51,7 @@ class DtypeConstraint(Constraint):
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutConstraint(Constraint):
-    """Inputs are contiguous, sticks lie along a dimension that fills them, and stay there."""
+    """Inputs must be contiguous, and the stick dimension must be the last one, filled, and stay in place."""
 
     stick_bytes: int = 128
     name: str = "layout"
@@ -100,7 +100,7 @@ class LayoutConstraint(Constraint):
             or size[-1] == 1
             or elements(size) != elements(extents(before[0]) or ())
         ):
-            return  # what computes chooses its own layout; only what moves the elements is asked
+            return  # a computation chooses its own layout; only data movement is checked
         if after is not None and after != tensor.dim() - 1:
             was = _stick_dim(before[0])
             if was is not None and was == before[0].dim() - 1:
@@ -123,7 +123,7 @@ def _dense(size: tuple[int, ...], steps: tuple[int, ...]) -> bool:
 
 
 def _stick_dim(tensor: torch.Tensor) -> int | None:
-    """The dimension with neighbouring elements; None where none has, as in a broadcast tensor."""
+    """The dimension with stride 1 and extent above 1; None if there is none, as in a broadcast tensor."""
     size, steps = extents(tensor), strides(tensor)
     if size is None or steps is None:
         return None
@@ -135,7 +135,7 @@ def _stick_dim(tensor: torch.Tensor) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentConstraint(Constraint):
-    """The extent along the sticks, or each extent, is a multiple of a number of elements."""
+    """The last dimension's extent, or every extent, must be a multiple of ``multiple`` elements."""
 
     multiple: int = 1
     every_dimension: bool = False
@@ -162,10 +162,11 @@ class AlignmentConstraint(Constraint):
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorConstraint(Constraint):
-    """Operators are among those of the device and not on the deny-list; an unknown node is said to be one.
+    """Operators must be supported by the device and not be on the deny-list.
 
-    ``supported``: the entries of ATen that the device has. Where it is None, ``lacks`` says why the device
-    has not got an overload (empty where it has); without that all are taken to be there.
+    ``supported`` holds canonical ATen names. If it is None, ``lacks`` returns why the device lacks an
+    overload, or an empty string if it has it. If both are None, every overload counts as supported. Nodes
+    that are no torch operators are violations too.
     """
 
     denied: frozenset[str] = frozenset()
@@ -197,12 +198,12 @@ class OperatorConstraint(Constraint):
         if target in _HOST_ONLY if node.op == "call_function" else False:
             return ""
         if isinstance(target, torch._ops.HigherOrderOperator) and str(target) != "with_effects":
-            # Dynamo's are opened by AOTAutograd, and what is in them is checked there and here alike.
+            # AOTAutograd inlines those of Dynamo; their subgraphs are checked at both levels.
             return (
                 f"the higher-order operator {target} is not one of the device" if view.level == "aten" else ""
             )
         if is_traced(node) and not tensors(traced(node)) and traced(node) is not None:
-            return ""  # sizes and numbers are the host's
+            return ""  # the host computes sizes and numbers
         if view.level == "aten" and self.supported is not None:
             lacks = entries[0] not in self.supported
             return f"{entries[0] or target} is not an operator of the device" if lacks else ""
@@ -217,7 +218,7 @@ class OperatorConstraint(Constraint):
     def _of_aten(self, node: torch.fx.Node) -> str:
         target: Any = node.target
         if str(target) == "with_effects" and len(node.args) > 1:
-            target = node.args[1]  # an operator whose place in the order is kept
+            target = node.args[1]  # the operator that the effect token orders
         if not isinstance(target, torch._ops.OpOverload):
             return f"{getattr(target, '__name__', target)} is no ATen operator, and unknown to the device"
         reason = self.lacks(target) if self.lacks is not None else ""
@@ -240,7 +241,7 @@ def _of_torch(target: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LoweringRefuses(Constraint):
-    """The rest of ``unsupported``: what a lowering itself refused, as node to reason."""
+    """Reports as ``unsupported`` the nodes that a lowering refused (``reasons``: node name to reason)."""
 
     reasons: Mapping[str, str]
     name: str = "unsupported"

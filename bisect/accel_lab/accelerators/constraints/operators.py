@@ -1,4 +1,4 @@
-"""One name for an operator, whether it is met as a torch function, a method, a module or an ATen overload.
+"""Canonical names of operators, the same for torch function, method, module and ATen overload.
 
 ``torch.relu``, ``Tensor.relu_``, ``torch.nn.functional.relu``, ``nn.ReLU`` and ``aten.relu.default`` are all
 ``relu``; the convolutions of all ranks are ``convolution``.
@@ -70,7 +70,7 @@ _CUSTOM = re.compile(r"(\w+)(?:\.|::)(\w+?)(?:\.\w+)?")
 
 
 def canonical(name: str) -> str:
-    """The entry for a bare name of a function, a method or an ATen operator."""
+    """Returns the canonical name for a bare name of a function, a method or an ATen operator."""
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
     if name.startswith("i") and name[1:].rstrip("_") in _IN_PLACE_OPERATORS:
@@ -83,7 +83,7 @@ def canonical(name: str) -> str:
 
 
 def entry_of(target: Any) -> str:
-    """The entry for what a node calls; the empty string for what has no name."""
+    """Returns the canonical name of a node's target; an empty string if the target has no name."""
     if isinstance(target, str):
         return canonical(target)
     if isinstance(target, torch.nn.Module):
@@ -102,12 +102,12 @@ def entry_of(target: Any) -> str:
 
 
 def entries_of(node: torch.fx.Node, root: torch.nn.Module) -> tuple[str, ...]:
-    """A node's own entry, then that of the operator that it was decomposed from."""
+    """Returns a node's canonical name, then that of the operator it was decomposed from, if different."""
     target: Any = node.target
     if node.op == "call_module":
         target = attribute(root, str(target))
     if str(target) == "with_effects" and len(node.args) > 1:
-        target = node.args[1]  # an operator whose place in the order is kept
+        target = node.args[1]  # the operator that the effect token orders
     found = [entry_of(target)]
     original = node.meta.get("original_aten")
     if original is not None and (name := entry_of(original)) and name not in found:
@@ -116,7 +116,7 @@ def entries_of(node: torch.fx.Node, root: torch.nn.Module) -> tuple[str, ...]:
 
 
 def named(spec: Any) -> str:
-    """The entry that a user means by a name, a function, a method or an overload. Raises ValueError."""
+    """Returns the canonical name for a user's name, function, method or overload. Raises ValueError."""
     if not isinstance(spec, str):
         entry = entry_of(spec) if callable(spec) else ""
         if not entry:
@@ -147,7 +147,7 @@ def named(spec: Any) -> str:
 
 @functools.cache
 def known() -> frozenset[str]:
-    """The entries of all that torch offers as functions and methods."""
+    """Canonical names of all public functions and methods of torch."""
     places = (torch, torch.Tensor, torch.nn.functional, torch._C._nn, operator)
     names = {
         canonical(name) for place in places for name in dir(place) if callable(getattr(place, name, None))

@@ -1,7 +1,7 @@
-"""Cuts a graph down to the operators that violate a constraint, with what they read as inputs.
+"""Cuts a Dynamo graph down to the operators that violate a constraint, with their operands as inputs.
 
-The graph is Dynamo's. An operator of AOTAutograd's graph is found in it by its stack trace. Whether the cut
-graph still violates is not decided here: its script is run.
+An operator of AOTAutograd's graph is matched to Dynamo's by its stack trace. The caller runs the resulting
+script to find out whether it still violates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLS = ("call_function", "call_method", "call_module")
 
 @dataclass(frozen=True, kw_only=True)
 class ReducedGraph:
-    """A part of a graph that runs by itself: ``operators`` of ``of``, with ``inputs`` like those it had."""
+    """A subgraph that runs standalone: ``operators`` of the original ``of`` operators, and its ``inputs``."""
 
     graph_module: torch.fx.GraphModule
     inputs: tuple[Any, ...]
@@ -29,14 +29,14 @@ class ReducedGraph:
 
 
 def trace_of(graph_module: torch.fx.GraphModule, violation: Violation) -> str:
-    """The stack trace of the node that violates; empty where the graph has no such node or it has none."""
+    """Returns the stack trace of the violating node; empty if the node or its trace is missing."""
     return next((_trace(node) for node in graph_module.graph.nodes if node.name == violation.node), "")
 
 
 def reduced(graph_module: torch.fx.GraphModule, violation: Violation, trace: str = "") -> ReducedGraph | None:
-    """The operators that violate, alone; None where they cannot be found or nothing becomes smaller.
+    """Returns the violating operators as a graph; None if they cannot be found or the graph gets no smaller.
 
-    ``trace`` is the stack trace of the node where the violation is one of AOTAutograd's graphs.
+    ``trace`` is the stack trace of the node if the violation is in one of AOTAutograd's graphs.
     """
     nodes = list(graph_module.graph.nodes)
     calls = [node for node in nodes if node.op in _CALLS]
@@ -49,7 +49,7 @@ def reduced(graph_module: torch.fx.GraphModule, violation: Violation, trace: str
 
 
 def _violating(nodes: Iterable[torch.fx.Node], violation: Violation, trace: str) -> set[torch.fx.Node]:
-    """Dynamo's nodes that a violation is about; an input stands for what reads it first."""
+    """The Dynamo nodes of a violation; an input is represented by its first user."""
     if violation.level == "dynamo":
         found = [node for node in nodes if node.name == violation.node]
         readers = (node if node.op in _CALLS else next(iter(node.users), node) for node in found)
@@ -62,7 +62,7 @@ def _trace(node: torch.fx.Node) -> str:
 
 
 def _closed(chosen: set[torch.fx.Node]) -> bool:
-    """Add operators whose results cannot be inputs, such as a tuple of tensors; False where none can be."""
+    """Adds to ``chosen`` the producers of non-tensor operands (e.g. tuples); False if one is no operator."""
     waiting = list(chosen)
     while waiting:
         for source in waiting.pop().all_input_nodes:
@@ -105,7 +105,7 @@ def _cut(graph_module: torch.fx.GraphModule, chosen: list[torch.fx.Node], of: in
 
 
 def _hold(held: torch.nn.Module, graph_module: torch.fx.GraphModule, path: str) -> str:
-    """Give the cut graph an attribute of the whole one; what the script cannot write is refused there."""
+    """Copies an attribute to the cut graph. Nested paths are left out: :mod:`.repro` refuses them."""
     if "." not in path and not hasattr(held, path):
         setattr(held, path, attribute(graph_module, path))
     return path

@@ -1,8 +1,7 @@
-"""Writes a violation as a script of its own: the graph that Dynamo captured, on inputs like the real ones.
+"""Writes a violation as a standalone script: Dynamo's graph, on inputs of the same size, stride and dtype.
 
-With :mod:`.reduced_graph` it is the violating part of that graph. The script needs torch and accel-lab; it
-exits with 1 while the constraint is violated, with 0 when it is not. Nothing is started here: whoever can
-runs the script again and says whether it violates the same.
+The graph can be reduced to the violating operators first (:mod:`.reduced_graph`). The script needs torch and
+accel-lab. It exits with 1 if the constraint is violated, with 0 if it is not. This module does not run it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import torch
 from .catalogue import Violation
 from .values import number
 
-#: What a graph's code may use without an import of its own: fx writes these names by itself.
+#: Names that fx-generated code uses without importing them, and the line that defines each.
 _BUILT_IN = {
     "torch": "import torch",
     "device": "from torch import device",
@@ -97,15 +96,16 @@ sys.stdout.write("no violation\\n")
 
 
 class CannotWrite(Exception):
-    """No script can be made of a graph; the message says why."""
+    """Raised if a graph cannot be written as a script; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproTarget:
-    """How a script gets the accelerator, strict: an import, the expression of its backend, and variables.
+    """How a repro script sets up the accelerator in strict mode: import, backend expression, variables.
 
-    ``accelerator`` is what readers call it; ``constraint_variable`` names the one constraint that is to hold:
-    another one would end the run before it. Without ``wanted`` no script is written.
+    ``accelerator`` is its name for readers. ``constraint_variable`` is the environment variable that selects
+    the constraint to check; another constraint could end the run first. No script is written unless
+    ``wanted``.
     """
 
     accelerator: str
@@ -116,7 +116,7 @@ class ReproTarget:
     wanted: bool = True
 
     def variables(self, constraint: str) -> dict[str, str]:
-        """The variables under which this constraint alone holds."""
+        """Returns the environment variables under which only this constraint is checked."""
         return {**self.environment, self.constraint_variable: constraint}
 
 
@@ -129,7 +129,10 @@ def write_repro(
     *,
     about: str = "",
 ) -> str:
-    """Write the script and say where it is, or why there is none. ``about`` stands in the script's head."""
+    """Writes the script. Returns where it is, or why there is none, as a sentence; "" if none is wanted.
+
+    ``about`` is added to the script's docstring.
+    """
     if target is not None and not target.wanted:
         return ""
     try:
@@ -144,7 +147,7 @@ def write_repro(
 
 
 def free_name(folder: Path, stem: str) -> Path:
-    """A path that does not exist yet."""
+    """Returns a path ``stem.py`` or ``stem_N.py`` that does not exist yet."""
     stem = re.sub(r"[^\w-]", "_", stem)
     names = (folder / f"{stem}{f'_{n}' if n else ''}.py" for n in range(10000))
     return next(path for path in names if not path.exists())
@@ -157,7 +160,7 @@ def repro_script(
     target: ReproTarget | None,
     about: str = "",
 ) -> str:
-    """The script's text. Raises CannotWrite."""
+    """Returns the script's text. Raises CannotWrite."""
     if target is None:
         raise CannotWrite("a constraint that is an object of the program cannot be written down")
     writer = _Writer()
@@ -189,7 +192,7 @@ class _Writer:
         self.names: set[str] = set()
 
     def module(self, graph_module: torch.fx.GraphModule, name: str) -> str:
-        """Write a graph and the graphs in it as classes; the name of its class."""
+        """Writes a graph and its nested graphs as classes. Returns its class name."""
         while name in self.names:
             name += "_"
         self.names.add(name)
@@ -204,7 +207,7 @@ class _Writer:
         return name
 
     def _held(self, graph_module: torch.fx.GraphModule, name: str) -> list[tuple[str, str]]:
-        """What the graph's code takes from its module."""
+        """Attributes and modules that the graph's code reads, as (name, expression)."""
         found: dict[str, str] = {}
         for node in graph_module.graph.nodes:
             if node.op not in ("get_attr", "call_module") or node.target in found:
@@ -232,7 +235,7 @@ class _Writer:
         raise CannotWrite(f"the graph calls a {type(module).__name__}, whose code it does not have")
 
     def value(self, value: Any) -> str:
-        """An input or an attribute as an expression."""
+        """Returns the expression for an input or an attribute. Raises CannotWrite."""
         if isinstance(value, torch.Tensor):
             if value.layout != torch.strided:
                 raise CannotWrite(f"a {value.layout} tensor is among the inputs")

@@ -1,4 +1,4 @@
-"""The constraints by name: which there are, and how each is made of a device's limits."""
+"""Creates constraints by name from a device's limits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .values import words
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintLimits:
-    """All that the constraints are made of. ``supported`` and ``lacks``: see OperatorConstraint.
+    """All parameters of the constraints. For ``supported`` and ``lacks`` see OperatorConstraint.
 
-    ``errors`` names constraints whose warnings are errors.
+    ``errors`` names the constraints whose warnings are raised to errors.
     """
 
     device: DeviceLimits = field(default_factory=DeviceLimits)
@@ -62,7 +62,7 @@ _MAKERS: dict[str, Callable[[ConstraintLimits], Any]] = {
 
 
 def constraint_of(setting: str, spec: object, limits: ConstraintLimits) -> Constraint:
-    """One constraint, by name or as it is. Raises SettingError."""
+    """Returns a constraint, given by name or as an instance. Raises SettingError."""
     if isinstance(spec, Constraint):
         if not spec.name or spec.severity not in SEVERITIES:
             raise SettingError(f"{setting}: {spec!r} needs a name, and a severity of error or warning")
@@ -75,12 +75,15 @@ def constraint_of(setting: str, spec: object, limits: ConstraintLimits) -> Const
 
 
 def constraint_names(setting: str, specs: Iterable[object]) -> frozenset[str]:
-    """Names of constraints. Raises SettingError for what is none."""
+    """Returns the names of the given constraints. Raises SettingError for an unknown one."""
     return frozenset(constraint_of(setting, spec, ConstraintLimits()).name for spec in specs)
 
 
 def dtype_of(setting: str, spec: object) -> torch.dtype:
-    """A torch dtype, or its name (``float16``, ``torch.float16``, ``half``, the short ``fp16``)."""
+    """Returns a torch dtype, given as such or by name (``float16``, ``torch.float16``, ``half``, ``fp16``).
+
+    Raises SettingError.
+    """
     if isinstance(spec, torch.dtype):
         return spec
     if isinstance(spec, str):
@@ -94,12 +97,12 @@ def dtype_of(setting: str, spec: object) -> torch.dtype:
 
 
 def dtype_words(dtypes: Iterable[torch.dtype]) -> str:
-    """Dtypes as a list for a reader."""
+    """Returns the sorted names of dtypes, comma-separated."""
     return ", ".join(sorted(words(dtype) for dtype in dtypes))
 
 
 def denied_operators(setting: str, specs: Iterable[object]) -> frozenset[str]:
-    """The entries of a deny-list. Raises SettingError."""
+    """Returns the canonical operator names of a deny-list. Raises SettingError."""
     found = set()
     for spec in specs:
         try:
@@ -110,7 +113,7 @@ def denied_operators(setting: str, specs: Iterable[object]) -> frozenset[str]:
 
 
 def listed(setting: str, value: object) -> Sequence[Any]:
-    """A list; words of a text stand between commas. Raises SettingError."""
+    """Returns a setting's value as a list; a string is split at commas. Raises SettingError."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, torch.dtype):

@@ -1,7 +1,7 @@
-"""Checks one compilation against the constraints: Dynamo's graph first, then each graph of AOTAutograd.
+"""Checks the graphs of one compilation against the constraints: Dynamo's, then each of AOTAutograd.
 
-Strict: the errors of a graph end the compilation, in one message. Else they are logged, and the
-device does what it can.
+In strict mode the errors of a graph abort the compilation with one message. Otherwise they are logged and the
+compilation goes on.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _log = logging.getLogger("accel_lab.accelerators")
 
 
 class Watch:
-    """The constraints over one region.
+    """Checks the constraints on one region and collects its violations.
 
-    ``on_violation`` is called with each violation that is new in this region. ``strict``: errors end the
-    compilation; ``switch`` is what users turn that on with. ``target`` sets up the accelerator in a repro.
+    ``on_violation`` is called with each violation that is new in this region. ``strict``: errors abort the
+    compilation. ``switch`` names what turns strict mode on. ``target`` sets up the accelerator in a repro.
     """
 
     def __init__(
@@ -54,20 +54,20 @@ class Watch:
         self._repro_folder = repro_folder
 
     def dynamo(self) -> None:
-        """Check the graph that Dynamo captured. Raises ConstraintError."""
+        """Checks Dynamo's graph. Raises ConstraintError in strict mode."""
         self._check(GraphView(graph_module=self.graph_module, level="dynamo", name=self.name))
 
     def aten(self, graph_module: torch.fx.GraphModule, direction: str) -> None:
-        """Check a graph of AOTAutograd. Raises ConstraintError."""
+        """Checks a graph of AOTAutograd. Raises ConstraintError in strict mode."""
         self._check(self._view(graph_module, direction))
 
     def lowering(
         self, graph_module: torch.fx.GraphModule, direction: str, refusals: Mapping[str, str]
     ) -> None:
-        """Note what a lowering left to the host: node to reason.
+        """Records the nodes that a lowering left to the host (``refusals``: node name to reason).
 
-        A lowering can refuse the arguments of an operator that the device has; only it knows. What the other
-        constraints said of the same line is not said again.
+        Only a lowering can tell that it refuses certain arguments of a supported operator. A violation
+        already recorded for the same operator and line is skipped.
         """
         operators = [c for c in self.constraints if isinstance(c, OperatorConstraint)]
         if not operators:
@@ -84,13 +84,14 @@ class Watch:
                 self._note(violation, view)
 
     def repro(self, violation: Violation, folder: str | None) -> str:
-        """Write a script that violates the same constraint; where it is, or why there is none."""
+        """Writes a script that violates the same constraint. Returns where it is, or why there is none."""
         return write_repro(folder, self.graph_module, self.inputs, violation, self._target)
 
     def reduced_repro(self, violation: Violation, folder: str) -> tuple[str, int, int] | None:
-        """Write a script of the violating operators alone: where it is, how many they are, and of how many.
+        """Writes a script of the violating operators alone.
 
-        None where they cannot be cut out. Whether it violates the same is for a run to say.
+        Returns (where it is, operators kept, operators before), None if they cannot be cut out. The caller
+        runs the script to find out whether it still violates.
         """
         part = reduced(self.graph_module, violation, self._traces.get(violation.key, ""))
         if part is None:

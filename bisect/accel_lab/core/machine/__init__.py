@@ -1,1 +1,1 @@
-"""The machine that the lab runs on: files, locks, disk, variables, and the environment in words."""
+"""The local machine: files, locks, disk usage, environment variables, descriptions of environments."""

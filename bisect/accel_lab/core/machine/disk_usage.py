@@ -1,4 +1,4 @@
-"""How much a run has written: the blocks of all files in its folders, counted as seldom as possible."""
+"""Measures the disk space of a run's folders by file blocks, at a rate that costs at most 5% of the time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: To look may take a twentieth of the time at most.
+#: A measurement may take at most one twentieth of the time.
 _SHARE = 20
 _LEAST_S = 0.25
 MB = 1 << 20
 
 
 class DiskUsage:
-    """The size of folders together, in MB. A link counts nothing, a sparse file what it holds."""
+    """The total size of folders in MB; links count nothing, sparse files their allocated blocks."""
 
     def __init__(self, folders: Sequence[Path], limit_mb: float) -> None:
         self._folders = tuple(folders)
@@ -25,13 +25,13 @@ class DiskUsage:
         self.mb = 0.0
 
     def look(self) -> float:
-        """The size when it was looked at last, which is now if that is due."""
+        """Returns the latest size, measured again if that is due."""
         began = time.monotonic()
         if not self._folders or began < self._next:
             return self.mb
         before, self.mb = self.mb, self._measure()
         took = time.monotonic() - began
-        # What grows towards the limit is looked at again when it has gone half of the way.
+        # While the size grows, it is measured again at half of the estimated time to the limit.
         growth = max(self.mb - before, 0.0) / max(began - self._at, 1e-6)
         room = (self._limit_mb - self.mb) / growth / 2 if growth > 0 else _LEAST_S * 8
         self._at = began
@@ -39,7 +39,7 @@ class DiskUsage:
         return self.mb
 
     def _measure(self) -> float:
-        """Up to the limit: how far beyond it does not matter."""
+        """The size in MB; counting stops beyond the limit."""
         total, seen = 0, set()
         for folder in self._folders:
             for found in _files(folder):
@@ -68,4 +68,4 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
                     elif stat.S_ISREG(found.st_mode):
                         yield found
         except OSError:
-            continue  # gone meanwhile, or closed to us
+            continue  # deleted meanwhile, or not readable

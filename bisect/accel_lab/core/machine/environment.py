@@ -1,4 +1,4 @@
-"""An environment: what a probed build of torch is made of, described before it is made, hence with a key."""
+"""Environments: the specification, the key and the record of a torch build that probes run on."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from accel_lab.core.record import Record, as_json, written
 
 
 class EnvironmentUnavailable(LabError):
-    """This environment cannot be had: no such release, no wheel, no network, no room, no daemon.
+    """The environment cannot be created: no such release, no wheel, no network, no room, no daemon.
 
-    The message is one line that says why. A version search skips the release and goes on.
+    The message is one line with the reason. A version search skips the release and goes on.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentId:
-    """Where a probe runs: the user's own interpreter, or the environment of a release on a line.
+    """Identifies where a probe runs: the user's own interpreter, or the environment of a release.
 
-    ``text`` goes into a probe's key, so answers in a journal are found by it. ``release`` is empty for an
-    interpreter of the user's own.
+    ``text`` is part of a probe's key, by which the journal finds answers. ``release`` is empty for the user's
+    own interpreter.
     """
 
     text: str = "local"
@@ -32,12 +32,12 @@ class EnvironmentId:
 
     @classmethod
     def of_interpreter(cls, python: str, torch: str) -> EnvironmentId:
-        """The interpreter at the path ``python``."""
+        """Identifies the interpreter at the path ``python``."""
         return cls(text=f"{python} torch {torch}")
 
     @classmethod
     def of_release(cls, version: str, spec: EnvironmentSpec) -> EnvironmentId:
-        """A release of torch in the environment that a provider built."""
+        """Identifies a torch release in a provider's environment."""
         return cls(text=f"torch {version} {spec.provider} {spec.key}", release=version)
 
     def __str__(self) -> str:
@@ -46,10 +46,10 @@ class EnvironmentId:
 
 @dataclass(frozen=True, kw_only=True)
 class Index(Record):
-    """Where packages come from. Empty fields are the installer's own default.
+    """Package indexes. An empty field means the installer's default.
 
-    ``url`` is the main index, ``extra_urls`` and ``find_links`` stand beside it, ``ca_bundle`` is a file of
-    CA certificates, ``nightly_url`` an index of nightly builds.
+    ``url`` is the main index; ``extra_urls`` and ``find_links`` add to it. ``ca_bundle`` is a file of CA
+    certificates. ``nightly_url`` is an index of nightly builds.
     """
 
     url: str = ""
@@ -61,10 +61,10 @@ class Index(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Release(Record):
-    """A release of torch as the index lists it. ``uploaded`` is an ISO date (UTC), empty where unknown.
+    """A release of torch as the index lists it.
 
-    ``pythons`` are the CPython tags (``cp311``) that a wheel for this machine exists for; ``size_bytes`` is
-    that of the wheel for the line's Python, 0 where unknown.
+    ``uploaded`` is an ISO date (UTC), empty if unknown. ``pythons`` are the CPython tags (``cp311``) with a
+    wheel for this machine. ``size_bytes`` is the size of the wheel for the line's Python, 0 if unknown.
     """
 
     version: str
@@ -78,11 +78,11 @@ class Release(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec(Record):
-    """What an environment is made from; ``key`` names its folder or image and is the same for the same spec.
+    """The specification of an environment. ``key`` is a hash of it and names its folder or image.
 
-    ``provider`` is ``local``, ``uv`` or ``docker``. ``python`` is a version (``3.11``), for ``local`` the
-    path of an interpreter. ``packages`` are the script's own requirements, ``pins`` companions that are held
-    at a version (``("numpy", "1.26.4")``), ``exclude_newer`` an ISO date: nothing uploaded later is taken.
+    ``provider`` is ``local``, ``uv`` or ``docker``. ``python`` is a version (``3.11``), or the path of an
+    interpreter for ``local``. ``packages`` are the script's own requirements. ``pins`` are companions held at
+    a version (``("numpy", "1.26.4")``). ``exclude_newer`` is an ISO date; later uploads are ignored.
     ``slim``: without the CUDA libraries, for runs on the CPU. ``image`` is a docker image by name or digest.
     """
 
@@ -99,23 +99,23 @@ class EnvironmentSpec(Record):
     @property
     @written(after="index")
     def key(self) -> str:
-        """Sixteen hex digits over everything that the environment is made from."""
+        """Hash of all fields, as sixteen hex digits."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
-        """How a person would call it in a progress line."""
+        """Short description for progress lines."""
         pinned = "".join(f" {name}=={version}" for name, version in self.pins)
         return f"torch {self.torch or '?'}{pinned} ({self.provider}{', slim' if self.slim else ''})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment(Record):
-    """An environment that is there. ``python`` is the interpreter to probe, inside the container for docker.
+    """An existing environment. ``python`` is the interpreter to probe, inside the container for docker.
 
     ``provenance`` says what is in it (``packages``: name to version, ``wheels``, ``image digest``...).
-    ``size_bytes`` is what it takes on disk beyond what it shares, ``seconds`` what making it took; 0.0 and
-    ``cached`` where it was there already.
+    ``size_bytes`` is its disk usage beyond what it shares. ``seconds`` is the time to create it; 0.0, and
+    ``cached``, if it existed.
     """
 
     spec: EnvironmentSpec
@@ -128,16 +128,16 @@ class Environment(Record):
 
 
 class Provider(Protocol):
-    """Makes environments of one kind. All methods raise :class:`EnvironmentUnavailable` in one line."""
+    """Interface to create environments of one kind. All methods raise :class:`EnvironmentUnavailable`."""
 
     @property
     def name(self) -> str: ...
 
     def releases(self, *, pre: bool = False) -> Sequence[Release]:
-        """The releases of torch that this provider can make, oldest first."""
+        """Returns the torch releases that this provider can install, oldest first."""
 
     def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
-        """What the environment of a release would be made from; nothing is made yet."""
+        """Returns the specification of a release's environment; creates nothing."""
 
     def make(self, spec: EnvironmentSpec) -> Environment:
-        """The environment, verified; made if it is not there. Safe with several threads and processes."""
+        """Returns the verified environment, creating it if needed. Safe across threads and processes."""

@@ -1,4 +1,4 @@
-"""Files and folders on disk: written whole or not at all, removed whatever their rights."""
+"""Atomic file writes, and removal of folders regardless of their permissions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half of it.
+    """Writes a file atomically: a reader sees the old content or the new one.
 
-    Lone surrogates, which a file name that is not UTF-8 brings along, become escapes.
+    Lone surrogates (from file names that are not UTF-8) are written as escapes.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    # A name that nobody can have put a link at, for a child may write here.
+    # An unpredictable name: a child may write to this folder, so it could plant a link at a known one.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         with temporary.open("xb") as stream:
@@ -31,7 +31,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder whatever a script or the kernel did to the rights in it; what cannot be goes on."""
+    """Removes a folder, fixing permissions as needed; skips what cannot be removed."""
 
     def again(function: object, path: str, error: object) -> None:
         try:
@@ -53,7 +53,7 @@ def remove(folder: Path) -> None:
 
 
 def _flatten(folder: Path) -> None:
-    """Bring every folder below up to the first level: no tree of any depth is too deep to be removed then."""
+    """Moves all nested folders to the first level, so that rmtree does not recurse too deeply."""
     number, waiting = 0, [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
     while waiting:
         outer = waiting.pop()

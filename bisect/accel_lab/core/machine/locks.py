@@ -1,4 +1,4 @@
-"""Locks between threads and processes: shared while a thing is used, exclusive to change it."""
+"""File locks between threads and processes, shared (to use something) or exclusive (to change it)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PAUSE_S = 0.1
 
 
 class Lock:
-    """A lock on a file. It ends with the process at the latest, so a killed lab leaves none behind.
+    """A lock on a file; the kernel releases it when the process dies, so a killed lab leaves none behind.
 
-    Each object is a holder of its own, so two threads exclude each other as two processes do.
+    Each object is a separate holder, so two threads exclude each other like two processes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,7 +23,7 @@ class Lock:
         self._file: int | None = None
 
     def take(self, *, shared: bool = False, wait_s: float = 0.0) -> bool:
-        """Take the lock, or change its kind; False if others hold it all the time that we wait."""
+        """Takes the lock, or changes its kind. Returns False if others hold it for ``wait_s`` seconds."""
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -43,7 +43,7 @@ class Lock:
             time.sleep(_PAUSE_S)
 
     def is_current(self) -> bool:
-        """Whether the file that is locked still has the lock's name: who removed it may have had the lock."""
+        """Whether the locked file still exists under its path; a former holder may have removed it."""
         try:
             there = os.lstat(self.path)
         except OSError:
@@ -53,7 +53,7 @@ class Lock:
     def release(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            os.close(file)  # which gives up the lock
+            os.close(file)  # releases the lock
 
     def __enter__(self) -> Lock:
         return self

@@ -1,4 +1,4 @@
-"""Where the lab keeps what outlives a run: in ``ACCEL_LAB_HOME``, else in the user's folders."""
+"""The folders of data that outlives a run: ``ACCEL_LAB_HOME``, else the user's data and cache folders."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import platformdirs
 
 
 def state_folder() -> Path:
-    """Where runs are kept unless ``--out`` says otherwise."""
+    """Returns the folder of runs, the default for ``--out``."""
     return _home() or Path(platformdirs.user_data_dir("accel-lab"))
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept."""
+    """Returns the folder of caches, whose content can be recreated."""
     home = _home()
     return home / "cache" if home else Path(platformdirs.user_cache_dir("accel-lab"))
 
 
 def environments_folder() -> Path:
-    """Where environments are kept."""
+    """Returns the folder of environments."""
     return (_home() or Path(platformdirs.user_cache_dir("accel-lab"))) / "environments"
 
 

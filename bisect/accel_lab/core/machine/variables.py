@@ -1,4 +1,4 @@
-"""Which of the user's environment variables a stranger's code is given: what steers torch, and no secrets."""
+"""Selects the environment variables that untrusted code gets: those that steer torch, but no secrets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import site
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# The variables of the user's that a run may depend on: how torch, its compilers and Python behave. All else
-# of the user's environment - keys, tokens, proxies, paths of this machine - stays outside.
+# The user's variables that a run may depend on: they control torch, its compilers and Python. All others
+# (keys, tokens, proxies, local paths) are withheld.
 _NAMES = frozenset(
     {
         *("CC", "CFLAGS", "COLUMNS", "CXX", "CXXFLAGS", "LANG", "LANGUAGE", "LDFLAGS", "NO_COLOR", "PWD"),
@@ -21,9 +21,9 @@ _PREFIXES = (
     *("TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TORCHAO_", "PYTORCH_", "TRITON_", "AOT_", "ATEN_"),
     *("ACCEL_LAB_", "MOCK_", "OMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "LC_"),
 )
-# Of these even the matching ones stay outside: they name folders and servers of this machine.
+# Variables with these endings are withheld even if their prefix matches: they name local folders and servers.
 _NEVER = ("_HOME", "_TOKEN", "_KEY", "_SECRET", "_PASSWORD", "_URL", "_HOST", "_PORT")
-#: Where the programs and libraries of this machine are; of use to what is not in a container.
+#: Paths of programs and libraries on this machine; needed outside of containers only.
 _PLACES = (
     *("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "TMPDIR"),
     *("CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
@@ -31,7 +31,7 @@ _PLACES = (
 
 
 def steering(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, str]:
-    """The variables of ``base`` that a run may depend on, and those that ``extra`` names."""
+    """Returns the variables of ``base`` that a run may depend on, and those listed in ``extra``."""
     return {
         name: value
         for name, value in base.items()
@@ -40,12 +40,12 @@ def steering(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, st
 
 
 def cut_environment(base: Mapping[str, str], home: Path) -> dict[str, str]:
-    """What a stranger's code on this machine is given: no keys, no tokens, and ``home`` as an empty home.
+    """Returns the environment for untrusted code on this machine: no keys or tokens, ``home`` as its home.
 
-    It is no wall: such code can still read what the user can read.
+    This is no sandbox: such code can still read every file that the user can.
     """
     env = steering(base, _PLACES)
-    # Packages that the user installed for themselves are found from the home folder.
+    # The user's site-packages (pip install --user) are found through the home folder.
     user_base = base.get("PYTHONUSERBASE") or site.getuserbase()
     env |= {"HOME": str(home), "USER": "verify", "LOGNAME": "verify", "PYTHONUSERBASE": user_base}
     return env | {"XDG_CACHE_HOME": str(home / ".cache"), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,7 +1,7 @@
-"""What is private in a text: secrets, people, machines. Rules find it; what takes its place is another's.
+"""Finds private text: secrets, people, machines. The caller replaces it.
 
-This is the one place that decides it: signatures mask with :func:`mask` before they are normalised, and a
-bundle replaces what :func:`spans` finds.
+All of the lab uses these rules: signatures call :func:`mask` before normalization, and a bundle replaces what
+:func:`spans` finds.
 """
 
 from __future__ import annotations

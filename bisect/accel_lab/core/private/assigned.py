@@ -1,4 +1,4 @@
-"""Secrets that are known by what stands before them: a key, an option, a header, a login in a URL."""
+"""Rules for secrets that are recognized by their context: a key, an option, a header, a login in a URL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASSIGNED = (
     r"(?:\\?(?P<q>[\"'])(?P<w>(?:(?!(?P=q))[^\n\\]){4,2000})"
     r"|(?:(?:bearer|basic|token)[ \t]{1,20})?(?P<s>[^\s\"',;)}\]&\\]{4,2000}))"
 )
-#: What may stand before a literal that is a secret: ``token = "``, ``("password", "``, ``default="``.
+#: Text that may precede a secret literal: ``token = "``, ``("password", "``, ``default="``.
 _BEFORE = re.compile(
     rf"{_NOT_IN_KEY}{_KEY}[\"']?[\])]?\s{{0,9}}(?::\s{{0,9}}[\w.|\[\] ]{{1,30}}(?=\s{{0,9}}=))?\s{{0,9}}"
     r"(?P<sep>[=!]=|[=:,(]|=>|or(?=\s))(?:[^=\n]{0,80}\bdefault\s{0,3}=)?\s{0,9}\(?\s{0,9}[A-Za-z]{0,2}[\"']{0,3}\Z",
@@ -88,12 +88,12 @@ _DOTTED = re.compile(r"[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})+\Z")
 
 
 def is_secret(key: str, value: str, *, quoted: bool) -> bool:
-    """Whether the value that stands with such a key is a secret, and not code, a number or a plain word."""
+    """Whether the value of such a key is a secret, and not code, a number or a plain word."""
     if _BENIGN_KEY.search(key) or value.lower() == key.lower() or PLACEHOLDER.search(value):
         return False
     if _STANDS_FOR.match(value) or (not quoted and _CODE.search(value)) or _DOTTED.match(value):
         return False
-    if _IS_PASS.search(key):  # also what a compiler's pass is called
+    if _IS_PASS.search(key):  # may also be a compiler pass
         if key.lower().endswith("pw"):
             return len(value) >= 8 and varied(value)
         return _is_mixed(value) or (len(value) >= 5 and not re.fullmatch(r"[\w.-]{1,2000}", value))
@@ -104,19 +104,19 @@ def is_secret(key: str, value: str, *, quoted: bool) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether a word without underscores has digits and letters of both cases."""
+    """Whether an alphanumeric word has digits and letters of both cases."""
     return varied(value) and value.isalnum() and value != value.lower() and value != value.upper()
 
 
 def _turns(text: str) -> int:
-    """How often upper and lower case change in a word without spaces; few times in CamelCase."""
+    """Number of case changes in a word of letters; CamelCase has few."""
     if not text.isalpha():
         return 0
     return sum(a.isupper() != b.isupper() for a, b in itertools.pairwise(text))
 
 
 def known_by_key(text: str, before: str) -> tuple[int, int] | None:
-    """The part of a literal that is a secret because of what stands before it; None where nothing is."""
+    """Returns the (start, end) of a secret in a literal, judged by its context ``before``; None if none."""
     start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     value, lead = text[start:end], before[-400:]
     if not value or not lead:
@@ -147,7 +147,7 @@ def _may_be(value: str) -> bool:
 def _assigned(match: re.Match[str], _before: str) -> bool:
     quoted = part(match) == "w"
     value = match.group(part(match))
-    # The key's beginning is read from the text: an expression that starts with its end is the quicker one.
+    # The start of the key is read here, since a regex that begins with the key's end is faster.
     head = _HEAD_OF_KEY.search(match.string, max(match.start() - 60, 0), match.start())
     key = (head.group() if head else "") + match.group("name")
     if quoted and re.search(r"\s", value) and not _IS_PASSWORD.search(key):
@@ -164,13 +164,13 @@ def _option(match: re.Match[str], _before: str) -> bool:
 
 
 def _given(match: re.Match[str], _before: str) -> bool:
-    """The value of a short option: no port, no number, no other option."""
+    """Whether a short option's value may be a secret: no port, no number, no other option."""
     value = match.group("s")
     return not re.match(r"[\d:./]+\Z|-", value) and _may_be(value)
 
 
 def _any_program(match: re.Match[str], _before: str) -> bool:
-    """The value of ``-p`` of a program that is not known to mean something else by it."""
+    """Whether the value of ``-p`` may be a password: the program does not use ``-p`` otherwise."""
     line = match.string[max(match.start() - 80, 0) : match.start()].rsplit("\n", 1)[-1]
     return varied(match.group("s")) and not _OTHER_P.search(line)
 
@@ -201,7 +201,7 @@ def _rule(kind: str, name: str, pattern: str, hints: tuple[str, ...], accept: Ac
     return Rule(kind=kind, name=name, regex=pattern, flags=re.I, hints=hints, accept=accept)
 
 
-#: The surest first.
+#: The most reliable rules first.
 ASSIGNED: tuple[Rule, ...] = (
     _rule(
         "credential",

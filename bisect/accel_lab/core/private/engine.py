@@ -1,4 +1,4 @@
-"""Where a text holds something private: the rules one after the other, and what several of them found."""
+"""Finds the private spans of a text: applies all rules and resolves overlaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .people import EMAILS, Known, own_rules
 from .rule import PLACEHOLDER, Rules, part
 from .shapes import SHAPES
 
-#: Kinds that open something; the others name somebody.
+#: Kinds that grant access; the other kinds identify a person or a machine.
 SECRET_KINDS = frozenset({"token", "credential", "private_key", "word"})
 NOTHING_KNOWN = Known()
 _SHAPES, _ASSIGNED = Rules(SHAPES), Rules(ASSIGNED)
@@ -22,7 +22,7 @@ _SHAPES, _ASSIGNED = Rules(SHAPES), Rules(ASSIGNED)
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """``text[start:end]`` is private; ``kind`` says what it is."""
+    """A private part, ``secret``, at ``text[start:end]``; ``kind`` says what it is."""
 
     start: int
     end: int
@@ -38,16 +38,16 @@ def spans(
     spare: frozenset[str] = frozenset(),
     shapes_only: bool = False,
 ) -> list[Span]:
-    """The private spans of a text, none overlapping, in order.
+    """Returns the private spans of a text, in order and without overlaps.
 
-    ``before`` is what stands before the text in its statement, so that ``token = "..."`` is known from its
-    key; ``spare`` are words that must not be replaced on their own, for they are names in the code.
+    ``before`` is what precedes ``text`` in its statement, so that the key in ``token = "..."`` is seen.
+    ``spare`` are identifiers of the code, which are not replaced on their own.
     """
     return _chosen(text, _by_shape(text) if shapes_only else _candidates(text, known, before, spare))
 
 
 def _chosen(text: str, found: Iterator[tuple[str, int, int]]) -> list[Span]:
-    """Of overlapping candidates the first; what opens something takes in all that it touches of its kind."""
+    """Keeps the first of overlapping candidates; overlapping secrets are merged into one span."""
     taken: list[Span] = []
     starts: list[int] = []
     for kind, start, end in found:
@@ -67,18 +67,18 @@ def _chosen(text: str, found: Iterator[tuple[str, int, int]]) -> list[Span]:
 
 
 def secrets_in(text: str, *, before: str = "") -> list[Span]:
-    """The spans of a text that open something: tokens, passwords, keys."""
+    """Returns the spans that grant access: tokens, passwords, keys."""
     return [span for span in _chosen(text, _secrets(text, before)) if span.kind in SECRET_KINDS]
 
 
-#: What stands in a message for a private part: it is the same on every machine.
+#: Replaces a private part of a message; the same on every machine.
 HIDDEN = "<private>"
 
 
 def mask(text: str) -> str:
-    """The text with all that the rules call private replaced by ``<private>``; nothing else is known.
+    """Returns the text with all private parts replaced by ``<private>``, by general rules only.
 
-    Whose home a path lies in becomes ``user``, so that a path stays one.
+    The account name in a home path becomes ``user``, so that the path stays one.
     """
     parts, at = [], 0
     for span in spans(text):
@@ -96,13 +96,13 @@ def _by_shape(text: str) -> Iterator[tuple[str, int, int]]:
 def _candidates(
     text: str, known: Known, before: str, spare: frozenset[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """All matches, the surest rule first: what one rule took, a later one leaves."""
+    """All matches, those of the most reliable rules first; earlier ones take precedence."""
     yield from _secrets(text, before)
     yield from _matches(_rules(known, spare), text, before)
 
 
 def _secrets(text: str, before: str) -> Iterator[tuple[str, int, int]]:
-    """What opens something, by its shape and by what stands before it."""
+    """Matches of secrets, by shape and by context."""
     yield from _by_shape(text)
     place = known_by_key(text, before) if before else None
     if place is not None:

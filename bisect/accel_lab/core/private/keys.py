@@ -1,4 +1,4 @@
-"""Key blocks: PEM and PGP, whole or cut off, also behind comment signs, in quotes, or on one line."""
+"""Finds PEM and PGP key blocks, complete or truncated, also in comments, in quotes, or on one line."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterator
 _WHAT = r"[A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|PGP MESSAGE)"
 _BEGIN = re.compile(rf"-----BEGIN {_WHAT}-----|---- BEGIN {_WHAT} ----")
 _END = re.compile(rf"-----END {_WHAT}-----|---- END {_WHAT} ----")
-#: What a block that nobody ends may hold: base64, line ends however spelt, comment signs, quotes, headers.
+#: A line of a truncated block: base64, line ends in any spelling, comment signs, quotes, headers.
 _BODY = re.compile(
     r"(?:[ \t]{0,20}(?:#|//|\*|>|;|--)?[ \t]{0,20}[\"'+]{0,3}"
     r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash)"
     r":[^\n\\]{0,100}|[A-Za-z0-9+/=]{1,2000})?[\"',+]{0,3}[ \t]{0,20}(?:\\r)?(?:\\n|\r?\n|\Z|(?=[\"'])))"
 )
-#: A block is not looked for further than this.
+#: The greatest length of a block, in characters.
 LIMIT = 40_000
 _PUTTY = re.compile(r"(?P<s>PuTTY-User-Key-File-\d: [\s\S]{0,8000}?Private-MAC: [0-9a-f]{40,64})")
 
 
 def key_blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Where the text holds private keys: from the first dash to the last, or as far as a cut one reaches."""
+    """Yields the (start, end) of private keys in a text; a truncated key ends at its last matching line."""
     begins = [match.span() for match in _BEGIN.finditer(text)] if "BEGIN " in text else []
     ends = [match.end() for match in _END.finditer(text)] if begins else []
     for number, (start, body) in enumerate(begins):

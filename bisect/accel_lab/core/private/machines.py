@@ -1,4 +1,4 @@
-"""Machines: host names, addresses of the network."""
+"""Rules for host names and network addresses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _INNER_HOST = (
 _IPV4 = r"(?<![\w.+-])(?P<s>\d{1,3}(?:\.\d{1,3}){3})(?![\w+-]|\.\d)"
 _IPV6 = r"(?<![\w:.])(?P<s>[23f][0-9a-f]{2,3}:[0-9a-f:]{2,39})(?![\w:.])"
 _MAC = r"(?<![\w:-])(?P<s>[0-9a-f]{2}(?:(?::[0-9a-f]{2}){5}|(?:-[0-9a-f]{2}){5}))(?![\w:-])"
-#: A four-part number after one of these is a version: ``nvidia-curand-cu12==10.3.5.147``.
+#: A four-part number after one of these is a version, such as ``nvidia-curand-cu12==10.3.5.147``.
 _VERSIONED = re.compile(
     r"(?:nvidia|cuda|cudnn|cublas|cu\d\d|version|driver|release|build)[^/@]{0,40}\Z|[=<>~!]=\s{0,2}\Z",
     re.I,
 )
-#: After one of these it is an address, whatever its numbers.
+#: After one of these a four-part number is an address.
 _ADDRESSED = re.compile(
     r"(?:\b(?:host|addr(?:ess)?|ip|ipv4|server|peer|remote|listen\w*|connect\w*|connection|ssh|ping|inet|nameserver"
     r"|gateway|proxy|endpoint|master_addr|node|bind\w*|from|to)"
@@ -33,7 +33,7 @@ _INDEX = re.compile(r"(?:index|proxy|registry|mirror|find[-_ ]links)[^\n]{0,60}\
 _HERE = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})
 _NO_MACHINE = frozenset({"torch", "self", "cls", "np", "threading", "os", "sys", "tf", "jax", "this", "usr"})
 
-#: Address ranges kept for examples (RFC 5737): the placeholders come from them.
+#: Address ranges reserved for documentation (RFC 5737); placeholders are taken from them.
 DOCUMENTATION = tuple(
     ipaddress.ip_network(net) for net in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 )
@@ -52,7 +52,7 @@ def _is_inner_url_host(match: re.Match[str], before: str) -> bool:
 
 
 def _is_inner_host(match: re.Match[str], _before: str) -> bool:
-    """An internal machine, and not an attribute such as ``threading.local``."""
+    """Whether a match is an internal host, and not an attribute such as ``threading.local``."""
     first, end = match.group("first"), match.group("end")
     if first in _NO_MACHINE or PLACEHOLDER.match(match.group("s")):
         return False
@@ -74,7 +74,7 @@ def _is_inner_host(match: re.Match[str], _before: str) -> bool:
 
 
 def _is_address(match: re.Match[str], before: str) -> bool:
-    """Private ranges, what its surroundings call an address, and public ones that no version looks like."""
+    """Whether a match is a non-public address, or a public one that by context or numbers is no version."""
     try:
         address = ipaddress.ip_address(match.group("s"))
     except ValueError:
@@ -99,7 +99,7 @@ def _is_address(match: re.Match[str], before: str) -> bool:
 
 
 def _is_ipv6(match: re.Match[str], _before: str) -> bool:
-    """An address of a link, of a site or of the public network; no slice such as ``x[2000::2]``."""
+    """Whether a match is a link-local, local or global address, not a slice such as ``x[2000::2]``."""
     text = match.group("s").lower()
     try:
         address = ipaddress.ip_address(text)
@@ -117,7 +117,7 @@ def _is_ipv6(match: re.Match[str], _before: str) -> bool:
     )
 
 
-#: Variables of the environment that name a machine.
+#: Environment variables that name a machine.
 _VARIABLE = (
     r"\b(?:HOSTNAME|HOST|COMPUTERNAME|SLURMD_NODENAME|SLURM_(?:JOB_|STEP_)?NODELIST|SLURM_TOPOLOGY_ADDR|MASTER_ADDR"
     r"|SSH_CONNECTION|SSH_CLIENT)=[\"']?(?P<s>[A-Za-z0-9][\w.:\[\]-]{2,100})"

@@ -1,4 +1,4 @@
-"""People: home directories, account names, e-mail addresses."""
+"""Rules for home directories, account names and e-mail addresses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .words import COMMON, ENDINGS, GENERIC, distinctive
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of the machine, the person and the texts.
+    """Private names that are known for this machine and user.
 
-    ``learned`` users are replaced inside paths only; ``secrets`` and ``words`` wherever they stand.
+    ``learned`` users are replaced in paths only, ``secrets`` and ``words`` everywhere.
     """
 
     homes: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Known:
     words: tuple[str, ...] = ()
 
 
-#: From this length on a distinctive name is replaced inside longer words too.
+#: A distinctive name of at least this length is replaced inside longer words too.
 INSIDE = 6
 _NAME = r"[A-Za-z0-9_](?:[\w.-]{0,60}\w)?"
 _START = r"(?:(?<![\w.:/\\~-])|(?<=file://))"
@@ -49,7 +49,7 @@ _SSH = (
 
 
 def homes_in(text: str) -> set[str]:
-    """The account names of the home directories that a text mentions."""
+    """Returns the account names in the home paths of a text."""
     found = {
         match.group(part(match))
         for rule in HOMES.worth(text, text.lower())
@@ -60,7 +60,7 @@ def homes_in(text: str) -> set[str]:
 
 
 def _is_home(match: re.Match[str], _before: str) -> bool:
-    """Under /home and /Users every name is somebody's; elsewhere only one that is no plain word or file."""
+    """Whether a path is a home: any name under /home and /Users, elsewhere no common word or file."""
     name = match.group(part(match))
     if PLACEHOLDER.match(name):
         return False
@@ -74,7 +74,7 @@ def _is_home(match: re.Match[str], _before: str) -> bool:
 
 
 def _is_email(match: re.Match[str], _before: str) -> bool:
-    """An address and not a matrix product such as ``q@k.transpose`` or ``torch.float@w.to``."""
+    """Whether a match is an address, and not a matrix product such as ``q@k.transpose``."""
     name, _, domain = match.group("s").partition("@")
     if name == "git" or name.startswith(("torch.", "self.", "np.")) or PLACEHOLDER.match(domain):
         return False
@@ -105,12 +105,12 @@ HOMES = Rules(
         ),
     )
 )
-#: Variables of the environment that name somebody.
+#: Environment variables that name a person.
 _VARIABLE = (
     r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|SBATCH_ACCOUNT|SLURM_JOB_ACCOUNT)=[\"']?"
     r"(?P<s>[A-Za-z_][\w.-]{1,40})"
 )
-#: A shell's prompt, and a file on another machine: ``somebody@machine:~/x``.
+#: A shell prompt or a remote file: ``somebody@machine:~/x``.
 _PROMPT = r"(?<![\w.@/+-])(?P<s>[A-Za-z_][\w.-]{1,31}@[A-Za-z][\w-][\w.-]{1,60})(?=:[~/])"
 _PUBLIC_KEY = (
     r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3})[ ]AAAA[A-Za-z0-9+/=]{20,2000}[ ]"
@@ -145,7 +145,7 @@ EMAILS: tuple[Rule, ...] = (
 
 
 def own_rules(known: Known, spare: frozenset[str]) -> Iterator[Rule]:
-    """The rules for the homes, hosts, users and words that are known by name."""
+    """Yields the rules for known words, secrets, homes, hosts and users."""
     for word in known.words:
         yield _literal("word", word, rf"(?P<s>{re.escape(word)})", re.I)
     for secret in known.secrets:
@@ -166,7 +166,7 @@ def own_rules(known: Known, spare: frozenset[str]) -> Iterator[Rule]:
 
 
 def _user_rules(user: str, spare: frozenset[str]) -> Iterator[Rule]:
-    """A short name counts between the parts of a word, a longer one anywhere in it; a plain word in paths."""
+    """Rules for a user: common words in paths only, short names as part of a word, longer ones anywhere."""
     yield from _in_paths(user)
     if not distinctive(user):
         return
@@ -183,7 +183,7 @@ def _user_rules(user: str, spare: frozenset[str]) -> Iterator[Rule]:
 
 
 def _around(match: re.Match[str]) -> str:
-    """The identifier that a match lies in, a hundred characters on either side of it at most."""
+    """The identifier around a match, at most 100 characters to either side."""
     text, start, end = match.string, match.start(), match.end()
     before, after = text[max(start - 100, 0) : start], text[end : end + 100]
     left, right = (re.match(r"\w*", side) for side in (before[::-1], after))
@@ -191,7 +191,7 @@ def _around(match: re.Match[str]) -> str:
 
 
 def _in_paths(user: str) -> Iterator[Rule]:
-    """Where a name can only be somebody's; also in temporary folders that carry it, as Inductor's does."""
+    """Rules for places where a name can only be a user: paths, logins, Inductor's temporary folder."""
     word = re.escape(user)
     keys = r"(?:(?<=/)|(?<=~)|(?<=\buser[=: ])|(?<=\bUSER=)|(?<=\blogin[=: ]))"
     yield _literal("user", user, rf"{keys}(?P<s>{word})(?=[/\s\"':,;)]|\Z)")

@@ -1,4 +1,4 @@
-"""What a rule is: where to look, what must be there for that to be worth while, and a last check."""
+"""Rules that find private text: a regex, hints for a fast pre-check, and a final check."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-#: ``accept(match, before)``: ``before`` is what stands on the same line before the text.
+#: ``accept(match, before)``: ``before`` is the text before the searched one, on the same line.
 Accept = Callable[["re.Match[str]", str], bool]
 
-#: What a person is asked to write in the place of something private, and what this lab writes.
+#: Placeholders that users are asked to write, and that the lab writes itself.
 PLACEHOLDER = re.compile(
     r"(?:user|host)\d+\Z|<private>\Z|REDACTED_[A-Z_]+_\d+|(?:[\w@-]{1,63}\.){0,8}(?:invalid|example)\Z"
 )
@@ -23,10 +23,11 @@ def _compiled(regex: str, flags: int) -> re.Pattern[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """``regex`` names the private part ``s``, or ``w`` where a second form has it. Compiled when needed.
+    """One rule. In ``regex`` the group ``s`` (or ``w``, for an alternative form) is the private part.
 
-    ``hints``: the text is searched only if it holds one of them; ``folded`` ones are compared in lower case.
-    Every quantifier that can fail after it is bounded, so the work is linear in the text's length.
+    ``hints``: the text is searched only if it contains one of them. ``folded`` hints are compared in lower
+    case. Quantifiers that can backtrack are bounded, so the search is linear in the text's length. The regex
+    is compiled on first use.
     """
 
     kind: str
@@ -44,7 +45,7 @@ class Rule:
 
 
 class Rules:
-    """Rules in their order, with a quick way to those that a text can have a match of at all."""
+    """An ordered list of rules that selects by hints those that can match a text."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = tuple(rules)
@@ -54,7 +55,7 @@ class Rules:
         self._folded = [(h, number) for number, rule in numbered for h in rule.hints if rule.folded]
 
     def worth(self, text: str, lowered: str) -> list[Rule]:
-        """The rules of which a hint stands in the text; ``lowered`` is the text in lower case."""
+        """Returns the rules without hints or with a hint in the text; ``lowered``: the text in lower case."""
         numbers = [number for hint, number in self._exact if hint in text]
         numbers += [number for hint, number in self._folded if hint in lowered]
         return [self._rules[number] for number in sorted({*numbers, *self._always})]
@@ -64,12 +65,12 @@ class Rules:
 
 
 def part(match: re.Match[str]) -> str:
-    """The name of the group that holds the private part."""
+    """Returns the name of the group with the private part."""
     return "s" if match.group("s") is not None else "w"
 
 
 def line_before(match: re.Match[str], before: str) -> str:
-    """What stands before a match on its line, a hundred characters of it at most."""
+    """Returns the text before a match on its line, at most 100 characters."""
     start = max(match.start() - 100, 0)
     return ((before if start == 0 else "") + match.string[start : match.start()]).rsplit("\n", 1)[-1][-100:]
 

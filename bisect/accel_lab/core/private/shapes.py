@@ -1,6 +1,6 @@
-"""Tokens that are known by their shape alone, from what their issuers publish about it.
+"""Rules for tokens that are recognized by their shape alone, as their issuers document it.
 
-One row is one alternative, with its own hint: a row that cannot be reached is a row that the tests find.
+Each row is one alternative with its own hint, so that the tests find a row that never matches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .rule import Accept, Rule, varied
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
-#: (name, hint, pattern). The hint is literal text of the pattern's, compared as it stands.
+#: (name, hint, pattern). The hint is literal text of the pattern, case-sensitive.
 _FIXED = (
     # Source forges and their registries.
     *((f"github {p}", f"{p}_", rf"{p}_[A-Za-z0-9]{{20,}}") for p in ("ghp", "gho", "ghu", "ghs", "ghr")),
@@ -148,7 +148,7 @@ _FIXED = (
     ("dropbox", "sl.", r"sl\.(?:u\.)?[A-Za-z0-9_-]{60,}"),
     ("airtable", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
 )
-#: The same for shapes that innocent words may have: they count only with both letters and digits in them.
+#: Shapes that ordinary words can have too; they count only if they contain both letters and digits.
 _MIXED = (
     ("openai", "sk-", r"sk-[A-Za-z0-9_-]{20,}"),
     ("elevenlabs", "sk_", r"sk_[0-9a-f]{48,}"),
@@ -163,7 +163,7 @@ def _cased(text: str) -> bool:
     return varied(text) and text != text.lower() and text != text.upper()
 
 
-#: A run of the characters of a JSON web token; which part of it is one is decided by its dots.
+#: A run of characters of a JSON web token; ``_web`` checks its parts.
 _WEB = r"eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,4}"
 
 

@@ -1,4 +1,4 @@
-"""Words that identify nobody, endings of addresses, and names of public machines."""
+"""Word lists: names that identify nobody, top-level domains, public domains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: Account and machine names that tell nothing about anybody.
+#: Account and machine names that identify nobody.
 GENERIC = _words(
     """
     admin administrator app build builder centos ci container debian default docker ec2-user fedora
@@ -18,7 +18,7 @@ GENERIC = _words(
     test tester ubuntu user users vagrant work workspace
     """
 )
-#: Words that a log or a graph of torch's holds anyway: as somebody's name they are replaced in paths only.
+#: Words that are common in torch's logs and graphs; as a person's name they are replaced in paths only.
 COMMON = (
     _words(
         """
@@ -35,18 +35,18 @@ COMMON = (
     | frozenset(keyword.kwlist)
     | {name.lower() for name in dir(builtins)}
 )
-#: Last labels of an e-mail address's domain that are taken without another look.
+#: Top-level domains of e-mail addresses that need no further check.
 ENDINGS = _words(
     """
     ai app biz cloud com company corp dev edu email engineering eu global gov group info int internal
     intranet io lan local localdomain mil net network online org science site software systems tech
     """
 )
-#: Last labels of machines that are not on the public network.
+#: Top-level domains of internal hosts.
 INNER = frozenset({"internal", "corp", "lan", "intra", "intranet", "localdomain", "local", "priv"})
-#: The same, where other words end so too: they count only where a machine is meant.
+#: Top-level domains of internal hosts that are also common attribute names; they need more context.
 INNER_DOUBTFUL = frozenset({"home", "private", "cluster", "lab"})
-#: Domains whose machines everybody knows.
+#: Well-known public domains.
 PUBLIC_DOMAINS = _words(
     """
     anaconda.org apache.org arxiv.org example.com example.net example.org github.com
@@ -57,11 +57,11 @@ PUBLIC_DOMAINS = _words(
 
 
 def is_public(host: str) -> bool:
-    """Whether a machine belongs to a domain that everybody knows."""
+    """Whether a host is in a well-known public domain."""
     return any(host == domain or host.endswith("." + domain) for domain in PUBLIC_DOMAINS)
 
 
 def distinctive(name: str) -> bool:
-    """Whether a name can be replaced wherever it stands alone, with little risk of hitting another word."""
+    """Whether a name is unusual enough to be replaced everywhere with little risk of hitting another word."""
     lowered = name.lower()
     return len(name) >= 4 and lowered not in GENERIC and lowered not in COMMON

@@ -1,4 +1,4 @@
-"""The piece of torch's own sources that makes the difference at a flip between two releases."""
+"""The change in torch's Python sources that causes a flip between two releases."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Piece(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FilePatch(Record):
-    """What a backport exchanges in one file. ``sha256`` is the file's as it is.
+    """The changes of a backport in one file. ``sha256`` is the hash of the unchanged file.
 
-    ``hunks`` are the first line that goes, the one behind the last, from 0, and the lines that come instead.
+    A hunk is (first removed line, line after the last removed one, new lines); line numbers start at 0.
     """
 
     file: str
@@ -30,13 +30,13 @@ class FilePatch(Record):
 
     @property
     def lines(self) -> int:
-        """How many lines go and come."""
+        """The number of removed plus added lines."""
         return sum(len(new) + last - first for first, last, new in self.hunks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commit(Record):
-    """One commit. ``pull`` is the number of its pull request, None where the commit does not say it."""
+    """One commit. ``pull`` is the number of its pull request, None if the commit does not name it."""
 
     sha: str
     subject: str
@@ -45,13 +45,13 @@ class Commit(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FlipChange(Record):
-    """What was found, or ``why`` nothing was. ``file`` and ``symbol`` are those of the most telling piece.
+    """The change that causes a flip, or ``why`` none was found. ``file`` and ``symbol`` are its main piece.
 
-    ``both_ways``: the failing release passes with the piece exchanged, and the passing one fails; None where
-    the second was not asked, or ended in another way. ``complete`` is False where the time was over before it
-    was narrowed down. ``commits`` are those that touched the pieces' lines, from a clone, None without one;
-    ``git`` says why the clone could not tell, ``log`` are the commands that would. ``candidates`` pieces
-    differed at first.
+    ``both_ways``: exchanging the pieces makes the failing release pass and the passing one fail; None if the
+    second was not run or ended differently. ``complete`` is False if time ran out before the pieces were
+    minimal. ``commits`` are those in a clone that touched the pieces' lines, None without a clone. ``git``
+    says why the clone gave none, ``log`` has the commands to run instead. ``candidates`` is the number of
+    pieces that differed at first.
     """
 
     found: bool
@@ -70,7 +70,7 @@ class FlipChange(Record):
     candidates: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Only why it was not found, and what was tried, where it was not."""
+        """Omits ``why`` if the change was found; otherwise only says why not and what was tried."""
         row = super().to_json()
         if self.found:
             row.pop("why")

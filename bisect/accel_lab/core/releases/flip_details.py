@@ -1,4 +1,4 @@
-"""What is different around a flip: ladders, changed files, code side by side, companions, numbers."""
+"""Differences between the two sides of a flip: ladders, changed files, code, companions, numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accel_lab.core.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class StepRow(Record):
-    """A step of a ladder or of an ablation as findings have it: what was asked, what came back."""
+    """The JSON row of a step of a ladder or an ablation: the probe and its result."""
 
     rung: str
     verdict: Verdict
@@ -30,7 +30,7 @@ class StepRow(Record):
     label: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The words of a switch are there where a switch is."""
+        """Omits ``label`` without a ``switch``."""
         row = super().to_json()
         if not self.switch:
             row.pop("label")
@@ -39,7 +39,7 @@ class StepRow(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SideRow(Record):
-    """One side of a flip. ``ladder`` is None where none was run: then nothing but the release is known."""
+    """One side of a flip. ``ladder`` is None if none was run; only the release is known then."""
 
     torch: str = ""
     stage: str = ""
@@ -54,9 +54,9 @@ class SideRow(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedFile(Record):
-    """One file that differs.
+    """One changed file.
 
-    ``near``: the failure's traceback goes through it. ``names``: the lines that differ name the culprit.
+    ``near``: it is in the failure's traceback. ``names``: the changed lines mention the culprit.
     """
 
     path: str
@@ -69,7 +69,7 @@ class ChangedFile(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FileDiff(Record):
-    """The unified diff of one file, from the side that passes to the side that fails."""
+    """The unified diff of one file, from the passing to the failing side."""
 
     path: str
     text: str
@@ -77,10 +77,10 @@ class FileDiff(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FileChanges(Record):
-    """Which of the failing stage's ``files`` differ; ``more`` of them are not listed.
+    """The changed files of the failing stage, out of ``files``; ``more`` of them are not listed.
 
-    ``same``: none does, so the flip is suspect. ``native_same`` is None where the libraries could not be
-    compared.
+    ``same``: none changed, so the flip is suspect. ``native_same`` is None if the native libraries could not
+    be compared.
     """
 
     stage: str = ""
@@ -95,7 +95,7 @@ class FileChanges(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CodePair(Record):
-    """What both sides' compilers made: ``kind`` is ``kernel``, ``output_code`` or ``post_grad``."""
+    """Generated code of both sides; ``kind`` is ``kernel``, ``output_code`` or ``post_grad``."""
 
     kind: str
     good: str
@@ -105,7 +105,7 @@ class CodePair(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class NumberPair(Record):
-    """One number as it was measured on both sides; None where a side does not have it."""
+    """One number measured on both sides; None if a side lacks it."""
 
     good: float | None = None
     bad: float | None = None
@@ -113,7 +113,7 @@ class NumberPair(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Swap(Record):
-    """One run with companions of the other side: ``swapped`` are those, ``torch_side`` is good or bad."""
+    """One run with the ``swapped`` companions from the other side; ``torch_side`` is good or bad."""
 
     torch: str
     pins: dict[str, str] = field(default_factory=dict)
@@ -126,11 +126,11 @@ class Swap(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Blame(Record):
-    """Who is at fault: ``torch``, companions by name, or nobody where it is unknown.
+    """The packages at fault: ``torch``, companions, or nothing if unknown.
 
-    ``proven`` only with both runs: with the blamed thing alone on the good side it fails, with it alone
-    taken from the bad side it passes. ``cleared`` are companions that both runs acquit; ``open`` those of
-    which at least one run could not be had.
+    ``proven`` needs both runs: the good side fails with only the culprit from the bad side, and the bad side
+    passes with only the culprit from the good side. ``cleared`` are companions that both runs rule out.
+    ``open`` are those with at least one run missing.
     """
 
     culprits: tuple[str, ...] = ()
@@ -143,9 +143,9 @@ class Blame(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FlipDetails(Record):
-    """All that was looked at around one flip; what was not looked at is None.
+    """The analyses of one flip; None for those that were not made.
 
-    ``numbers`` are there for a flip of a number: by name of the number.
+    ``numbers``, by name, are set for a flip of a metric.
     """
 
     good: SideRow

@@ -1,4 +1,4 @@
-"""The version axis in findings: what each release answered, the flips on the line, and what was skipped."""
+"""The version axis in the findings: the verdict of each release, the flips, and the skipped releases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .flip_details import FlipDetails
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Record):
-    """What was measured of a release. ``ratio`` is to the good end's ``good`` samples; None if infinite."""
+    """A metric's samples on one release. ``ratio`` is relative to the ``good`` samples; None if infinite."""
 
     name: str = ""
     unit: str = ""
@@ -27,7 +27,7 @@ class Measurement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetNumber(Record):
-    """The number that is looked for instead of a failure, and the factor that counts as worse."""
+    """The metric that is followed instead of a failure, and the factor that counts as worse."""
 
     name: str
     words: str = ""
@@ -37,7 +37,10 @@ class TargetNumber(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoAxes(Record):
-    """``stages`` is the stage on the bad side of each flip; ``same`` is None unless two of them are known."""
+    """The stages of all flips compared: ``stages`` are those of the bad sides.
+
+    ``same`` is None unless at least two stages are known.
+    """
 
     sentence: str = ""
     stages: tuple[str, ...] = ()
@@ -47,7 +50,7 @@ class TwoAxes(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnBuild(Record):
-    """The user's own build, which passes and is not on the line: it ``fixed_by`` or came ``before``."""
+    """The user's own build, which passes and is off the line; ``relation`` is ``fixed_by`` or ``before``."""
 
     torch: str
     verdict: Verdict = Verdict.GOOD
@@ -57,12 +60,11 @@ class OwnBuild(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Tested(Record):
-    """One release and its answer. ``status`` is that of the deciding run; ``why`` one line for a skip.
+    """One release and its verdict. ``status`` is the deciding run's; ``why`` explains a skip in one line.
 
-    ``stage`` and ``component`` are those of the culprit where the ladder was run on this release too.
-    ``error`` is a bound of the chance that ``verdict`` is wrong although it was given: of a script that fails
-    only now and then, or of a number that varies. ``metric`` is what was measured, where a number is
-    looked for.
+    ``stage`` and ``component`` are the culprit's, if the ladder was run on this release too. ``error`` bounds
+    the probability that ``verdict`` is wrong, for a flaky script or a noisy metric. ``metric`` is the
+    measurement, if a metric is followed.
     """
 
     torch: str
@@ -81,12 +83,12 @@ class Tested(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Flip(Record):
-    """A change of the answer between two releases that are neighbours among those that could be judged.
+    """A change of the verdict between two releases that are neighbours among those with a verdict.
 
-    ``kind`` is ``introduced``, ``fixed`` or ``broken_again``. ``between`` are the releases from ``after``
-    to ``at`` that could not be judged: with any, the flip is a range, ``after`` < x <= ``at``.
-    ``change`` is the piece of torch's sources that makes the difference; None where it was not asked for.
-    ``confidence`` is that both neighbours were judged rightly; None where no verdict was in doubt.
+    ``kind`` is ``introduced``, ``fixed`` or ``broken_again``. ``between`` are the skipped releases; if there
+    are any, the flip is in the range ``after`` < x <= ``at``. ``change`` is the change of torch's sources
+    that causes it; None if it was not searched. ``confidence`` is the probability that both verdicts are
+    right; None if no verdict was in doubt.
     """
 
     after: str
@@ -101,12 +103,11 @@ class Flip(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Versions(Record):
-    """All that the version axis found. ``complete`` is False where it was cut short; ``why`` says so.
+    """The result of the version axis. ``complete`` is False if it was cut short; ``why`` says why.
 
-    ``confidence`` is that of the whole chain: that every verdict on the line is right. None where no verdict
-    was in doubt: nothing that was seen varied, so there was no chance to reckon with. ``axes`` says whether
-    the failing stage is the same at every flip; ``metric`` is the number that is looked for instead of a
-    failure, where one is.
+    ``confidence`` is the probability that all verdicts on the line are right; None if no run varied, so that
+    there is nothing to estimate it from. ``axes`` says whether the failing stage is the same at every flip.
+    ``metric`` is the metric that is followed instead of a failure, if any.
     """
 
     line: tuple[str, ...] = ()
@@ -123,7 +124,7 @@ class Versions(Record):
     @property
     @written(after="flips")
     def last_good(self) -> str | None:
-        """The last release without the failure before the newest introduction; None where none is known."""
+        """The last release before the newest introduction of the failure; None if unknown."""
         found = [flip.after for flip in self.flips if flip.kind != "fixed"]
         return found[-1] if found else None
 
@@ -136,7 +137,7 @@ class Versions(Record):
     @property
     @written(after="first_bad")
     def fixed_in(self) -> str | None:
-        """The release that fixed it for good: the newest flip, if it is a fix."""
+        """The release of the newest flip if that is a fix, else None."""
         return self.flips[-1].at if self.flips and self.flips[-1].kind == "fixed" else None
 
     @property

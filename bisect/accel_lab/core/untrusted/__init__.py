@@ -1,1 +1,1 @@
-"""Readers of what strangers wrote: child files, recorded rows, settings; sizes and types are checked."""
+"""Readers of untrusted files (child output, recorded rows, settings) that check sizes and types."""

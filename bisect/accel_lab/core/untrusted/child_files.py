@@ -1,8 +1,8 @@
-"""Reads what a child left: regular files of one folder, up to a size, never through a link.
+"""Reads a child's output files safely: regular files of one folder, up to a size, without following links.
 
-A script runs in the child, so nothing in these files is believed. A FIFO, a device or a link in a file's
-place, a file that is too large, text that is no JSON and values of wrong types end in one line
-(:class:`Refused`), never in a wait and never in another error.
+The child runs an untrusted script, so nothing in these files is trusted. A FIFO, device or link instead of a
+file, a file that is too large, text that is not JSON and values of wrong types raise :class:`Refused`, a
+one-line error; no read blocks and no other error escapes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .shapes import Shape, misfit
 MB = 1 << 20
 TEXT_BYTES = 64 * MB
 JSON_BYTES = 64 * MB
-#: What is nested deeper than this no child of ours writes, and a program that walks it may not come back.
+#: JSON nested deeper than this does not come from our child, and could overflow a recursive reader.
 MOST_DEPTH = 60
-#: So many names of one folder are looked at.
+#: The greatest number of names that are read from one folder.
 MOST_NAMES = 20_000
 _GREATEST = 1 << 128
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK to open a FIFO waits for a writer.
+# Without O_NONBLOCK, opening a FIFO waits for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS = (
     (stat.S_ISLNK, "a link"),
@@ -43,21 +43,21 @@ _KINDS = (
 
 
 class Refused(LabError):
-    """What was left cannot be read, or is not what the lab's own code writes: which file, and why."""
+    """A child's file cannot be read, or is not what the lab's own code writes; says which file and why."""
 
 
 class ChildFiles:
-    """The files below one folder. A name is relative to it, with ``/`` between folders.
+    """Reads the files of one folder. Names are relative to it, with ``/`` between folders.
 
-    Every reader gives None for a file that is not there and raises :class:`Refused` for one that cannot be
-    read safely. ``most`` is in bytes.
+    Every reader returns None if the file does not exist and raises :class:`Refused` if it cannot be read
+    safely. ``most`` is in bytes.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def data(self, name: str, most: int) -> bytes | None:
-        """The whole file."""
+        """Returns the whole file."""
         with self._opened(name) as file:
             if file is None:
                 return None
@@ -70,7 +70,7 @@ class ChildFiles:
         return data
 
     def part(self, name: str, start: int, size: int, *, most: int) -> bytes | None:
-        """``size`` bytes from ``start`` on; fewer where the file ends."""
+        """Returns ``size`` bytes from ``start`` on; fewer at the end of the file."""
         if not 0 <= size <= most or start < 0:
             raise Refused(
                 f"{name}: {size:,} bytes from {start:,} on are asked for, {most:,} at most are read"
@@ -82,12 +82,12 @@ class ChildFiles:
             return _read(file, size)
 
     def text(self, name: str, most: int = TEXT_BYTES) -> str | None:
-        """The whole file as text; what is not UTF-8 is replaced."""
+        """Returns the whole file as text; invalid UTF-8 is replaced."""
         data = self.data(name, most)
         return None if data is None else data.decode("utf-8", "replace")
 
     def tail(self, name: str, most: int) -> str | None:
-        """The end of a file as text, however long it is."""
+        """Returns the end of a file of any size as text."""
         with self._opened(name) as file:
             if file is None:
                 return None
@@ -95,22 +95,22 @@ class ChildFiles:
             return _read(file, most).decode("utf-8", "replace")
 
     def head(self, name: str, most: int) -> str | None:
-        """The beginning of a file as text, however long it is."""
+        """Returns the beginning of a file of any size as text."""
         data = self.part(name, 0, most, most=most)
         return None if data is None else data.decode("utf-8", "replace")
 
     def json(self, name: str, shape: Shape = None, *, most: int = JSON_BYTES) -> Any:
-        """What a JSON file holds, of the given shape."""
+        """Returns the content of a JSON file, checked against the shape."""
         data = self.data(name, most)
         return None if data is None else parsed(data, name, shape)
 
     def size(self, name: str) -> int | None:
-        """The size of a file in bytes."""
+        """Returns the size of a file in bytes."""
         with self._opened(name) as file:
             return None if file is None else os.fstat(file).st_size
 
     def names(self, pattern: str) -> list[str]:
-        """The names of regular files that match a pattern of their last part, sorted; none is opened."""
+        """Returns the sorted names of regular files whose last part matches a pattern; opens none."""
         place = PurePosixPath(pattern)
         head = "" if str(place.parent) == "." else f"{place.parent}/"
         found: list[str] = []
@@ -127,7 +127,7 @@ class ChildFiles:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[int | None]:
-        """A descriptor of a regular file, None where there is none."""
+        """A descriptor of a regular file, None if it does not exist."""
         with self._folder_of(name) as (folder, last):
             file = None if folder is None else _open(last, _FILE, folder, name)
         if file is None:
@@ -145,7 +145,7 @@ class ChildFiles:
 
     @contextmanager
     def _folder_of(self, name: str) -> Iterator[tuple[int | None, str]]:
-        """A descriptor of the folder that a file lies in, entered step by step, and the file's own name."""
+        """A descriptor of the file's folder, opened one folder at a time, and the last part of the name."""
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or parts[0] == "/" or "\0" in name:
             raise Refused(f"{name!r} does not name a file of the run's folder")
@@ -164,12 +164,12 @@ class ChildFiles:
 
 
 def kind_of(mode: int) -> str:
-    """What something is that is not a regular file, in words."""
+    """Describes what a non-regular file is."""
     return next((words for test, words in _KINDS if test(mode)), "something else")
 
 
 def parsed(data: bytes | str, name: str, shape: Shape = None) -> Any:
-    """JSON text as values of the given shape; raises :class:`Refused` naming the file that it is of."""
+    """Parses JSON text and checks its shape; raises :class:`Refused` with the file's name."""
     try:
         value = json.loads(data)
     except RecursionError:
@@ -184,7 +184,7 @@ def parsed(data: bytes | str, name: str, shape: Shape = None) -> Any:
 
 @contextmanager
 def believed(name: str) -> Iterator[None]:
-    """Around code that makes typed objects of what :func:`parsed` gave: what it lacks is refused."""
+    """Context for code that converts :func:`parsed` values to typed objects; its errors become Refused."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -194,7 +194,7 @@ def believed(name: str) -> Iterator[None]:
 
 
 def _limited(value: Any, name: str) -> None:
-    """Refuse what is nested too deeply, and numbers that no float can hold."""
+    """Refuses values that are nested too deeply, and integers of more than 38 digits."""
     level = [value]
     for _ in range(MOST_DEPTH):
         following: list[Any] = []

@@ -1,7 +1,6 @@
-"""The shapes of what a child writes in ``result.json``: what is read of it without another look.
+"""The shapes of a child's ``result.json``, as far as the lab reads it without further checks.
 
-The keys are those of ``protocol/facts.py``. A key that is not there is not read by the lab; it may hold
-anything.
+The keys are those of ``protocol/facts.py``. Other keys are never read and may hold anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of ``records.jsonl``, checked: what a run recorded, as far as it may be believed."""
+"""Reads and checks the rows of ``records.jsonl``, the values that a run recorded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .shapes import Range, Table, misfit
 
 EVENTS, TENSORS = "records.jsonl", "tensors.bin"
 EVENTS_BYTES = 512 * MB
-#: The recorder keeps ``Limits.record_mb`` of values and float64 references, and samples beside them.
+#: The recorder writes up to ``Limits.record_mb`` of values and float64 references, plus samples.
 TENSORS_BYTES = 1024 * MB
 _MOST_DIMENSIONS = 64
-#: Longer whole numbers are written as text: no float holds them.
+#: Integers beyond this are kept as text: no float can represent them.
 _MOST_NUMBER = 1 << 1000
 
 _OFFSET, _COUNT = Range(0, 1 << 48), Range(0, 1 << 48)
@@ -52,9 +52,9 @@ _RANDOM = {"parts?": (None, Table(str)), "sha256?": str}
 
 
 def rows(files: ChildFiles) -> Iterator[dict[str, Any]]:
-    """The events in their order; a line that a crash cut short ends them.
+    """Yields the events in order, up to a line that a crash truncated.
 
-    Raises :class:`Refused` for a file that cannot be read and for values of wrong types.
+    Raises :class:`Refused` if the file cannot be read or a value has the wrong type.
     """
     data = files.data(EVENTS, EVENTS_BYTES)
     for line in (data or b"").decode("utf-8", "replace").split("\n"):
@@ -71,12 +71,12 @@ def rows(files: ChildFiles) -> Iterator[dict[str, Any]]:
 
 
 def values(files: ChildFiles) -> bytes:
-    """The values of the tensors, as the rows' offsets count them."""
+    """Returns the tensors' bytes, which the offsets of the rows refer to."""
     return files.data(TENSORS, TENSORS_BYTES) or b""
 
 
 def check(files: ChildFiles) -> None:
-    """Raise :class:`Refused` if what was recorded cannot be read; the values are not looked at."""
+    """Raises :class:`Refused` if the records are invalid; does not read the tensors' values."""
     for _ in rows(files):
         pass
     size = files.size(TENSORS)
@@ -99,7 +99,7 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_number(exact: dict[str, Any] | None) -> None:
-    """The float64 value of a number is written as a number, as text (inf) or as two texts (complex)."""
+    """Checks a number's float64 value: a number, text (inf) or a list of two texts (complex)."""
     if exact is None:
         return
     try:

@@ -1,8 +1,7 @@
-"""Reads settings files, and says whether anybody but the caller and root can have written one.
+"""Reads settings files and checks that only the caller and root can have written them.
 
-A file that the lab finds by itself names programs that the lab then runs, so it counts only if it and its
-folder belong to the caller or to root and nobody else may write to either. A file that the caller names is
-read as it is.
+A settings file that the lab finds by itself names programs to run. It is used only if it and its folder
+belong to the caller or root and nobody else may write to either. A file that the caller names is always used.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-#: No settings file of a person is near this; what is larger would only keep the parser busy.
+#: The size limit of a settings file, far above any real one; it bounds the parser's time.
 MAX_BYTES = 256 * 1024
 _ACCESS_LIST = "system.posix_acl_access"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsFile:
-    """The bytes of a file that is there, and why it is not to be trusted (empty if it is)."""
+    """The bytes of a settings file, and the reason not to trust it (empty if there is none)."""
 
     path: Path
     data: bytes
@@ -39,11 +38,10 @@ class SettingsFile:
 
 
 def open_settings(path: Path) -> SettingsFile | None:
-    """The file, whoever wrote it; None where there is none.
+    """Reads a file and checks who may have written it; None if it does not exist.
 
-    Links are followed, and the file that they end at is judged in its own folder. Nothing can be exchanged
-    between the look at a file and its reading. Raises :class:`UsageError` in one line for what is no regular
-    file, is too large or cannot be read.
+    Links are followed; the target is checked in its own folder. The file cannot be exchanged between check
+    and read. Raises :class:`UsageError` if it is no regular file, too large or unreadable.
     """
     try:
         folder = _open(os.path.realpath(path.parent), os.O_DIRECTORY | getattr(os, "O_PATH", 0))
@@ -66,12 +64,12 @@ def open_settings(path: Path) -> SettingsFile | None:
 
 
 def folder_objection(state: os.stat_result, folder: Path) -> str:
-    """Why what lies in a folder is not to be trusted; empty if it is."""
+    """Returns the reason not to trust files in a folder; empty if there is none."""
     return _objection(state, folder, f"its folder {folder}")
 
 
 def trusted_folder(folder: Path) -> bool:
-    """Whether nobody but the caller and root may write to a folder."""
+    """Whether only the caller and root may write to a folder."""
     try:
         return not folder_objection(os.stat(folder), folder)
     except OSError:
@@ -79,18 +77,18 @@ def trusted_folder(folder: Path) -> bool:
 
 
 def home_folder() -> Path | None:
-    """The caller's home folder, links resolved; None for a user who has none."""
+    """Returns the caller's home folder, with links resolved; None if there is none."""
     home = os.path.expanduser("~")
     return None if home.startswith("~") else Path(os.path.realpath(home))
 
 
 def read_capped(path: Path) -> bytes:
-    """The bytes of a small regular file. Raises OSError, or UsageError for another kind of file."""
+    """Reads a regular file of up to ``MAX_BYTES``. Raises OSError, or UsageError for another kind of file."""
     return _read(path, str(path), None)[0]
 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:
-    """The tables of a TOML text; :class:`UsageError` says in one line what is wrong with ``what`` it is."""
+    """Parses TOML. Raises :class:`UsageError`, one line with the error; ``what`` names the text."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -105,7 +103,7 @@ def _open(path: str, flags: int, folder: int | None = None) -> int:
 
 def _behind_link(path: Path, objection: str) -> SettingsFile:
     target = Path(os.path.realpath(path))
-    if target.is_symlink() or not target.exists():  # a loop of links, or one that leads nowhere
+    if target.is_symlink() or not target.exists():  # a link loop or a dangling link
         raise UsageError(f"{path} is a link that leads to no file")
     try:
         found = open_settings(target)
@@ -117,7 +115,7 @@ def _behind_link(path: Path, objection: str) -> SettingsFile:
 
 
 def _read(path: Path, name: str, folder: int | None) -> tuple[bytes, os.stat_result]:
-    """The file's bytes and state. A pipe is never waited for."""
+    """The file's bytes and stat result; does not block on a pipe."""
     file = _open(name, os.O_NONBLOCK | os.O_NOCTTY | (os.O_NOFOLLOW if folder is not None else 0), folder)
     try:
         state = os.fstat(file)
@@ -143,7 +141,7 @@ def _objection(state: os.stat_result, path: Path, what: str) -> str:
 
 
 def _is_own_group(state: os.stat_result) -> bool:
-    """Whether the group is the owner's, or the caller's, private one: of the same name, without others."""
+    """Whether the group is the private group of the owner or the caller: same name, no other members."""
     for uid in {state.st_uid, os.geteuid()}:
         with suppress(KeyError):
             user, group = pwd.getpwuid(uid), grp.getgrgid(state.st_gid)
@@ -153,10 +151,10 @@ def _is_own_group(state: os.stat_result) -> bool:
 
 
 def _has_access_list(path: Path) -> bool:
-    """Whether others are let in by an access list, whose mask is what the group's bits show."""
+    """Whether the file has a POSIX ACL; its mask is then what the group bits show."""
     try:
         return _ACCESS_LIST in os.listxattr(path)
-    except (OSError, AttributeError):  # a file system, or a system, without them
+    except (OSError, AttributeError):  # a file system or an OS without ACLs
         return False
 
 

@@ -1,8 +1,8 @@
-"""The shape of a JSON value, written in Python: what type it has, and its parts.
+"""Checks JSON values against shapes: types and parts, written as Python values.
 
-``int``, ``float`` (a whole number too), ``str``, ``bool``, ``None`` stand for themselves; a tuple for any of
-several; ``[shape]`` for a list; ``{"key": shape, "more?": shape}`` for an object that has at least these keys
-(``?``: or has not); :class:`Table` for an object with any keys; ``object`` for anything.
+``int``, ``float`` (accepts integers too), ``str``, ``bool`` and ``None`` stand for themselves; a tuple for
+any of several shapes; ``[shape]`` for a list; ``{"key": shape, "more?": shape}`` for an object that has at
+least these keys (``?``: optional); :class:`Table` for an object with any keys; ``object`` for anything.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-#: See the module's text. (A recursive alias would be no clearer.)
+#: See the module's docstring.
 Shape = Any
 
 _NAMES: dict[Any, str] = {
@@ -24,28 +24,28 @@ _NAMES: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Table:
-    """An object whose keys are free and whose values all have one shape."""
+    """An object with any keys, whose values all have one shape."""
 
     values: Shape = object
 
 
 @dataclass(frozen=True)
 class Range:
-    """A whole number from ``least`` to ``most``."""
+    """An integer from ``least`` to ``most``."""
 
     least: int = 0
     most: int = 1 << 62
 
 
 def misfit(value: Any, shape: Shape, place: str = "") -> str:
-    """Where and how a value does not have a shape, in a few words; empty where it has it."""
+    """Returns where and how a value does not match a shape, in a few words; empty if it matches."""
     if shape is object:
         return ""
     if isinstance(shape, tuple):
         misfits = [(_name(one), misfit(value, one, place)) for one in shape]
         if any(not wrong for _, wrong in misfits):
             return ""
-        # A part of it may be wrong: that says more.
+        # An error within a part is more specific.
         kind = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else ""
         inner = [wrong for name, wrong in misfits if name == kind]
         return inner[0] if inner else _wrong(value, " or ".join(name for name, _ in misfits), place)

@@ -1,4 +1,4 @@
-"""Which strides walk a buffer over a kernel's space, and which reshapes leave every byte where it is."""
+"""Computes the strides of operands over a kernel's space, and reshapes that need no copy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from accel_lab.mock.device import FORMATS
 from accel_lab.mock.ir.layout import Layout
 from accel_lab.mock.ir.loop_ir import View
 
-#: Bytes that carry every value of a format exactly, by lanes of a stick: how a tensor joins a kernel of
-#: wider words.
+#: By lanes of a stick: the format that holds every value of another exactly. It lets a tensor join a kernel
+#: with wider words.
 _CARRIERS: dict[int, dict[str, str]] = {
     16: dict.fromkeys(("bool", "uint8", "int8", "int16", "int32", "int64"), "int64"),
     32: {
@@ -37,13 +37,13 @@ LANE_COUNTS = tuple(_CARRIERS)
 
 
 def carrier(format_name: str, lanes: int) -> str | None:
-    """The format with that many lanes that holds every value of another exactly, or None."""
+    """Returns the format with that many lanes that holds every value of another exactly, or None."""
     return _CARRIERS[lanes].get(format_name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """A strided kernel's iteration: loops in ``order``, the last of them cut into sticks of ``lanes``."""
+    """The iteration space of a strided kernel: loops in ``order``, the last cut into sticks of ``lanes``."""
 
     loops: tuple[int, ...]
     order: tuple[int, ...]
@@ -66,7 +66,7 @@ class Space:
 
     @property
     def axes(self) -> tuple[tuple[int, str], ...]:
-        """Per dimension of the space its loop and kind; the loop is -1 without loops."""
+        """(loop, kind) of each dimension of the space; the loop is -1 if there are no loops."""
         if not self.order:
             return ((-1, "sticks"), (-1, "lanes"))
         outer, stick = self.order[:-1], self.order[-1]
@@ -92,8 +92,10 @@ class Space:
 
 
 def strides(view: View, layout: Layout, space: Space, *, written: bool = False) -> tuple[int, ...] | None:
-    """Elements per step of each dimension of the space, or None where the elements are no affine function of
-    it."""
+    """Returns an operand's stride, in elements, for each dimension of the space.
+
+    None if the element's position is no affine function of the space.
+    """
     per_axis: dict[int, tuple[int, int]] = {}
     if not space.order:
         return (space.lanes, 1) if written else (0, 0)
@@ -112,8 +114,7 @@ def strides(view: View, layout: Layout, space: Space, *, written: bool = False) 
 def _axis_strides(
     axis: int, dim: int | None, layout: Layout, space: Space, written: bool
 ) -> tuple[int, int] | None:
-    """``(stride of a step, 0)`` for an outer loop, ``(stride of a stick, stride of a lane)`` for the stick
-    loop."""
+    """Returns ``(stride, 0)`` for an outer loop, ``(stick stride, lane stride)`` for the stick loop."""
     if dim is None:
         return 0, 0
     wide, narrow = layout.stride_of(dim)
@@ -135,8 +136,7 @@ def _axis_strides(
 
 
 def same_bytes(layout: Layout, size: tuple[int, ...]) -> Layout | None:
-    """The layout that reads a tensor of another size (same elements in row-major order) from the same
-    bytes."""
+    """Returns the layout that reads a reshaped tensor from the same bytes, or None if there is none."""
     if math.prod(layout.size) != math.prod(size) or 0 in size:
         return None
     factors = _common_factors(layout.size, size)
@@ -156,7 +156,7 @@ def same_bytes(layout: Layout, size: tuple[int, ...]) -> Layout | None:
         rest = [dim for dim in range(len(size)) if dim != stick]
         ones = [dim for dim in rest if size[dim] == 1]
         moving = sorted((dim for dim in rest if size[dim] != 1), key=lambda dim: -weight[dim])
-        # The number of sticks stands before the second last dimension: it matters whether that is a one.
+        # The sticks come before the second last dimension, so it matters whether that has extent 1.
         orders = [[*ones, *moving, stick], [*moving, *ones, stick]]
     for order in orders:
         found = Layout(size=size, order=tuple(order), format=layout.format)
@@ -166,7 +166,7 @@ def same_bytes(layout: Layout, size: tuple[int, ...]) -> Layout | None:
 
 
 def _common_factors(one: tuple[int, ...], other: tuple[int, ...]) -> list[int] | None:
-    """The extents, outermost first, that both sizes are products of in order; None where there are none."""
+    """The extents, outermost first, of which both sizes are products in order; None if there are none."""
     left = [extent for extent in one if extent != 1]
     right = [extent for extent in other if extent != 1]
     factors: list[int] = []
@@ -184,7 +184,7 @@ def _common_factors(one: tuple[int, ...], other: tuple[int, ...]) -> list[int] |
 
 
 def _owners(size: tuple[int, ...], factors: list[int]) -> list[int]:
-    """For each factor the dimension that it is part of."""
+    """The dimension that each factor is part of."""
     owners: list[int] = []
     position = len(factors)
     for dim in range(len(size) - 1, -1, -1):
@@ -197,7 +197,7 @@ def _owners(size: tuple[int, ...], factors: list[int]) -> list[int]:
 
 
 def _factor_strides(layout: Layout, factors: list[int]) -> list[tuple[int, int]] | None:
-    """Per factor ``(stride, 0)``, or ``(stride of a stick, 1)`` for the one that holds the lanes."""
+    """For each factor ``(stride, 0)``, or ``(stick stride, 1)`` for that of the lanes; None if not affine."""
     owners = _owners(layout.size, factors)
     result: list[tuple[int, int]] = []
     for number, owner in enumerate(owners):
@@ -208,7 +208,7 @@ def _factor_strides(layout: Layout, factors: list[int]) -> list[tuple[int, int]]
         if owner != layout.stick_dim:
             result.append((wide * inner, 0))
         elif inner == 1:
-            # Within one stick the distance of the next stick says nothing.
+            # Within one stick the stick stride is irrelevant.
             result.append((wide if factors[number] > layout.lanes else 0, narrow))
         elif inner % layout.lanes == 0:
             result.append((wide * (inner // layout.lanes), 0))

@@ -1,7 +1,7 @@
-"""Decompositions of the CPU's fused attention: forward with its true logsumexp, and backward.
+"""Decompositions of the CPU's fused attention: forward with the true logsumexp, and backward.
 
-torch's own decomposition gives the attention weights in place of the logsumexp, as only inference asks for
-neither; the backward operator, which is called with them in a training step, then gives wrong gradients.
+torch's own decomposition returns the attention weights in place of the logsumexp, which is enough for
+inference. In a training step the backward operator gets them and computes wrong gradients.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BACKWARD = "_scaled_dot_product_flash_attention_for_cpu_backward"
 
 
 def table() -> dict[Any, Callable[..., Any]]:
-    """Operator overload to its decomposition, for those that this build of torch has."""
+    """Returns the decompositions, by operator overload, of the operators that this torch build has."""
     found = {}
     for name, function in ((FORWARD, forward), (BACKWARD, backward)):
         packet = getattr(torch.ops.aten, name, None)
@@ -36,14 +36,14 @@ def forward(
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> Any:
-    """The weighted values, and for each row the logarithm of the sum of what the weights are divided by."""
+    """Returns the attention output and the logsumexp of each row; NotImplemented with dropout."""
     if dropout_p:
         return NotImplemented
     q, k, v = (_wide(tensor) for tensor in (query, key, value))
     k, v = _for_all_heads(k, q.shape[1]), _for_all_heads(v, q.shape[1])
     scores = _scores(q, k, is_causal, attn_mask, scale)
     greatest = scores.amax(-1, keepdim=True)
-    greatest = torch.where(greatest == -math.inf, 0.0, greatest)  # a row of which all is masked
+    greatest = torch.where(greatest == -math.inf, 0.0, greatest)  # fully masked rows
     weights = torch.exp(scores - greatest)
     total = weights.sum(-1, keepdim=True)
     result = torch.matmul(weights, v) / torch.where(total == 0, 1.0, total)
@@ -64,7 +64,10 @@ def backward(
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> Any:
-    """The gradients of query, key and value; the weights are made again from the logsumexp."""
+    """Returns the gradients of query, key and value; recomputes the weights from the logsumexp.
+
+    NotImplemented with dropout.
+    """
     if dropout_p:
         return NotImplemented
     grad, q, k, v, result = (_wide(tensor) for tensor in (grad_out, query, key, value, out))
@@ -86,7 +89,7 @@ def backward(
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    """The fused kernel keeps its scores in fp32 for halves."""
+    """Converts halves to fp32: the fused kernel computes its scores in fp32."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -110,7 +113,7 @@ def _scores(
 
 
 def _for_all_heads(tensor: torch.Tensor, heads: int) -> torch.Tensor:
-    """Keys or values of which each head serves several of the query's."""
+    """Repeats keys or values for all query heads (grouped-query attention)."""
     count, own, *rest = tensor.shape
     if own == heads:
         return tensor
@@ -118,13 +121,13 @@ def _for_all_heads(tensor: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _for_own_heads(gradient: torch.Tensor, own: int) -> torch.Tensor:
-    """The opposite: the sum over the query's heads that one head served."""
+    """Sums a gradient over the query heads that share a key or value head."""
     count, heads, *rest = gradient.shape
     return gradient if own == heads else gradient.reshape(count, own, heads // own, *rest).sum(2)
 
 
 def _laid_as(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The tensor with its dimensions in memory as another's: the fused kernel's result lies as the query."""
+    """Returns the tensor in the memory order of ``like``: the fused kernel's result has that of the query."""
     strides = like.stride()
     order = sorted(range(like.dim()), key=lambda dim: (-strides[dim], dim))
     back = [order.index(dim) for dim in range(like.dim())]

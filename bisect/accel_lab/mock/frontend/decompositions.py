@@ -1,5 +1,4 @@
-"""The decomposition table of both front ends: core ATen, and what brings norms, activations and losses
-down further."""
+"""The decomposition table of both front ends: core ATen plus norms, activations and losses."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 
 from . import attention
 
-#: Beyond core ATen; a build of torch that lacks one of them, or its decomposition, goes without.
+#: Decompositions beyond core ATen; those that a torch build lacks are skipped.
 _FURTHER = [
     "native_layer_norm",
     "_softmax",
@@ -84,7 +83,7 @@ _FURTHER = [
     "replication_pad2d",
     "_fused_rms_norm",
 ]
-#: Units of the device do these as they are.
+#: Operators that units of the device run directly, so they are not decomposed.
 _NATIVE = [
     "embedding_dense_backward",
     "triu",
@@ -108,7 +107,7 @@ def _packets(names: list[str]) -> list[Any]:
 
 
 def table() -> dict[Any, Any]:
-    """Operator overload to its decomposition."""
+    """Returns the decompositions by operator overload."""
     return dict(_table())
 
 

@@ -1,4 +1,4 @@
-"""Writes a nest with its layouts, division and addresses as a kernel spec."""
+"""Emits a kernel spec from a nest with its layouts, work division and addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tiling import axes_by_layout
 
 
 def encoded(value: Any) -> Any:
-    """A number, or a list of them, as JSON can hold it: infinite ones and NaN are strings."""
+    """Returns a number, or a list of them, for JSON: infinities and NaN become strings."""
     if isinstance(value, list | tuple):
         return [encoded(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -33,18 +33,18 @@ def _mask_constant(value: Any) -> Any:
 
 @dataclass(kw_only=True)
 class Emitter:
-    """Makes the specs of one program. ``addresses`` are those of the buffers that own bytes."""
+    """Emits the specs of one program. ``addresses`` are those of the buffers that own bytes."""
 
     program: LoopProgram
     addresses: dict[str, int]
 
     def address(self, name: str) -> int:
-        """A buffer's address in the arena."""
+        """Returns a buffer's byte address in the arena."""
         place = self.program.buffers[name]
         return self.addresses[place.alias_of or name]
 
     def spec(self, nest: Nest, number: int) -> KernelSpec:
-        """One kernel."""
+        """Returns the spec of a nest as kernel number ``number``."""
         if nest.strided:
             return self._strided(nest, number)
         return self._by_layout(nest, number)
@@ -223,7 +223,7 @@ def _dense(extents: list[int]) -> tuple[int, ...]:
 
 
 def _state(value: Any) -> str:
-    """The padding state that a mask's constant makes."""
+    """The padding state after masking with a constant."""
     if isinstance(value, bool):
         return "highest" if value else "lowest"
     if value in (0, 1):
@@ -232,9 +232,9 @@ def _state(value: Any) -> str:
 
 
 def _on_one_address(operands: list[Operand]) -> tuple[list[Operand], dict[str, str]]:
-    """The fault: locals on one address are one operand, as the address of a scratchpad has no name.
+    """Fault scratchpad_overlap: merges locals at one scratchpad address into one operand.
 
-    The operands that are left, and the name that each of the others is known by.
+    Returns the remaining operands, and the merged names mapped to them.
     """
     kept: list[Operand] = []
     shared: dict[str, str] = {}
@@ -262,12 +262,12 @@ def _renamed(line: Line, shared: dict[str, str]) -> Line:
 
 
 def _past_stick(stride: tuple[int, ...], space: Space) -> tuple[int, ...]:
-    """The fault: a broadcast operand's sticks after the first are read from the first again."""
+    """Fault broadcast_past_stick: later sticks of a broadcast operand are read from the first one."""
     return tuple(0 if kind == "sticks" else step for step, (_, kind) in zip(stride, space.axes, strict=True))
 
 
 def _overread(operands: list[Operand]) -> list[Operand]:
-    """The fault: the source's padded extent is taken for the valid one, in the source and in the result."""
+    """Fault restickify_overread: source and result use the padded extent as the valid one."""
     source, result = operands
     stick = source.layout.stick_dim
     if stick is None or not source.layout.padding:

@@ -1,5 +1,4 @@
-"""Fuses chains of pointwise nests, and the chains before reductions, so that what lies between needs no
-memory."""
+"""Fuses chains of pointwise nests, also into reductions, so that intermediates need no memory."""
 
 from __future__ import annotations
 
@@ -12,10 +11,9 @@ MOST_OPERANDS = 24
 
 
 def fuse(program: LoopProgram) -> None:
-    """Join each strided nest to the latest nest that it reads from, where both run over the same loops; in
-    buffer.
+    """Fuses each strided nest into the latest nest that it reads from, if both have the same loops; in place.
 
-    All else that it reads was made before that nest, so it may move up to it.
+    All its other inputs were computed before that nest, so it can move up.
     """
     groups: list[Nest | HostNest] = []
     made_at: dict[str, int] = {}
@@ -36,7 +34,7 @@ def fuse(program: LoopProgram) -> None:
 
 
 def _readers(program: LoopProgram) -> dict[str, set[str]]:
-    """Place to the names of the nests that read it; ``output`` for the results."""
+    """Maps each buffer to the names of the nests that read it; a result counts as ``output``."""
     readers: dict[str, set[str]] = {}
     for nest in program.nests:
         for name in nest.inputs:
@@ -70,7 +68,7 @@ def _can_join(program: LoopProgram, target: Nest, nest: Nest, readers: dict[str,
 
 
 def _members(target: Nest) -> set[str]:
-    """The names of the nests that were joined to one: each has the name of a buffer that it filled."""
+    """The names of the nests that were fused into one; each is named after a buffer that it fills."""
     return {target.name, *(line.output for line in target.body)}
 
 
@@ -89,7 +87,7 @@ def _join(target: Nest, nest: Nest) -> None:
 
 
 def _drop_stores(program: LoopProgram) -> None:
-    """Leave in memory only what another nest or a result reads."""
+    """Removes stores that no other nest or result reads."""
     uses = program.uses()
     for nest in program.nests:
         if isinstance(nest, Nest) and nest.unit == "pointwise":

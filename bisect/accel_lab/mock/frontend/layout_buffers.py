@@ -1,5 +1,4 @@
-"""The buffers of a program while layouts are chosen: aliases over the same bytes, and copies where bytes
-must move."""
+"""Creates buffers while layouts are chosen: aliases of the same bytes, and copies where data must move."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from .access import same_bytes
 
 
 class BufferKeeper:
-    """Makes buffers, aliases and the kernels that copy between them, in the order of their need."""
+    """Creates buffers, aliases and copy kernels in the order in which they are needed."""
 
     def __init__(self, program: LoopProgram) -> None:
         self.program = program
@@ -40,7 +39,6 @@ class BufferKeeper:
         return place
 
     def _alias(self, place: LoopBuffer, layout: Layout) -> LoopBuffer:
-        """The same bytes under another layout."""
         if (layout.size, layout.order) == (place.size, place.order):
             return place
         alias = self._new(f"{place.name}_as", layout.size, layout.format, layout.order)
@@ -49,7 +47,7 @@ class BufferKeeper:
         return alias
 
     def resolve(self, view: View) -> LoopBuffer:
-        """A buffer whose own axes are those of the view; a movement kernel where the bytes cannot stay."""
+        """Returns a buffer with the axes of the view: an alias, or a copy if data must move."""
         place = self.buffers[view.buffer]
         if view.is_identity and view.size == place.size:
             return place
@@ -77,7 +75,7 @@ class BufferKeeper:
         format_name: str,
         attributes: dict[str, object] | None = None,
     ) -> LoopBuffer:
-        """A movement kernel of one operand into a new buffer."""
+        """Adds a movement kernel into a new buffer, which it returns."""
         result = self._new(f"{source.name}_{op}", size, format_name)
         self._add_move(op, source, result, attributes)
         return result
@@ -101,7 +99,7 @@ class BufferKeeper:
         )
 
     def _sticked_last(self, place: LoopBuffer) -> LoopBuffer:
-        """The buffer with its last dimension along the sticks, copied where it is not."""
+        """Returns the buffer with its last dimension along the sticks, copying if needed."""
         if place.order and place.order[-1] == len(place.size) - 1:
             return place
         view = View(buffer=place.name, dims=tuple(range(len(place.size))), size=place.size)
@@ -111,7 +109,7 @@ class BufferKeeper:
         return self.buffers[self._fixed[key].buffer]
 
     def _zero_padded(self, place: LoopBuffer) -> LoopBuffer:
-        """The buffer with zeros in its padding: masked by the kernel that fills it, or by one of its own."""
+        """Returns the buffer with zero padding: masked in its producer, or by a separate kernel."""
         if place.layout.padding == 0 or place.padding == "zero":
             return place
         root = self.buffers[place.alias_of or place.name]
@@ -143,7 +141,7 @@ class BufferKeeper:
         return masked
 
     def _mask_in(self, nest: Nest, place: LoopBuffer) -> bool:
-        """Let the pointwise nest that fills a buffer put zeros into its padding."""
+        """Masks the padding of a buffer with zeros in the pointwise nest that fills it, if possible."""
         if nest.lanes != place.layout.lanes or nest.order != place.order:
             return False
         position = next((n for n, line in enumerate(nest.body) if line.output == place.name), None)

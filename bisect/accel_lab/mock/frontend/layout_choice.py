@@ -1,10 +1,8 @@
-"""Chooses which dimension of each tensor lies along the sticks, and puts restickify and masks where they
-are needed.
+"""Chooses each tensor's stick dimension, and inserts restickify kernels and masks where needed.
 
-A permuted tensor, and many a reshaped one, is the same bytes under another layout: no kernel. Where a
-kernel cannot
-walk an operand with strides, or the matrix unit needs another stick dimension, a movement kernel copies it
-first.
+A permuted tensor, and often a reshaped one, is an alias of the same bytes and needs no kernel. If a kernel
+cannot address an operand with strides, or the matrix unit needs another stick dimension, a movement kernel
+copies the operand first.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from accel_lab.mock.ir.neutral import NEUTRAL, neutral_number
 from .access import LANE_COUNTS, Space, carrier, same_bytes, strides
 from .layout_buffers import BufferKeeper
 
-#: Movements whose result takes the order of dimensions of what they move.
+#: Movements whose result keeps the dimension order of the operand.
 _KEEP_ORDER = [
     "copy",
     "slice",
@@ -41,10 +39,10 @@ _WASTE_COST = 0.25
 
 
 class Chooser(BufferKeeper):
-    """Goes through the nests once, in order: a nest's operands have their layouts when its own are chosen."""
+    """Chooses layouts in one pass over the nests; a nest's operands already have theirs."""
 
     def run(self) -> None:
-        """Give every buffer a layout, in place."""
+        """Chooses a layout for every buffer, in place."""
         self._choose_inputs()
         for nest in self.program.nests:
             if isinstance(nest, HostNest):
@@ -65,8 +63,7 @@ class Chooser(BufferKeeper):
         self.program.nests = self.nests
 
     def _choose_inputs(self) -> None:
-        """Graph inputs and constants arrive in any layout: the one that their first demanding reader
-        wants."""
+        """Gives graph inputs and constants the layout that their first matmul or convolution prefers."""
         wishes: dict[str, tuple[int, ...]] = {}
         for nest in self.program.nests:
             if not isinstance(nest, Nest) or nest.unit not in ("matmul", "convolution"):
@@ -114,7 +111,7 @@ class Chooser(BufferKeeper):
         self.nests.append(nest)
 
     def _free_view(self, nest: Nest, source: LoopBuffer) -> bool:
-        """Whether a reshape is the same bytes under another layout; then its buffer becomes an alias."""
+        """Turns the result of a reshape into an alias; False if the bytes must move."""
         result = self.buffers[nest.writes["output"]]
         layout = same_bytes(source.layout, result.size)
         if layout is None:
@@ -164,8 +161,7 @@ class Chooser(BufferKeeper):
             self.producer[name] = nest
 
     def _orders(self, nest: Nest) -> list[tuple[int, ...]]:
-        """The orders of the loops that are worth a look: row-major, and that of each operand that has all
-        loops."""
+        """Candidate loop orders: row-major, and that of each operand that has all loops."""
         rank = len(nest.loops)
         found = [tuple(range(rank))]
         for view in nest.read_views:
@@ -185,8 +181,7 @@ class Chooser(BufferKeeper):
         return [lanes for lanes in reversed(LANE_COUNTS) if lanes in counts]
 
     def _cost(self, nest: Nest, space: Space) -> float | None:
-        """Elements that must be copied before and after, and lanes that are wasted; None where it cannot
-        be."""
+        """Cost in elements, of copies before and after and of wasted lanes; None if infeasible."""
         cost = 0.0
         if space.valid:
             cost += _WASTE_COST * elements(nest.loops) * (space.padded / space.valid - 1)
@@ -214,8 +209,10 @@ class Chooser(BufferKeeper):
         return strides(written_view(nest, place), layout, space, written=True)
 
     def _walkable(self, view: View, space: Space, casts: list[Line]) -> View:
-        """A copy of a view's tensor that the space can walk, sticked as the space is; cast back where it was
-        carried in a wider format."""
+        """Copies a view's tensor so that the space can address it with strides.
+
+        If the copy has a wider format, a cast back is added to ``casts``.
+        """
         place = self.buffers[view.buffer]
         format_name = place.format
         if self._varies(view, space) and FORMATS[format_name].lanes != space.lanes:
@@ -249,8 +246,10 @@ class Chooser(BufferKeeper):
         return View(buffer=local.name, dims=tuple(range(len(view.size))), size=view.size)
 
     def _lay_writes(self, nest: Nest, space: Space) -> list[tuple[LoopBuffer, LoopBuffer]]:
-        """Lay the results as the space lies; those of other lane counts are carried, and copied
-        afterwards."""
+        """Lays results out like the space. Those with other lane counts are written in a wider format.
+
+        Returns the (wide, final) buffers to copy afterwards.
+        """
         after: list[tuple[LoopBuffer, LoopBuffer]] = []
         for key, name in list(nest.writes.items()):
             place = self.buffers[name]
@@ -272,7 +271,7 @@ class Chooser(BufferKeeper):
         return after
 
     def _mask_reduced(self, nest: Nest, space: Space) -> None:
-        """Put the neutral element into the lanes past the end, where a reduction runs over them."""
+        """Masks padding lanes that a reduction reads with its neutral element."""
         if space.stick is None or space.stick not in nest.reduced or space.padded == space.valid:
             return
         last = nest.body[-1]
@@ -309,7 +308,7 @@ def _renamed(line: Line, old: str, new: str) -> Line:
 
 
 def _window_order(size: Sequence[int]) -> tuple[int, ...]:
-    """Channels along the sticks where there are enough of them, else the last dimension."""
+    """The order for convolutions: channels along the sticks unless the last dimension is larger."""
     rank = len(size)
     if rank < 3 or size[1] < size[-1]:
         return tuple(range(rank))
@@ -317,11 +316,11 @@ def _window_order(size: Sequence[int]) -> tuple[int, ...]:
 
 
 def written_view(nest: Nest, place: LoopBuffer) -> View:
-    """How the loops walk a result: the reduced ones not at all."""
+    """Returns the view of a result over the loops; reduced loops do not index it."""
     dims = tuple(None if axis in nest.reduced else axis for axis in range(len(nest.loops)))
     return View(buffer=place.name, dims=dims, size=nest.loops)
 
 
 def choose_layouts(program: LoopProgram) -> None:
-    """Give every buffer of the program a layout, and every strided nest its order of loops, in place."""
+    """Chooses a layout for every buffer and a loop order for every strided nest, in place."""
     Chooser(program).run()

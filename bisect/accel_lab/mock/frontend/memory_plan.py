@@ -1,5 +1,4 @@
-"""Plans the arena: an address for each tensor by its lifetime, with a first region for what stays
-resident."""
+"""Plans the arena: an address for each buffer by its lifetime, after a region of resident buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from accel_lab.mock.sizes import whole_sticks
 
 @dataclass(kw_only=True)
 class Lifetime:
-    """When a buffer is filled and when it is read, as positions among the nests (-1: before all of them)."""
+    """The lifetime of a buffer: when it is filled and read, as positions of nests (-1: before all)."""
 
     name: str
     bytes: int
@@ -22,16 +21,16 @@ class Lifetime:
 
     @property
     def end(self) -> int:
-        """The last position at which the buffer is needed."""
+        """The last position that needs the buffer."""
         return max([self.start, *self.uses])
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether both buffers are needed at the same time."""
+        """Whether both lifetimes overlap."""
         return any(a <= d and c <= b for a, b in self._spans() for c, d in other._spans())
 
     def _spans(self) -> list[tuple[int, int]]:
         if faults.active("buffer_reused_live") and self.end > self.start and not self.resident:
-            # The faulty plan: free after the last but one use, taken again for the last kernel only.
+            # Fault: the buffer is free after its second last use, and taken again only for the last.
             before = max([self.start, *(use for use in self.uses if use < self.end)])
             return [(self.start, before), (self.end, self.end)]
         return [(self.start, self.end)]
@@ -39,7 +38,7 @@ class Lifetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Addresses of the buffers that own bytes; aliases are at the address of theirs."""
+    """Byte addresses of the buffers that own bytes; an alias has the address of its owner."""
 
     addresses: dict[str, int]
     arena_bytes: int
@@ -48,7 +47,7 @@ class Plan:
 
 
 def lifetimes(program: LoopProgram, resident: set[str]) -> list[Lifetime]:
-    """The lifetime of each buffer that owns bytes and is used, by start."""
+    """Returns the lifetimes of all used buffers that own bytes, resident ones first, then by start."""
     found: dict[str, Lifetime] = {}
     buffers = program.buffers
 
@@ -83,7 +82,7 @@ def lifetimes(program: LoopProgram, resident: set[str]) -> list[Lifetime]:
 
 
 def plan(program: LoopProgram, resident: set[str]) -> Plan:
-    """First fit by lifetime: a buffer takes the lowest bytes that nobody needs while it lives."""
+    """Assigns addresses by first fit: a buffer takes the lowest bytes that are free during its lifetime."""
     lives = lifetimes(program, resident)
     addresses: dict[str, int] = {}
     top = 0

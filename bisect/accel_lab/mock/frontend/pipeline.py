@@ -1,5 +1,4 @@
-"""The main front end: an ATen graph through loop IR, fusion, layouts, tiling and a memory plan to a
-program of kernels."""
+"""The main front end: lowers an ATen graph to kernels by loop IR, fusion, layouts, tiling and memory plan."""
 
 from __future__ import annotations
 
@@ -42,11 +41,11 @@ def lower(
     *,
     native: Collection[str] | None = None,
 ) -> Program:
-    """The graph as a program for one set of shapes.
+    """Lowers the graph to a program for one set of shapes. Raises LoweringError.
 
     ``native``: if given, only these operators (overloads or overload packets such as ``aten.add``) are
-    lowered, all others run on the host. ``graph_module.meta["static_inputs"]``: the numbers of the inputs
-    that are the same tensors from call to call. Raises LoweringError.
+    lowered; all others run on the host. ``graph_module.meta["static_inputs"]`` has the indices of inputs that
+    are the same tensors in each call.
     """
     texts = {"graph.txt": _graph_text(graph_module)}
     program = lower_graph(graph_module, example_inputs, name, native)
@@ -66,12 +65,12 @@ def lower(
 def _graph_text(graph_module: torch.fx.GraphModule) -> str:
     try:
         return str(graph_module.print_readable(print_output=False))
-    except Exception:  # a graph without the code that print_readable wants still has a text
+    except Exception:  # print_readable can fail; the graph itself always prints
         return f"{graph_module.graph}\n"
 
 
 def _resident(program: LoopProgram, static: Collection[int]) -> set[str]:
-    """The buffers that stay where they are between runs: parameters, module buffers and constants."""
+    """The buffers that stay on the device between runs: parameters, module buffers and constants."""
     return {
         place.name
         for place in program.buffers.values()

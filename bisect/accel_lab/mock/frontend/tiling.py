@@ -1,7 +1,6 @@
-"""Divides each kernel over the cores and into steps: evenly, output dimensions first, never along a
-reduced one.
+"""Divides kernels over cores and into steps: evenly, outermost first, never along reduced dimensions.
 
-Steps make a core's share small enough for the scratchpad and for the span that the core can address.
+Steps shrink a core's share until it fits the scratchpad and the addressable span.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from accel_lab.mock.ir.loop_ir import HostNest, LoopBuffer, LoopProgram, Nest, V
 from .access import Space, strides
 from .layout_choice import written_view
 
-#: Units whose result is made as a whole: one core.
+#: Units that run on one core.
 _UNDIVIDED = ("scatter",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One dimension of a kernel's space. ``unit``: a core's share is a multiple of this many."""
+    """One dimension of a kernel's space. A core's share must be a multiple of ``unit`` elements."""
 
     extent: int
     divisible: bool
@@ -31,20 +30,19 @@ class Axis:
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
+    """Returns all divisors, ascending."""
     small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
 
 
 def divide(axes: Sequence[Axis], cores: int) -> list[int]:
-    """Cores per dimension: the largest divisor that is left, outermost dimension first."""
+    """Returns the cores of each dimension, greedily: the largest divisor that fits, outermost first."""
     left, result = cores, []
     for axis in axes:
         share = 1
         if axis.divisible and axis.extent > 1:
             if faults.active("split_gcd_collapsed") and axis.extent % 2 and axis.extent > left > 1:
-                # The faulty division: the extent and the stick have no common divisor, so all cores get
-                # the floor.
+                # Fault: extent and stick have no common divisor, so all cores get the floor.
                 share = left
             else:
                 fitting = [n for n in divisors(axis.extent) if n <= left]
@@ -55,7 +53,7 @@ def divide(axes: Sequence[Axis], cores: int) -> list[int]:
 
 
 def next_step(axes: Sequence[Axis], cores: Sequence[int], steps: Sequence[int]) -> list[int] | None:
-    """The steps with the largest share of a core cut once more; None where nothing can be cut."""
+    """Returns the steps with the largest share cut once more; None if nothing can be cut."""
     shares = [
         axis.extent // (core * step) if axis.divisible else 1
         for axis, core, step in zip(axes, cores, steps, strict=True)
@@ -68,7 +66,7 @@ def next_step(axes: Sequence[Axis], cores: Sequence[int], steps: Sequence[int]) 
 
 
 def tile(program: LoopProgram, device: Device) -> None:
-    """Set the division of every nest and where its locals lie, in place."""
+    """Sets cores, steps and scratchpad addresses of every nest, in place."""
     for nest in program.nests:
         if isinstance(nest, HostNest):
             continue
@@ -81,7 +79,7 @@ def tile(program: LoopProgram, device: Device) -> None:
 
 
 def axes_by_layout(nest: Nest, buffers: dict[str, LoopBuffer]) -> list[Axis]:
-    """The space of a unit that takes its operands by layout: the result's size, for matmul and then k."""
+    """Returns the space of a by-layout unit: the result's dimensions, plus k for matmul."""
     result = buffers[next(iter(nest.writes.values()))]
     closed = {nest.attributes.get("dim")} if nest.unit in ("scan", "sort") else set()
     stick = result.layout.stick_dim
@@ -125,7 +123,7 @@ def _tile_strided(program: LoopProgram, nest: Nest, device: Device) -> None:
 
 
 def _reaches(program: LoopProgram, nest: Nest, space: Space) -> list[tuple[tuple[int, ...], int]]:
-    """Strides and word length of every operand in main memory."""
+    """(strides, word bytes) of every operand in main memory."""
     found = []
     views: list[tuple[View, bool]] = [(view, False) for view in nest.read_views]
     views += [(written_view(nest, program.buffers[name]), True) for name in nest.writes.values()]
@@ -152,7 +150,7 @@ def _size(program: LoopProgram, nest: Nest, placed: dict[str, int], share: int) 
 
 
 def place_locals(program: LoopProgram, nest: Nest, share: int) -> dict[str, int]:
-    """Scratchpad addresses of a nest's locals, one tile of ``share`` elements each, used again when dead."""
+    """Returns scratchpad addresses of a nest's locals, ``share`` elements each; reuses dead locals' space."""
     names = nest.locals
     made = {line.output: number for number, line in enumerate(nest.body)}
     last = dict(made)
@@ -164,7 +162,7 @@ def place_locals(program: LoopProgram, nest: Nest, share: int) -> dict[str, int]
     for name in names:
         size = _bytes(program, name, share)
         if faults.active("scratchpad_overlap") and (live := _still_read(program, nest, name, placed, last)):
-            # The faulty lifetimes: a local is taken to be dead from its last but one use on.
+            # Fault: a local counts as dead from its second last use on.
             placed[name] = placed[live]
             continue
         taken = sorted(
@@ -184,7 +182,7 @@ def place_locals(program: LoopProgram, nest: Nest, share: int) -> dict[str, int]
 def _still_read(
     program: LoopProgram, nest: Nest, name: str, placed: dict[str, int], last: dict[str, int]
 ) -> str | None:
-    """A local of the same format that is read once more after another was filled; none that a mask fills."""
+    """A local of the same format that is read after this one was filled; locals of masks are excluded."""
     lines = {line.output: number for number, line in enumerate(nest.body) if line.op != "mask_tail"}
     if name not in lines:
         return None
@@ -200,7 +198,7 @@ def _still_read(
 
 
 def _spill(program: LoopProgram, nest: Nest, space: Space) -> None:
-    """Give each local a place in main memory: the kernel's whole space, dense."""
+    """Gives each local a dense buffer in main memory, of the kernel's whole space."""
     for name in nest.locals:
         made = LoopBuffer(
             name=f"{name}_spilled",

@@ -1,1 +1,1 @@
-"""The representations between the stages of the mock: shapes, loop IR, layouts, programs."""
+"""The intermediate representations of the mock: shapes, loop IR, layouts, programs."""

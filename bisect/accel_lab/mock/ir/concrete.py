@@ -1,4 +1,4 @@
-"""Makes a graph with symbolic sizes concrete for one set of inputs: its sizes become numbers."""
+"""Specializes a graph with symbolic sizes for one set of inputs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class DataDependent(Exception):
-    """Sizes of this graph depend on the data: no program can be made before it runs."""
+    """Raised if a graph has data-dependent sizes, so that it cannot be lowered before it runs."""
 
 
 class WholeGraph:
-    """A graph that the host runs as one operator."""
+    """Wraps a graph as one operator that runs on the host."""
 
     def __init__(self, graph_module: torch.fx.GraphModule) -> None:
         self.graph_module = graph_module
@@ -37,7 +37,7 @@ class WholeGraph:
 
 
 def is_symbolic(graph_module: torch.fx.GraphModule) -> bool:
-    """Whether any traced value of a graph is, or has a size or stride that is, a symbol."""
+    """Whether any traced value of a graph is symbolic or has a symbolic size, stride or offset."""
     return any(tree_any(_has_symbols, node.meta.get("val")) for node in graph_module.graph.nodes)
 
 
@@ -53,9 +53,9 @@ def _has_symbols(value: Any) -> bool:
 
 
 def make_concrete(graph_module: torch.fx.GraphModule, inputs: Sequence[Any]) -> torch.fx.GraphModule:
-    """The graph for these inputs, with the same placeholders; nodes that only compute numbers are gone.
+    """Returns the graph specialized for these inputs, without nodes that only compute numbers.
 
-    Raises DataDependent.
+    The placeholders stay the same. Raises DataDependent.
     """
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, Any] = {}
@@ -100,7 +100,7 @@ def is_node(leaf: Any) -> bool:
 
 
 def host_program(graph_module: torch.fx.GraphModule, name: str, front_end: str, reason: str) -> Program:
-    """A program that runs a graph as one call on the host."""
+    """Returns a program that runs the whole graph as one call on the host."""
     nodes = list(graph_module.graph.nodes)
     count = sum(node.op == "placeholder" for node in nodes)
     results = nodes[-1].args[0]

@@ -1,8 +1,8 @@
-"""Where each element of a tensor lies on the device: sticks along one dimension, padded to whole sticks.
+"""Device layouts: one dimension of a tensor is stored in sticks, padded to whole sticks.
 
-A tensor of size (512, 256) in fp16 is (4, 512, 64) on the device: the dimension that is last in ``order``
-is cut into sticks, the number of sticks stands before the second last. Permuting a tensor permutes
-``order`` and moves no byte.
+An fp16 tensor of size (512, 256) is (4, 512, 64) on the device. The last dimension in ``order`` is cut into
+sticks; the stick count comes before the second last dimension. A permutation of the tensor permutes ``order``
+and moves no bytes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from accel_lab.mock.device import FORMATS, STICK_BYTES, Format
 class Layout:
     """The layout of one device tensor.
 
-    ``size`` is the logical size as torch sees it; ``order`` names the logical dimensions from the outermost
-    to the stick dimension; ``format`` is a name of :data:`accel_lab.mock.device.FORMATS`. A tensor of no
-    dimension is one stick with one valid lane. Raises ValueError where ``order`` is not a permutation.
+    ``size`` is the logical size in torch. ``order`` lists the logical dimensions from the outermost to the
+    stick dimension. ``format`` is a name in :data:`accel_lab.mock.device.FORMATS`. A 0-d tensor is one stick
+    with one valid lane. Raises ValueError if ``order`` is not a permutation.
     """
 
     size: tuple[int, ...]
@@ -38,12 +38,12 @@ class Layout:
 
     @property
     def stick_dim(self) -> int | None:
-        """The logical dimension that lies along the sticks; None without dimensions."""
+        """The logical dimension along the sticks; None for a 0-d tensor."""
         return self.order[-1] if self.order else None
 
     @property
     def lanes(self) -> int:
-        """Elements in a stick."""
+        """The number of elements in a stick."""
         return self.number.lanes
 
     @property
@@ -53,12 +53,12 @@ class Layout:
 
     @property
     def sticks(self) -> int:
-        """Sticks along the stick dimension."""
+        """The number of sticks along the stick dimension."""
         return -(-self.valid // self.lanes)
 
     @property
     def padding(self) -> int:
-        """Lanes of the last stick that hold no element."""
+        """The number of unused lanes in the last stick."""
         return self.sticks * self.lanes - self.valid
 
     @property
@@ -71,7 +71,7 @@ class Layout:
 
     @property
     def dim_map(self) -> tuple[int, ...]:
-        """For each device dimension the logical dimension that it is cut from; -1 without dimensions."""
+        """The logical dimension of each device dimension; -1 for a 0-d tensor."""
         if not self.order:
             return (-1, -1)
         outer, stick = list(self.order[:-1]), self.order[-1]
@@ -81,7 +81,7 @@ class Layout:
 
     @property
     def device_strides(self) -> tuple[int, ...]:
-        """Strides of ``device_size`` in elements: the device tensor is dense."""
+        """The strides of the dense device tensor, in elements."""
         strides, step = [], 1
         for extent in reversed(self.device_size):
             strides.append(step)
@@ -90,17 +90,16 @@ class Layout:
 
     @property
     def elements(self) -> int:
-        """Elements on the device, padding included."""
+        """The number of elements on the device, including padding."""
         return math.prod(self.device_size)
 
     @property
     def bytes(self) -> int:
-        """Bytes on the device, always whole sticks."""
+        """The number of bytes on the device, always whole sticks."""
         return self.elements * self.number.word_bytes
 
     def stride_of(self, dim: int) -> tuple[int, int]:
-        """``(stride between sticks, stride between lanes)`` of the stick dimension, ``(stride, 0)`` of
-        another."""
+        """Returns the strides in elements: (stick, lane) of the stick dimension, else ``(stride, 0)``."""
         positions = [n for n, logical in enumerate(self.dim_map) if logical == dim]
         strides = self.device_strides
         if dim == self.stick_dim:
@@ -108,7 +107,7 @@ class Layout:
         return strides[positions[0]], 0
 
     def permuted(self, dims: tuple[int, ...]) -> Layout:
-        """The layout of ``tensor.permute(dims)`` over the same bytes."""
+        """Returns the layout of ``tensor.permute(dims)``, over the same bytes."""
         return Layout(
             size=tuple(self.size[d] for d in dims),
             order=tuple(dims.index(d) for d in self.order),
@@ -116,8 +115,7 @@ class Layout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """``{"size", "order", "format", "device_size", "dim_map", "padding"}``; the last three are
-        derived."""
+        """Returns size, order and format, and the derived device_size, dim_map and padding."""
         return {
             "size": list(self.size),
             "order": list(self.order),
@@ -129,12 +127,12 @@ class Layout:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Layout:
-        """The layout that :meth:`to_json` wrote."""
+        """Reads what :meth:`to_json` wrote."""
         return cls(size=tuple(data["size"]), order=tuple(data["order"]), format=data["format"])
 
 
 def row_major(size: tuple[int, ...], format_name: str) -> Layout:
-    """The default layout: the last dimension along the sticks."""
+    """Returns the default layout, with the last dimension along the sticks."""
     return Layout(size=tuple(size), order=tuple(range(len(size))), format=format_name)
 
 

@@ -1,8 +1,7 @@
-"""The loop IR: a graph as nests of loops over tensors in places, before and after fusion.
+"""The loop IR: a graph as loop nests over tensors in memory, before and after fusion.
 
-A buffer is a tensor in memory. A view says how axes walk a buffer: axis number n moves along dimension
-``dims[n]`` of the
-buffer, or not at all (None: a broadcast). So permutes, expands and inserted dimensions are views and cost
+A buffer is a tensor in memory. A view maps loop axes to a buffer: axis n indexes the buffer's dimension
+``dims[n]``, or none (None: a broadcast). Permutes, expands and inserted dimensions are views and cost
 nothing.
 """
 
@@ -19,7 +18,7 @@ from accel_lab.mock.device import FORMATS
 
 from .layout import Layout
 
-#: The units whose nests say per axis where each operand lies; the others take their operands by layout.
+#: Units whose operands are addressed with strides per loop; the other units read operands by layout.
 STRIDED = ("pointwise", "reduction")
 
 
@@ -27,8 +26,7 @@ STRIDED = ("pointwise", "reduction")
 class LoopBuffer:
     """A tensor in memory. ``kind`` is input, constant, temporary or host (filled by a host call).
 
-    ``alias_of`` names the buffer whose bytes it shares; ``padding`` is what its padding lanes are known to
-    hold.
+    ``alias_of`` names the buffer that owns its bytes. ``padding`` is the known content of its padding lanes.
     """
 
     name: str
@@ -48,20 +46,22 @@ class LoopBuffer:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no elements."""
+        """Whether the buffer has no elements."""
         return 0 in self.size
 
     @property
     def layout(self) -> Layout:
-        """The chosen layout. An error before the layouts are chosen."""
+        """The chosen layout; asserts that it was chosen."""
         assert self.order is not None, self.name
         return Layout(size=self.size, order=self.order, format=self.format)
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """How ``size`` axes walk a buffer: ``dims[n]`` is the buffer's dimension for axis n, None where it is
-    broadcast."""
+    """A mapping of axes with extents ``size`` to a buffer's dimensions.
+
+    ``dims[n]`` is the dimension that axis n indexes, None for a broadcast.
+    """
 
     buffer: str
     dims: tuple[int | None, ...]
@@ -69,21 +69,21 @@ class View:
 
     @property
     def used(self) -> tuple[int, ...]:
-        """The buffer's dimensions that an axis walks."""
+        """The buffer's dimensions that an axis indexes."""
         return tuple(dim for dim in self.dims if dim is not None)
 
     @property
     def broadcast(self) -> bool:
-        """Whether an axis of more than one element stands still."""
+        """Whether an axis of extent above 1 is broadcast."""
         return any(dim is None and extent != 1 for dim, extent in zip(self.dims, self.size, strict=True))
 
     @property
     def is_identity(self) -> bool:
-        """Whether axes and dimensions are the same."""
+        """Whether axis n indexes dimension n, for all axes."""
         return self.dims == tuple(range(len(self.dims)))
 
     def permuted(self, order: Sequence[int]) -> View:
-        """The view with its axes in another order."""
+        """Returns the view with its axes in another order."""
         return View(
             buffer=self.buffer,
             dims=tuple(self.dims[axis] for axis in order),
@@ -91,7 +91,7 @@ class View:
         )
 
     def expanded(self, size: Sequence[int]) -> View:
-        """The view broadcast to ``size``, axes aligned at the end."""
+        """Returns the view broadcast to ``size``, with trailing axes aligned."""
         missing = len(size) - len(self.size)
         dims: list[int | None] = [None] * missing
         for axis, extent in enumerate(self.size):
@@ -99,8 +99,7 @@ class View:
         return View(buffer=self.buffer, dims=tuple(dims), size=tuple(size))
 
     def reshaped_by_ones(self, size: Sequence[int]) -> View | None:
-        """The view with axes of one element put in or left out, or None where ``size`` needs more than
-        that."""
+        """Returns the view with axes of extent 1 inserted or removed; None if that does not give ``size``."""
         kept = [axis for axis, extent in enumerate(self.size) if extent != 1]
         if [self.size[axis] for axis in kept] != [extent for extent in size if extent != 1]:
             return None
@@ -114,14 +113,13 @@ class View:
 
 
 def whole(place: LoopBuffer) -> View:
-    """The view that walks a buffer as it is."""
+    """Returns the identity view of a buffer."""
     return View(buffer=place.name, dims=tuple(range(len(place.size))), size=place.size)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One statement of a strided nest: ``output = op(inputs)``; an input is a view along the loops or a
-    number."""
+    """One statement of a strided nest, ``output = op(inputs)``; an input is a view or a number."""
 
     op: str
     inputs: tuple[View | float | int | bool, ...]
@@ -130,20 +128,18 @@ class Line:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """The inputs that are tensors."""
+        """The tensor inputs."""
         return tuple(entry for entry in self.inputs if isinstance(entry, View))
 
 
 @dataclass(kw_only=True, eq=False)
 class Nest:
-    """One loop nest, later one kernel.
+    """One loop nest, which becomes one kernel.
 
-    Strided units have ``body`` and ``reduced`` (loop numbers); the others read ``reads`` (operand name to
-    view) by
-    layout. ``writes`` are the buffers that are left in memory, by operand name for the units that read by
-    layout.
-    ``order`` and ``lanes`` are the loops' order with the stick loop last, and the lanes of a stick, once
-    chosen.
+    Strided units have ``body`` and ``reduced`` (loop numbers); the others have ``reads`` (operand name to
+    view), by layout. ``writes`` maps to the buffers stored in memory; its keys are operand names for
+    by-layout units. ``order`` is the loop order with the stick loop last, ``lanes`` the lanes of a stick;
+    both are set by the layout choice.
     """
 
     name: str
@@ -159,28 +155,28 @@ class Nest:
     source: str = ""
     order: tuple[int, ...] = ()
     lanes: int = 0
-    #: What the reduced operand's padding is declared to hold without a mask in this nest.
+    #: The declared, but not masked, padding state of the reduced operand.
     declared: str = ""
-    #: Per dimension of the space the cores side by side and the steps one after the other; set by the tiling.
+    #: For each dimension of the space: parallel cores and sequential steps; set by the tiling.
     cores: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
-    #: The scratchpad address of each local buffer, and those locals that lie in main memory for want of room.
+    #: Scratchpad addresses of local buffers; locals spilled to main memory, by name of their buffer.
     scratch: dict[str, int] = field(default_factory=dict)
     spilled: dict[str, str] = field(default_factory=dict)
 
     @property
     def strided(self) -> bool:
-        """Whether it is a pointwise or reduction nest."""
+        """Whether this is a pointwise or reduction nest."""
         return self.unit in STRIDED
 
     @property
     def produced(self) -> set[str]:
-        """Every buffer that a statement fills, left in memory or not."""
+        """All buffers that the nest fills, stored in memory or local."""
         return {line.output for line in self.body} | set(self.writes.values())
 
     @property
     def read_views(self) -> list[View]:
-        """What it reads from memory, without repetition."""
+        """The views that the nest reads from memory, deduplicated for strided nests."""
         if not self.strided:
             return list(self.reads.values())
         inside = {line.output for line in self.body}
@@ -189,20 +185,19 @@ class Nest:
 
     @property
     def inputs(self) -> list[str]:
-        """The buffers that it reads from memory."""
+        """The buffers that the nest reads from memory."""
         return list(dict.fromkeys(view.buffer for view in self.read_views))
 
     @property
     def locals(self) -> list[str]:
-        """The buffers that only its own statements read, in the order in which they are filled."""
+        """The buffers that only the nest itself reads, in the order in which they are filled."""
         stored = set(self.writes.values())
         return [line.output for line in self.body if line.output not in stored]
 
 
 @dataclass(kw_only=True, eq=False)
 class HostNest:
-    """A call on the host between nests: what it reads and fills, and how to call it (the runtime's
-    HostCall)."""
+    """A host call between nests: the buffers that it reads and fills, and the call (see HostCall)."""
 
     name: str
     target: Any
@@ -216,18 +211,18 @@ class HostNest:
 
     @property
     def inputs(self) -> list[str]:
-        """The buffers that it reads."""
+        """The buffers that the call reads."""
         return list(dict.fromkeys(view.buffer for view in self.reads.values()))
 
     @property
     def produced(self) -> set[str]:
-        """The buffers that it fills."""
+        """The buffers that the call fills."""
         return {name for name in self.writes if name is not None}
 
 
 @dataclass(kw_only=True, eq=False)
 class Result:
-    """One output of the graph: a view of a buffer, a host value, a graph input's number, or a value."""
+    """One graph output: a view of a buffer, a host value, the index of a graph input, or a constant."""
 
     view: View | None = None
     host: str | None = None
@@ -239,7 +234,7 @@ class Result:
 
 @dataclass(kw_only=True, eq=False)
 class LoopProgram:
-    """A graph as nests, in the order in which they run."""
+    """A graph as loop nests and host calls, in execution order."""
 
     name: str
     buffers: dict[str, LoopBuffer] = field(default_factory=dict)
@@ -247,11 +242,11 @@ class LoopProgram:
     results: list[Result] = field(default_factory=list)
 
     def root(self, name: str) -> str:
-        """The buffer that owns a buffer's bytes."""
+        """Returns the buffer that owns a buffer's bytes."""
         return self.buffers[name].alias_of or name
 
     def uses(self) -> dict[str, int]:
-        """How many nests and results read each buffer."""
+        """Returns the number of nests and results that read each buffer."""
         counts: dict[str, int] = dict.fromkeys(self.buffers, 0)
         for nest in self.nests:
             for name in nest.inputs:
@@ -262,8 +257,11 @@ class LoopProgram:
         return counts
 
     def without_dead(self) -> None:
-        """Leave out the nests that nobody reads; host calls stay (they may have effects), and what they give
-        is sent to the device only where something reads it there."""
+        """Removes dead nests, in place.
+
+        Host calls stay, as they may have side effects; their results are sent to the device only if something
+        reads them there.
+        """
         needed = {self.root(result.view.buffer) for result in self.results if result.view is not None}
         kept: list[Nest | HostNest] = []
         for nest in reversed(self.nests):
@@ -281,5 +279,5 @@ class LoopProgram:
 
 
 def elements(size: Iterable[int]) -> int:
-    """The number of elements of a size."""
+    """Returns the number of elements of a size."""
     return math.prod(size)

@@ -1,4 +1,4 @@
-"""The number that leaves a reduction as it is, by operator: what padding must hold where one reads it."""
+"""The neutral element of each reduction, which padding must hold if the reduction reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEUTRAL = {
 
 
 def neutral_number(neutral: str, format_name: str) -> float | int | bool:
-    """The number that a padding state stands for in a format."""
+    """Returns the number of a padding state in a format."""
     dtype = FORMATS[format_name].torch_dtype
     if neutral in ("zero", "one"):
         return int(neutral == "one")

@@ -1,8 +1,7 @@
-"""What a front end hands to the runtime: the steps of one graph for one set of shapes, over one arena of
-memory.
+"""Programs: the steps of one graph for one set of shapes, over one arena of device memory.
 
-A buffer is a named place in the arena with a layout; steps move tensors in and out, run kernels on the
-device and run operators on the host. Both front ends make programs and both back ends run them.
+Steps transfer tensors to the device, run kernels and run operators on the host. Buffers are named places in
+the arena with a layout. Both front ends emit programs and both back ends run them.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from accel_lab.mock.spec.kernel_spec import KernelSpec
 
 from .layout import Layout
 
-#: Where the meta of a graph says which of its inputs are parameters or buffers.
+#: Key of a graph's meta: the indices of inputs that are parameters or buffers.
 STATIC_INPUTS = "static_inputs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Buffer:
-    """A tensor on the device: ``address`` is in bytes from the start of the program's arena.
+    """A tensor on the device; ``address`` is in bytes from the start of the program's arena.
 
-    Two buffers may share an address (a permuted view of the same bytes, or a place used again).
+    Buffers may share an address: permuted views of the same bytes, or reused memory.
     """
 
     name: str
@@ -34,8 +33,10 @@ class Buffer:
 
 @dataclass(frozen=True, kw_only=True)
 class Enter:
-    """Transfer graph input number ``index`` to ``buffer``. ``resident``: the place is used for nothing
-    else, so the transfer may be left out while the host tensor has not changed."""
+    """Step: transfers graph input ``index`` to ``buffer``.
+
+    ``resident``: nothing else uses the memory, so the transfer is skipped while the host tensor is unchanged.
+    """
 
     index: int
     buffer: str
@@ -44,7 +45,7 @@ class Enter:
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """Transfer a tensor that the graph holds itself to ``buffer``, once."""
+    """Step: transfers a constant of the graph to ``buffer``, once."""
 
     value: torch.Tensor
     buffer: str
@@ -52,19 +53,18 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """Run one kernel; the operands' hbm addresses are those of the arena."""
+    """Step: runs one kernel; its hbm addresses are relative to the arena."""
 
     spec: KernelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ref:
-    """In a host call's arguments: the value of a device buffer, or of graph input ``index`` where that
-    stayed on the host (an integer, a tensor of a dtype that the device lacks), or of an earlier host call's
-    result ``host``.
+    """A tensor in a host call's arguments.
 
-    ``stride``: the strides that the traced tensor has, for operators that ask for them (random numbers are
-    drawn in the order of memory); None takes what there is.
+    It is a device buffer, graph input ``index`` that stayed on the host (an integer, a tensor of a dtype that
+    the device lacks), or result ``host`` of an earlier host call. ``stride`` are the traced tensor's strides,
+    for operators that depend on them (random numbers are drawn in memory order); None: any.
     """
 
     buffer: str | None = None
@@ -75,11 +75,11 @@ class Ref:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCall:
-    """Run ``target`` on the host: ``args`` and ``kwargs`` are pytrees with :class:`Ref` for tensors.
+    """Step: runs ``target`` on the host; ``args`` and ``kwargs`` are pytrees with :class:`Ref` for tensors.
 
-    Result number n goes to the device buffer ``buffers[n]`` where that is a name, and always to the host
-    value ``names[n]``. ``reason`` says why the host (unsupported operator, dtype, ...); a call that only
-    computes Python numbers or sizes has the empty reason and is no fallback.
+    Result n goes to the host value ``names[n]`` and, unless that is None, to the device buffer
+    ``buffers[n]``. ``reason`` says why it runs on the host (unsupported operator, dtype, ...). A call that
+    only computes Python numbers or sizes has an empty reason and is no fallback.
     """
 
     node: str
@@ -94,8 +94,10 @@ class HostCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One output of the graph: from a device buffer, a host value, a graph input or a constant; ``stride``
-    is that of the traced output, so that the caller gets the strides that torch promised."""
+    """One output of the graph: a device buffer, a host value, a graph input or a constant.
+
+    ``stride`` are the traced output's strides, which the caller gets.
+    """
 
     buffer: str | None = None
     host: str | None = None
@@ -110,10 +112,9 @@ Step = Enter | Constant | Kernel | HostCall
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One graph, lowered. ``texts`` maps artifact file names (``loop_ir.txt``, ``tiled.txt``...) to their
-    contents.
+    """One lowered graph. ``texts`` maps artifact file names (``loop_ir.txt``...) to their content.
 
-    ``resident_bytes``: the arena's first bytes, which hold resident inputs and constants and nothing else.
+    ``resident_bytes`` is the size of the arena's first part, which holds only resident inputs and constants.
     """
 
     name: str
@@ -127,10 +128,10 @@ class Program:
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
-        """The kernels in the order in which they run."""
+        """The kernels in execution order."""
         return tuple(step.spec for step in self.steps if isinstance(step, Kernel))
 
     @property
     def fallbacks(self) -> tuple[HostCall, ...]:
-        """The operators that run on the host because the device cannot."""
+        """The host calls of operators that the device cannot run."""
         return tuple(step for step in self.steps if isinstance(step, HostCall) and step.reason)

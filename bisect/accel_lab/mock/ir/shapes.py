@@ -1,5 +1,4 @@
-"""What each node of a graph yields, for the given inputs: sizes and dtypes found by running it on fake
-tensors."""
+"""Finds the size and dtype of every node for given inputs, by running the graph on fake tensors."""
 
 from __future__ import annotations
 
@@ -15,18 +14,18 @@ from accel_lab.mock.device import format_of
 
 
 class _Unknown:
-    """The value of a node that cannot be run without data."""
+    """Type of the value of a node that cannot run on fake tensors."""
 
     def __repr__(self) -> str:
         return "unknown"
 
 
-#: Stands for the value of a node that only the real run can tell.
+#: The value of a node that only a real run can compute.
 UNKNOWN = _Unknown()
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Runs a graph on fake tensors and keeps every node's value; a node that needs data yields UNKNOWN."""
+    """Runs a graph on fake tensors and records every node's value; UNKNOWN if it needs real data."""
 
     def __init__(self, graph_module: torch.fx.GraphModule, mode: FakeTensorMode) -> None:
         super().__init__(graph_module, garbage_collect_values=False)
@@ -45,21 +44,21 @@ class _Recorder(torch.fx.Interpreter):
         else:
             try:
                 value = super().run_node(n)
-            except Exception:  # whatever a fake run cannot do, the host does with real data
+            except Exception:  # the host runs it with real data
                 value = UNKNOWN
         self.found[n] = value
         return value
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether a value's sizes are plain numbers."""
+    """Whether a value and its sizes are concrete numbers."""
     if isinstance(value, torch.Tensor):
         return all(isinstance(extent, int) for extent in value.shape)
     return not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | _Unknown)
 
 
 def lacking(tensor: torch.Tensor) -> str:
-    """What the device has not that it would take to hold a tensor; empty where it can."""
+    """Returns the layout or dtype that keeps the device from holding a tensor; empty if it can."""
     if tensor.layout != torch.strided:
         return f"{str(tensor.layout).removeprefix('torch.')} tensors"
     if tensor.is_quantized or format_of(tensor.dtype) is None:
@@ -68,8 +67,7 @@ def lacking(tensor: torch.Tensor) -> str:
 
 
 def record(graph_module: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[torch.fx.Node, Any]:
-    """Node to fake value. The tensors' sizes are those of ``inputs``; sizes that depend on data are
-    symbolic."""
+    """Returns the fake value of each node for these ``inputs``; data-dependent sizes are symbolic."""
     placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
     known = {node: node.meta.get("val") for node in graph_module.graph.nodes if node.op != "output"}
     if _fits(placeholders, known, inputs):
@@ -95,7 +93,7 @@ def _fake(mode: FakeTensorMode, value: Any) -> Any:
 def _fits(
     placeholders: Sequence[torch.fx.Node], known: dict[torch.fx.Node, Any], inputs: Sequence[Any]
 ) -> bool:
-    """Whether the metadata that the graph carries are already those of the inputs."""
+    """Whether the graph's traced metadata already match the inputs."""
     for node, value in zip(placeholders, inputs, strict=True):
         kept = known[node]
         if isinstance(value, torch.Tensor):

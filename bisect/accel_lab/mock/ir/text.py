@@ -1,4 +1,4 @@
-"""The text form of the loop IR: one block for each nest, as the artifacts show it."""
+"""Formats the loop IR as text, one block per nest, for the artifacts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .loop_ir import HostNest, LoopBuffer, LoopProgram, Nest, Result, View
 
 
 def program_text(program: LoopProgram) -> str:
-    """The whole program as readable text."""
+    """Returns the whole program as text."""
     lines = [f"program {program.name}"]
     for place in program.buffers.values():
         if place.kind in ("input", "constant"):

@@ -1,5 +1,4 @@
-"""The builder through which the lowerings of each family write loop nests, and the registry of those
-lowerings."""
+"""The builder that lowerings use to emit loop nests, and the registry of lowerings."""
 
 from __future__ import annotations
 
@@ -16,18 +15,16 @@ from .formats import FORMATS_BY_DTYPE, NEUTRAL_OF_EMPTY, Number, fits_one_kernel
 
 Handler = Callable[..., Any]
 
-#: ATen overload packet ("aten.add") or overload ("aten.add.Tensor") to what lowers it.
+#: Maps ATen overload packets ("aten.add") and overloads ("aten.add.Tensor") to their lowering.
 REGISTRY: dict[str, Handler] = {}
 
 
 class Unsupported(Exception):
-    """A lowering cannot be done on the device; the message is the reason, and the operator goes to the
-    host."""
+    """Raised if the device cannot run an operator; the message is the reason for the host call."""
 
 
 def lowers(*names: str) -> Callable[[Handler], Handler]:
-    """Register a lowering ``handler(build, out, *args, **kwargs)`` for overload packets or overloads of
-    ATen."""
+    """Registers a lowering ``handler(build, out, *args, **kwargs)`` for ATen packets or overloads."""
 
     def register(handler: Handler) -> Handler:
         for name in names:
@@ -39,7 +36,7 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
 
 
 def handler_of(target: Any) -> Handler | None:
-    """The lowering of an operator, or None."""
+    """Returns the lowering of an operator, or None."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
     name = str(target)
@@ -54,21 +51,21 @@ class Builder:
         self.node = ""
         self.source = ""
         self._count: dict[str, int] = {}
-        #: The strides that the first operand of the node has in torch.
+        #: The strides of the node's first operand in torch.
         self.input_strides: tuple[int, ...] = ()
-        #: Whether that operand is all of its storage.
+        #: Whether that operand covers its whole storage.
         self.input_whole = True
-        #: Places that hold one number everywhere.
+        #: Buffers filled with a single number.
         self.constant: dict[str, Number] = {}
-        #: The half that a buffer is the fp32 copy of.
+        #: Maps an fp32 buffer to the half-precision buffer that it was cast from.
         self.cast_from: dict[str, str] = {}
-        #: The tensor that a buffer is a reshaping of, so that reshaping back costs nothing.
+        #: Maps a reshaped buffer to its source, so that reshaping back costs nothing.
         self.reshaped: dict[str, View] = {}
 
     # ---- buffers
 
     def fresh(self, hint: str) -> str:
-        """A name that no buffer has yet."""
+        """Returns an unused buffer name."""
         count = self._count.get(hint, 0)
         self._count[hint] = count + 1
         name = hint if not count else f"{hint}__{count}"
@@ -77,7 +74,7 @@ class Builder:
     def buffer(
         self, size: Iterable[int], dtype: torch.dtype, kind: str = "temporary", hint: str = ""
     ) -> LoopBuffer:
-        """A new buffer. Unsupported where the device has no such format."""
+        """Creates a buffer. Raises Unsupported if the device lacks the format."""
         entry = format_of(dtype)
         if entry is None:
             raise Unsupported(f"the device has no {str(dtype).removeprefix('torch.')}")
@@ -87,7 +84,7 @@ class Builder:
         return made
 
     def dtype(self, view: View) -> torch.dtype:
-        """A view's dtype."""
+        """Returns a view's dtype."""
         return self.program.buffers[view.buffer].dtype
 
     def _nest(self, nest: Nest) -> None:
@@ -107,9 +104,9 @@ class Builder:
         attributes: dict[str, Any] | None = None,
         size: Sequence[int] | None = None,
     ) -> View:
-        """``op(inputs)`` with the inputs broadcast and cast to ``compute`` (``dtype`` unless given).
+        """Emits ``op(inputs)`` with the inputs broadcast and cast to ``compute`` (by default ``dtype``).
 
-        A ``where``'s condition is cast to bool. The result has ``dtype``.
+        The condition of a ``where`` is cast to bool. The result has ``dtype``.
         """
         if size is None:
             size = torch.broadcast_shapes(*(entry.size for entry in inputs if isinstance(entry, View)))
@@ -141,15 +138,14 @@ class Builder:
     def _as_number(
         self, entry: View | Number, wanted: torch.dtype, inputs: Sequence[View | Number]
     ) -> View | Number:
-        """A buffer that holds one number everywhere is that number, as long as another input is a tensor."""
+        """Replaces a constant buffer by its number, if another input is a tensor."""
         if not isinstance(entry, View) or entry.buffer not in self.constant or self.dtype(entry) != wanted:
             return entry
         others = [i for i in inputs if isinstance(i, View) and i.buffer not in self.constant]
         return self.constant[entry.buffer] if others else entry
 
     def _cast_inside(self, view: View, dtype: torch.dtype, body: list[Line]) -> View:
-        """A cast as a statement of the same nest; where a lane count of 8-byte words stands in the way,
-        before it."""
+        """A cast in the same nest; a separate nest if 8-byte integers and floats would mix."""
         if not fits_one_kernel(self.dtype(view), dtype):
             return self.cast(view, dtype)
         local = self.buffer(view.size, dtype, hint=f"{self.node}_as_{FORMATS_BY_DTYPE[dtype]}")
@@ -164,7 +160,7 @@ class Builder:
         return View(buffer=local.name, dims=tuple(range(len(view.size))), size=view.size)
 
     def cast(self, view: View, dtype: torch.dtype) -> View:
-        """The view's tensor in another dtype; the view itself where it has that dtype already."""
+        """Returns the view's tensor in another dtype; the view itself if it already has it."""
         have = self.dtype(view)
         if have == dtype:
             return view
@@ -202,7 +198,7 @@ class Builder:
         *,
         compute: torch.dtype | None = None,
     ) -> View:
-        """A reduction over ``dims`` (all where None or empty); the operand is cast to ``compute`` first."""
+        """Emits a reduction over ``dims`` (None or empty: all); the operand is cast to ``compute`` first."""
         if faults.active("accumulate_downcast"):
             view, dtype, compute = self._without_cast(view, dtype, compute)
         rank = len(view.size)
@@ -247,7 +243,7 @@ class Builder:
     def _without_cast(
         self, view: View, dtype: torch.dtype, compute: torch.dtype | None
     ) -> tuple[View, torch.dtype, torch.dtype | None]:
-        """The fault: a half that was cast to fp32 for a reduction stays a half."""
+        """Fault accumulate_downcast: removes the cast of a half to fp32 before a reduction."""
         source = self.cast_from.get(view.buffer, view.buffer)
         half = self.program.buffers[source].dtype
         if dtype != torch.float32 or half not in HALVES:
@@ -267,7 +263,7 @@ class Builder:
         *,
         output: str = "output",
     ) -> View:
-        """One kernel of a unit that takes its operands by layout, with one result."""
+        """Emits a kernel of a by-layout unit with one result."""
         return self.units(unit, op, reads, {output: (tuple(size), dtype)}, attributes)[0]
 
     def units(
@@ -278,7 +274,7 @@ class Builder:
         outputs: dict[str, tuple[tuple[int, ...], torch.dtype]],
         attributes: dict[str, Any] | None = None,
     ) -> list[View]:
-        """The same with several results, by operand name."""
+        """Emits a kernel of a by-layout unit with several results, by operand name."""
         reads = {name: self.dense(view) for name, view in reads.items()}
         made = {name: self.buffer(size, dtype) for name, (size, dtype) in outputs.items()}
         first = next(iter(made.values()))
@@ -299,7 +295,7 @@ class Builder:
         return [whole(place) for place in made.values()]
 
     def dense(self, view: View) -> View:
-        """The view without broadcasts: a tensor that has all its elements in memory."""
+        """Returns the view as a tensor without broadcasts, expanding it in memory if needed."""
         if not view.broadcast or 0 in view.size:
             return view
         axes = [axis for axis in range(len(view.size)) if view.dims[axis] is not None]
@@ -315,7 +311,7 @@ class Builder:
         )
 
     def reshape(self, view: View, size: Sequence[int]) -> View:
-        """The tensor with the same elements in row-major order in another size."""
+        """Returns the tensor reshaped to ``size``."""
         size = tuple(size)
         if size == view.size:
             return view
@@ -332,14 +328,14 @@ class Builder:
         return result
 
     def full(self, size: Sequence[int], value: Number, dtype: torch.dtype) -> View:
-        """A tensor of one number."""
+        """Emits a tensor filled with one number."""
         attributes = {"value": number_for(value, dtype)}
         result = self.unit("fill", "full", {}, size, dtype, attributes)
         self.constant[result.buffer] = attributes["value"]
         return result
 
     def slice(self, view: View, dim: int, start: int, end: int, step: int = 1) -> View:
-        """``view[start:end:step]`` along one dimension; the bounds are valid ones."""
+        """Returns ``view[start:end:step]`` along one dimension; the bounds must be in range."""
         size = list(view.size)
         size[dim] = max(0, -(-(end - start) // step))
         if tuple(size) == view.size:

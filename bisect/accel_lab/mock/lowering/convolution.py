@@ -1,4 +1,4 @@
-"""Lowerings onto the convolution and pooling units, forward and backward."""
+"""Lowerings to the convolution and pooling units, forward and backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowerings of operators that make a tensor out of numbers."""
+"""Lowerings of operators that create tensors from numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _full_like(build: Builder, out: torch.Tensor, x: View, *rest: Any, **_: Any)
     return build.full(tuple(out.shape), rest[-1], out.dtype)
 
 
-# What an empty tensor holds is up to the device: zeros, so that runs can be compared.
+# The content of an empty tensor is undefined; zeros make runs comparable.
 @lowers("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten.empty", "aten.empty_like")
 @lowers("aten.new_empty", "aten.empty_strided", "aten.new_empty_strided", "aten.empty_permuted")
 def _zeros(build: Builder, out: torch.Tensor, *_: Any, **__: Any) -> View:
@@ -51,7 +51,7 @@ def _iota(build: Builder, out: torch.Tensor, length: int, *, start: int, step: i
 
 
 def arange(build: Builder, out: torch.Tensor, start: Number, step: Number) -> View:
-    """``start``, ``start + step``, ... as many as ``out`` has."""
+    """Emits ``start``, ``start + step``, ... with the size and dtype of ``out``."""
     exact = out.dtype if out.dtype.is_floating_point else torch.int64
     attributes = {"start": number_for(start, exact), "step": number_for(step, exact)}
     return build.unit("fill", "arange", {}, out.shape, out.dtype, attributes)

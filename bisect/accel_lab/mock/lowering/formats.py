@@ -1,4 +1,4 @@
-"""What the lowerings know of numbers and dtypes: formats, neutral elements, and what one kernel may mix."""
+"""Helpers of the lowerings: formats, neutral elements, and the dtypes that one kernel may mix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEUTRAL_OF_EMPTY: dict[str, Number] = {"sum": 0, "prod": 1, "any": False, "all":
 
 
 def number_for(value: Number, dtype: torch.dtype) -> Number:
-    """A number as a tensor of ``dtype`` would hold it, as far as Python's types go."""
+    """Converts a number to the Python type (bool, float, int) of ``dtype``."""
     if dtype == torch.bool:
         return bool(value)
     if dtype.is_floating_point:
@@ -22,5 +22,5 @@ def number_for(value: Number, dtype: torch.dtype) -> Number:
 
 
 def fits_one_kernel(one: torch.dtype, other: torch.dtype) -> bool:
-    """Whether tensors of both dtypes may stand in one strided kernel: not 8-byte integers with floats."""
+    """Whether one strided kernel may mix both dtypes: 8-byte integers and floats may not be mixed."""
     return not any(a.itemsize == 8 and b.is_floating_point for a, b in ((one, other), (other, one)))

@@ -1,4 +1,4 @@
-"""Lowerings of operators whose places depend on an index tensor: gathers, embeddings, scatters."""
+"""Lowerings of operators with index tensors: gathers, embeddings, scatters."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _scatter_value(build: Builder, out: torch.Tensor, x: View, dim: int, index: 
 
 
 def scatter(build: Builder, op: str, x: View, dim: int, index: View, source: View) -> View:
-    """``x`` with the elements of ``source`` put, or added, where ``index`` says."""
+    """Emits ``x`` with the elements of ``source`` stored, or added, at ``index``. Raises Unsupported."""
     if not x.size or not index.size:
         raise Unsupported("a scatter into a tensor without dimensions")
     if 0 in index.size:

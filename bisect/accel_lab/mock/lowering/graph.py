@@ -1,5 +1,4 @@
-"""Walks an ATen graph node by node into loop nests; what no lowering takes becomes a host call with its
-reason."""
+"""Lowers an ATen graph node by node to loop nests; unsupported nodes become host calls with a reason."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ RANDOM = "random numbers are drawn on the host"
 
 @dataclass(frozen=True)
 class HostArg:
-    """In a host call's arguments: the operand of that name among the nest's reads, with torch's strides."""
+    """A tensor argument of a host call: the key of the nest's reads, and the strides it has in torch."""
 
     key: str
     stride: tuple[int, ...] | None = None
@@ -40,13 +39,13 @@ class HostArg:
 
 @dataclass(frozen=True)
 class HostValue:
-    """A node's value that is on the host only, under a name."""
+    """A node's value that exists only on the host, by name."""
 
     name: str
 
 
 class LoweringError(ValueError):
-    """A graph that the front end cannot take at all; the message says which node."""
+    """Raised if the front end cannot lower a graph at all; the message names the node."""
 
 
 def is_random(target: Any) -> bool:
@@ -55,7 +54,7 @@ def is_random(target: Any) -> bool:
 
 
 class GraphLowering:
-    """Walks the graph once; what no lowering takes becomes a host call with its reason."""
+    """Lowers one graph in a single pass; unsupported nodes become host calls with a reason."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class GraphLowering:
         self.numbers: dict[torch.fx.Node, int] = {}
 
     def run(self) -> LoopProgram:
-        """The graph as loop nests."""
+        """Lowers all nodes and returns the loop nests. Raises LoweringError."""
         for node in self.graph_module.graph.nodes:
             self.build.node = node.name
             self.build.source = source_of(node)
@@ -257,17 +256,17 @@ class GraphLowering:
         return tuple(values) if several else values[0]
 
     def _stride(self, node: torch.fx.Node) -> tuple[int, ...] | None:
-        """The strides that torch promised for a node's tensor, where they are known."""
+        """The traced strides of a node's tensor, None if unknown."""
         fake = self.fakes.get(node)
         if not isinstance(fake, torch.Tensor) or fake.layout != torch.strided or not shapes.is_concrete(fake):
             return None
         return tuple(int(step) for step in fake.stride())
 
     def _over_storage(self, node: torch.fx.Node, reason: str) -> tuple[Any, ...]:
-        """The arguments of an ``as_strided`` over the tensor that owns the memory that it walks.
+        """Arguments of an ``as_strided`` on the host, applied to the tensor that owns the storage.
 
-        The host gets tensors one by one: of a part of another tensor it would get the elements without what
-        lies between them. Raises LoweringError where the owner is not known.
+        The host gets each tensor separately; of a view it would get the elements without those in between.
+        Raises LoweringError if the owner is unknown.
         """
         source = node.args[0]
         size, stride = node.args[1:3]
@@ -288,7 +287,7 @@ class GraphLowering:
         return (owner, size, stride, offset)
 
     def _viewed(self, node: torch.fx.Node) -> torch.fx.Node | None:
-        """The tensor that a node's tensor is a view of, if it is one."""
+        """The node whose storage this node's tensor shares, None if it is no view."""
         mine = self.fakes.get(node)
         if node.op != "call_function" or not isinstance(mine, torch.Tensor):
             return None
@@ -306,26 +305,26 @@ class GraphLowering:
 
 
 def _stored(fake: torch.Tensor) -> int:
-    """The elements that fit a tensor's storage."""
+    """The storage size in elements."""
     return int(fake.untyped_storage().nbytes()) // fake.element_size()
 
 
 def _reach(fake: torch.Tensor) -> int:
-    """The elements from a tensor's first to its last in memory."""
+    """The number of elements from a tensor's first to its last one in memory."""
     if not fake.numel():
         return 0
     return 1 + sum((n - 1) * step for n, step in zip(fake.shape, fake.stride(), strict=True))
 
 
 def _only_numbers(leaves: Sequence[Any]) -> bool:
-    """Whether a call computes no tensor, as a size or ``item`` does."""
+    """Whether a call returns only symbolic numbers, as a size or ``item`` does."""
     if not leaves or any(isinstance(leaf, torch.Tensor) or leaf is shapes.UNKNOWN for leaf in leaves):
         return False
     return all(isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) for leaf in leaves)
 
 
 def source_of(node: torch.fx.Node) -> str:
-    """The user's line that a node comes from: the innermost frame of its stack trace outside of libraries."""
+    """Returns a node's line in the user's program: the innermost frame outside of libraries."""
     trace = node.meta.get("stack_trace") or node.stack_trace or ""
     found = ""
     for line in trace.splitlines():
@@ -341,5 +340,5 @@ def lower_graph(
     name: str,
     native: Collection[str] | None = None,
 ) -> LoopProgram:
-    """The graph as loop nests, not yet fused. Raises LoweringError."""
+    """Lowers a graph to loop nests, not yet fused. Raises LoweringError."""
     return GraphLowering(graph_module, inputs, name, native).run()

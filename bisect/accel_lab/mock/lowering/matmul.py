@@ -1,4 +1,4 @@
-"""Lowerings onto the matrix unit: mm, bmm, addmm, dot and their batched relatives."""
+"""Lowerings to the matrix unit: mm, bmm, addmm, baddbmm, mv and dot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .formats import Number
 
 
 def matmul(build: Builder, left: View, right: View, *, result: torch.dtype | None = None) -> View:
-    """``left @ right`` with equal batch dimensions; in ``result``, the operands' own dtype unless given."""
+    """Emits ``left @ right`` with equal batch dimensions, in dtype ``result`` (default: the operands')."""
     dtype = build.dtype(left)
     if dtype != build.dtype(right):
         raise Unsupported(f"a matrix product of {dtype} and {build.dtype(right)}")
@@ -40,7 +40,7 @@ def _added_product(
     beta: Number = 1,
     alpha: Number = 1,
 ) -> View:
-    # Eager rounds once, after the sum: of half formats the product stays as wide as the unit accumulates it.
+    # Eager rounds once, after the sum, so a product of halves stays in fp32 until then.
     exact = accumulator(out.dtype)
     product = matmul(build, left, right, result=exact)
     if alpha != 1:

@@ -1,4 +1,4 @@
-"""Lowerings of operators that move elements and compute nothing; those that only rename axes cost nothing."""
+"""Lowerings of data movement; operators that only permute or insert axes emit no kernel."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _unbind(build: Builder, out: Any, x: View, dim: int = 0) -> list[View]:
 
 @lowers("aten.cat")
 def _cat(build: Builder, out: torch.Tensor, tensors: Sequence[View], dim: int = 0) -> View:
-    # torch lets an empty vector stand among tensors of any rank; it has no elements to move.
+    # torch accepts an empty 1-d tensor among tensors of any rank.
     parts = [build.cast(view, out.dtype) for view in tensors if 0 not in view.size]
     if len(parts) == 1:
         return parts[0]
@@ -223,8 +223,11 @@ _triangle("triu")
 def _as_strided(
     build: Builder, out: torch.Tensor, x: View, size: Ints, stride: Ints, offset: int | None = None
 ) -> View:
-    """The unit walks the elements in row-major order, torch in the order of memory: the same for a
-    tensor that is dense in some order of its dimensions, seen in that order."""
+    """Lowers as_strided of a tensor that is dense in some dimension order.
+
+    The unit reads elements in row-major order, torch in memory order. They agree if the operand is permuted
+    to that dimension order.
+    """
     if not build.input_whole:
         raise Unsupported("as_strided of a part of a tensor")
     strides = build.input_strides

@@ -20,8 +20,7 @@ _LOGICAL = ("logical_and", "logical_or", "logical_xor")
 
 
 def common_dtype(build: Builder, *inputs: Input) -> torch.dtype:
-    """The dtype in which torch would compute: its promotion over tensors, tensors without dimensions and
-    numbers."""
+    """Returns torch's promoted dtype of tensors, 0-d tensors and numbers. Raises Unsupported."""
     stand_ins: list[Any] = []
     for entry in inputs:
         if isinstance(entry, View):

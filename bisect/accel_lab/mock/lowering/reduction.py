@@ -24,14 +24,14 @@ def _axes(dims: Dims) -> list[int] | None:
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """What a reduction that yields ``dtype`` adds up in."""
+    """The accumulation dtype of a reduction with result ``dtype``."""
     if faults.active("accumulate_downcast"):
         return dtype
     return accumulator(dtype)
 
 
 def count(size: Sequence[int], dims: Dims) -> int:
-    """Elements that one result is reduced from."""
+    """Returns the number of elements that are reduced to one result."""
     axes = _axes(dims)
     chosen = axes if axes else range(len(size))
     return math.prod(size[axis] for axis in chosen) if size else 1
@@ -73,7 +73,7 @@ def _mean(
 def _moments(
     build: Builder, x: View, dims: Dims, correction: Number | None, keepdim: bool, dtype: torch.dtype
 ) -> tuple[View, View]:
-    """Variance and mean."""
+    """Emits (variance, mean)."""
     wide = _wide(dtype)
     x = build.cast(x, wide)
     number = count(x.size, dims)
@@ -154,7 +154,7 @@ def _position(build: Builder, op: str, x: View, dim: int | None, keepdim: bool) 
     if not x.size:
         return build.full((), 0, torch.int64)
     if build.dtype(x) == torch.bool:
-        x = build.cast(x, torch.uint8)  # torch takes the place of an extreme among numbers only
+        x = build.cast(x, torch.uint8)  # torch has no argmax of bools
     if dim is None:
         flat = build.reshape(x, (math.prod(x.size),))
         place = build.reduce(op, flat, [0], False, torch.int64)
@@ -224,8 +224,7 @@ def _sort(
     *,
     stable: bool | None = None,
 ) -> tuple[View, View]:
-    # A stable order is one of the orders that an unstable sort may give, and it is the one that can be
-    # compared.
+    # A stable sort is a valid unstable one, and its result is comparable.
     return _ordered(build, "sort", x, out, dim, {"descending": descending, "stable": True})
 
 

@@ -1,1 +1,1 @@
-"""The reference front end and back end: simple, slow, and independent of the main ones."""
+"""The reference front end and back end: simple, slow, independent of the main ones."""

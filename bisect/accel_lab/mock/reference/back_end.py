@@ -1,6 +1,6 @@
-"""The reference back end: runs kernel specs by what they mean, through logical tensors, without shortcuts.
+"""The reference back end: runs kernel specs by their definition, on logical tensors, without optimization.
 
-It has none of the back end's faults and shares no code with the simulator but the memory's own definition.
+It has none of the main back end's seeded faults and shares only the memory's definition with the simulator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .units import meaning
 
 
 class ReferenceBackEnd:
-    """The same interface as the simulator's; slow."""
+    """Runs kernel specs by their definition; same interface as the simulator's back end."""
 
     def __init__(self, memory: Memory, device: Device) -> None:
         self.memory = memory
@@ -26,7 +26,7 @@ class ReferenceBackEnd:
         self.scratchpads = Region(device.cores * device.scratchpad_bytes)
 
     def run(self, spec: KernelSpec, base: int = 0) -> None:
-        """Run one kernel with ``base`` added to its hbm addresses. Raises SpecError for unknown ops."""
+        """Runs one kernel with ``base`` added to its hbm addresses. Raises SpecError for unknown ops."""
         with torch.inference_mode(False), torch.no_grad():
             try:
                 if spec.unit in ("pointwise", "reduction"):
@@ -40,7 +40,7 @@ class ReferenceBackEnd:
                 raise SpecError([problem]) from error
 
     def _run_logical(self, spec: KernelSpec, base: int) -> None:
-        """Read the inputs, compute, write what the division over cores covers."""
+        """Reads the inputs, computes, and writes the part that the division over cores covers."""
         function = meaning(spec.unit, spec.op, spec.attributes, spec.outputs[0].layout.size)
         inputs = [self.memory.read(operand.layout, base + operand.address) for operand in in_order(spec)]
         for operand, result in zip(spec.outputs, function(*inputs), strict=False):

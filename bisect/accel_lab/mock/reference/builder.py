@@ -1,7 +1,7 @@
-"""Builds the reference front end's program: a row-major buffer for each tensor, one-statement kernels.
+"""Builds the reference front end's program: a row-major buffer for each tensor, one statement per kernel.
 
-Nothing here looks for a better way: no fusion, no scratchpad, no plan of memory, one statement a kernel.
-That is what makes it a witness against the main front end.
+It optimizes nothing: no fusion, no scratchpad, no memory plan. This makes it an independent check of the main
+front end.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .spaces import broadcast_strides, device_space, logical_space
 
 
 class NotNative(Exception):
-    """An operator, or this use of it, that the front end has no kernels for; the message is the reason."""
+    """Raised if the front end has no kernels for an operator or its arguments; the message is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """A tensor in a buffer of its own.
+    """A tensor in its own buffer.
 
-    ``host`` and ``index`` name the same tensor's host value or graph input, if there is one: a host call
-    takes that instead of asking the device.
+    ``host`` or ``index`` name the same tensor's host value or graph input, if any; a host call uses that
+    instead of reading the device.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Value:
 
     @property
     def elements(self) -> int:
-        """Logical elements."""
+        """The number of logical elements."""
         return math.prod(self.size)
 
 
@@ -67,14 +67,14 @@ Input = Value | Number
 
 
 def encoded(number: Number) -> float | int | bool | str:
-    """A number as a spec holds it: JSON has no infinity and no NaN."""
+    """Returns a number for a JSON spec: infinities and NaN become strings."""
     if isinstance(number, float) and not math.isfinite(number):
         return "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
     return number
 
 
 def extreme_of(padding: str, format_name: str) -> Number:
-    """The number that a declared padding state stands for."""
+    """Returns the number of a padding state in a format."""
     dtype = FORMATS[format_name].torch_dtype
     if padding in ("zero", "one"):
         return int(padding == "one")
@@ -88,7 +88,7 @@ def extreme_of(padding: str, format_name: str) -> Number:
 
 
 class Builder:
-    """Collects buffers and steps. ``origin`` and ``source`` are those of the node that is being lowered."""
+    """Collects buffers and steps. ``origin`` and ``source`` belong to the node being lowered."""
 
     def __init__(self, device: Device, resident_bytes: int) -> None:
         self.device = device
@@ -100,11 +100,11 @@ class Builder:
         self._kernels = 0
 
     def state(self) -> tuple[int, dict[str, Buffer], int, int]:
-        """What :meth:`restore` takes to undo all that is built from here on."""
+        """Returns a snapshot for :meth:`restore`."""
         return len(self.steps), dict(self.buffers), self.arena_bytes, self._kernels
 
     def restore(self, state: tuple[int, dict[str, Buffer], int, int]) -> None:
-        """Forget what was built since the state was taken."""
+        """Discards everything built since the snapshot."""
         count, self.buffers, self.arena_bytes, self._kernels = state
         del self.steps[count:]
 
@@ -117,7 +117,7 @@ class Builder:
         address: int | None = None,
         padding: str = "undefined",
     ) -> Value:
-        """A new buffer; at the end of the arena where no address is given."""
+        """Creates a buffer, by default at the end of the arena."""
         layout = row_major(tuple(size), format_name)
         if address is None:
             address = self.arena_bytes
@@ -139,7 +139,7 @@ class Builder:
         body: Sequence[Statement] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append one kernel."""
+        """Appends one kernel."""
         self.steps.append(
             Kernel(
                 spec=KernelSpec(
@@ -158,7 +158,7 @@ class Builder:
         self._kernels += 1
 
     def _divided(self, space: Sequence[Dim], operands: Sequence[Operand]) -> tuple[Dim, ...]:
-        """The space on one core; on more only where one core could not address all of the operands."""
+        """Keeps the space on one core, unless the operands exceed the span that one core can address."""
         total = sum(operand.layout.bytes for operand in operands)
         least = -(-total // self.device.span_bytes)
         dims = list(space)
@@ -185,7 +185,7 @@ class Builder:
         attributes: Mapping[str, Any] | None = None,
         padding: str = "undefined",
     ) -> Value:
-        """One statement over operands that broadcast to ``size``; all formats have equally many lanes."""
+        """Emits a one-statement kernel over operands broadcast to ``size``; all need the same lane count."""
         output = self.place(size, format_name, padding=padding)
         operands, names = [], []
         for number, value in enumerate(inputs):
@@ -203,7 +203,7 @@ class Builder:
         return output
 
     def masked(self, value: Value, padding: str) -> Value:
-        """The same tensor with its padding lanes set to a constant."""
+        """Returns the tensor with its padding lanes set to the constant of a padding state."""
         if value.layout.padding == 0 or value.padding == padding:
             return replace(value, padding=padding)
         attributes = {
@@ -215,7 +215,7 @@ class Builder:
             "mask_tail", (value,), value.size, value.format, attributes=attributes, padding=padding
         )
 
-    # ---- units that take operands by layout --------------------------------------------------------------
+    # ---- by-layout units ---------------------------------------------------------------------------------
 
     def apply(
         self,
@@ -226,7 +226,7 @@ class Builder:
         attributes: Mapping[str, Any] | None = None,
         space: Sequence[Dim] | None = None,
     ) -> tuple[Value, ...]:
-        """One kernel of a unit that reads whole tensors; ``outputs`` gives size and format by name."""
+        """Emits a kernel of a by-layout unit; ``outputs`` gives size and format by name."""
         made = {name: self.place(size, fmt) for name, (size, fmt) in outputs.items()}
         operands = [operand(name, "input", value) for name, value in inputs.items()]
         operands += [operand(name, "output", value) for name, value in made.items()]
@@ -237,33 +237,33 @@ class Builder:
     def move(
         self, op: str, value: Value, size: Sequence[int], attributes: Mapping[str, Any] | None = None
     ) -> Value:
-        """A movement of one tensor in its own format."""
+        """Emits a movement kernel of one tensor, which keeps its format."""
         return self.apply("movement", op, {"input": value}, {"output": (size, value.format)}, attributes)[0]
 
     def convert(self, value: Value, format_name: str) -> Value:
-        """The tensor in another number format; itself where it has that already."""
+        """Returns the tensor in another number format; itself if it already has it."""
         if value.format == format_name:
             return value
         outputs = {"output": (value.size, format_name)}
         return self.apply("movement", "copy", {"input": value}, outputs)[0]
 
     def view(self, value: Value, size: Sequence[int]) -> Value:
-        """The same elements in row-major order under another size; itself where the size is the same."""
+        """Returns the tensor reshaped to ``size``; itself if the size is the same."""
         if tuple(size) == value.size:
             return value
         return self.move("view", value, size, {"size": list(size)})
 
     def full(self, size: Sequence[int], format_name: str, number: Number) -> Value:
-        """A tensor of one number."""
+        """Emits a tensor filled with one number."""
         attributes = {"value": encoded(number)}
         return self.apply("fill", "full", {}, {"output": (size, format_name)}, attributes)[0]
 
     # ---- reductions and the matrix unit ------------------------------------------------------------------
 
     def reduce(self, op: str, value: Value, dims: Sequence[int], format_name: str) -> Value:
-        """A reduction that keeps its dimensions with extent 1.
+        """Emits a reduction that keeps the reduced dimensions with extent 1.
 
-        The formats must have the same number of lanes unless the last dimension is reduced.
+        Both formats must have the same number of lanes unless the last dimension is reduced.
         """
         last = len(value.size) - 1
         if last in dims:
@@ -285,7 +285,7 @@ class Builder:
         return output
 
     def matmul(self, left: Value, right: Value, result: str | None = None) -> Value:
-        """(batch..., m, k) x (batch..., k, n) with the same batch, in ``result`` or the operands' format."""
+        """Emits (batch..., m, k) x (batch..., k, n), equal batches, in format ``result`` or the operands'."""
         *batch, m, k = left.size
         n = right.size[-1]
         left = self.masked(left, "zero")
@@ -301,7 +301,7 @@ class Builder:
 
 
 def operand(name: str, role: str, value: Value, strides: Sequence[int] = ()) -> Operand:
-    """A value as a kernel's operand in main memory."""
+    """Returns a value as a kernel's operand in main memory."""
     return Operand(
         name=name,
         role=role,

@@ -1,6 +1,6 @@
-"""The reference for pointwise and reduction kernels: the address of every element is computed, then gathered.
+"""Reference implementation of pointwise and reduction kernels by explicit element addresses.
 
-Nothing here is a strided view: an element's place is the sum of index times stride, as the spec says it.
+It uses no strided views: an element's position is the sum of index times stride, as the spec defines it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .statements import as_number, evaluate, reduce
 
 
 class Lattice:
-    """The points of the iteration space that one step of all cores visits."""
+    """The points of the iteration space that all cores visit in one step."""
 
     def __init__(self, space: tuple[Dim, ...], step: tuple[int, ...]) -> None:
         self.space = space
@@ -37,7 +37,7 @@ class Lattice:
         self.shape = torch.broadcast_shapes(self.core.shape, *(entry.shape for entry in self.index))
 
     def logical(self, position: int) -> torch.Tensor:
-        """The logical index along a dimension of the space: of ``sticks``, in elements."""
+        """Returns the logical index along a dimension of the space; for ``sticks``, in elements."""
         found = self.index[position]
         if self.space[position].kind == "sticks":
             for other, dim in enumerate(self.space):
@@ -47,7 +47,7 @@ class Lattice:
 
 
 class Elementwise:
-    """One pointwise or reduction kernel in one place."""
+    """Runs one pointwise or reduction kernel."""
 
     def __init__(self, memory: Memory, scratchpads: Region, spec: KernelSpec, base: int) -> None:
         self.memory = memory
@@ -57,7 +57,7 @@ class Elementwise:
         self.between = memory.device.scratchpad_bytes
 
     def run(self) -> None:
-        """Run the kernel, step by step."""
+        """Runs all steps of the kernel."""
         if self.spec.unit == "pointwise":
             for step in self._steps():
                 lattice = Lattice(self.spec.space, step)
@@ -70,9 +70,9 @@ class Elementwise:
         return itertools.product(*(range(dim.steps) for dim in self.spec.space))
 
     def _line(self, operand: Operand, lattice: Lattice) -> tuple[torch.Tensor, torch.Tensor]:
-        """All elements that an operand could name, in a line, and which one each point of the lattice names.
+        """(1-d tensor of an operand's memory, index into it for each point of the lattice).
 
-        The second broadcasts over the lattice: its extent is 1 where the operand does not move.
+        The index broadcasts over the lattice; its extent is 1 where the operand does not move.
         """
         word = operand.layout.number.word_bytes
         local = operand.memory == "scratchpad"
@@ -119,7 +119,7 @@ class Elementwise:
         self._write(statement.output, value, lattice)
 
     def _reduction(self) -> None:
-        """Gather the values of all steps that belong to one result, then reduce them at once."""
+        """Collects the values of each result over all steps, then reduces them at once."""
         *prologue, last = self.spec.body
         output = self.spec.operand(last.output)
         reduced = [position for position, dim in enumerate(self.spec.space) if dim.reduced]

@@ -1,7 +1,7 @@
-"""The reference front end: ATen graph to kernels in the simplest way, an independent check of the main one.
+"""The reference front end: lowers an ATen graph in the simplest way, as a check of the main one.
 
-It walks the graph once, in order, and asks the table of :mod:`.rules` for each operator;
-what has no rule there, or a use that no rule covers, is called on the host, with the reason.
+It makes one pass over the graph and looks up each operator in the table of :mod:`.rules`. Operators or
+arguments without a rule run on the host, with the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accel_lab.mock.ir.program import Constant, Enter, HostCall, Output, Program
 from accel_lab.mock.runtime.device_tensors import NAME as DEVICE_NAME
 from accel_lab.mock.spec.kernel_spec import Operand
 
-from . import movement, pointwise, reduction, windows  # noqa: F401 - imported, they enter their rules
+from . import movement, pointwise, reduction, windows  # noqa: F401 - importing registers the rules
 from .builder import Builder, NotNative, Value
 from .rules import EMPTY_OPERANDS, RULES, bind
 
@@ -34,7 +34,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 @dataclass(frozen=True, kw_only=True)
 class OnHost:
-    """A value that has no place on the device: a dtype that it lacks, or no tensor at all."""
+    """A value that is not on the device: a tensor of an unsupported dtype, or no tensor."""
 
     traced: Any
     host: str | None = None
@@ -50,16 +50,14 @@ def lower(
     *,
     native: Collection[str] | None = None,
 ) -> Program:
-    """The program of a functional ATen graph whose nodes carry concrete traced values (``meta["val"]``).
+    """Lowers a functional ATen graph whose nodes have concrete traced values (``meta["val"]``).
 
-    ``native`` limits what runs on the device to these operators (``aten.mm.default`` or ``aten.mm``).
+    ``native`` restricts the device to these operators (``aten.mm.default`` or ``aten.mm``).
     """
     return _Lowering(graph_module, device, name, native).program()
 
 
 class _Lowering:
-    """One walk through one graph."""
-
     def __init__(
         self,
         graph_module: torch.fx.GraphModule,
@@ -83,13 +81,13 @@ class _Lowering:
         self.b = Builder(device, self.resident_bytes)
 
     def _held(self, node: torch.fx.Node) -> Any:
-        """The tensor that a node brings into the graph from outside; None for other nodes."""
+        """The value of a placeholder or attribute; None for other nodes."""
         if node.op == "placeholder":
             return node.meta.get("val")
         return operator.attrgetter(str(node.target))(self.graph_module) if node.op == "get_attr" else None
 
     def program(self) -> Program:
-        """Lower all nodes."""
+        """Lowers all nodes and returns the program."""
         index, address = 0, 0
         for node in self.graph_module.graph.nodes:
             self.b.origin, self.b.source = node.name, source_line(node)
@@ -117,11 +115,11 @@ class _Lowering:
         )
 
     def _sending(self, call: HostCall) -> HostCall:
-        """The call, with only those of its results sent to the device that something reads there."""
+        """Restricts a call's device results to those that are read on the device."""
         return replace(call, buffers=tuple(name if name in self.used else None for name in call.buffers))
 
     def _bring(self, node: torch.fx.Node, index: int, address: int) -> int:
-        """Enter an input or a constant of the graph; the bytes that it takes."""
+        """Adds an input or a constant of the graph; returns its bytes in the arena."""
         held = self._held(node)
         place = index if node.op == "placeholder" else None
         found = format_of(held.dtype) if isinstance(held, torch.Tensor) and _is_dense(held) else None
@@ -138,7 +136,7 @@ class _Lowering:
         return max(value.layout.bytes, STICK_BYTES)
 
     def _call(self, node: torch.fx.Node) -> Any:
-        """Lower one operator, natively where there is a rule that takes it."""
+        """Lowers one operator by its rule, else to a host call."""
         if node.target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]  # type: ignore[index]
         state = self.b.state()
@@ -179,7 +177,7 @@ class _Lowering:
         return self.b.place(tuple(traced.shape), _check_format(traced))
 
     def _operand(self, leaf: Any) -> Any:
-        """An argument for a rule: a tensor's value on the device; numbers as they are."""
+        """Converts an argument for a rule: tensors to their device values; numbers stay."""
         if not isinstance(leaf, torch.fx.Node):
             return leaf
         value = self.values[leaf]
@@ -192,7 +190,7 @@ class _Lowering:
         return value
 
     def _on_host(self, node: torch.fx.Node, reason: str) -> Any:
-        """Call an operator on the host; its results also go to the device where that can hold them."""
+        """Adds a host call; its results are also sent to the device if it supports their format."""
         given = _from_the_base(node) or (node.args, node.kwargs)
         args, kwargs = tree_map(self._reference, given, is_leaf=is_node)
         out = node.meta.get("val")
@@ -224,7 +222,7 @@ class _Lowering:
         return made if several else (made[0] if made else None)
 
     def _reference(self, leaf: Any) -> Any:
-        """An argument for a host call."""
+        """Converts an argument for a host call."""
         if not isinstance(leaf, torch.fx.Node):
             return leaf
         value = self.values[leaf]
@@ -257,7 +255,7 @@ class _Lowering:
 
 
 def source_line(node: torch.fx.Node) -> str:
-    """``file:line`` of the user's program that a node comes from; of torch's own where there is no other."""
+    """Returns a node's ``file:line`` in the user's program, else in torch, else ""."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
     users = [frame for frame in frames if not frame[0].startswith(_TORCH)]
     return ":".join((users or frames)[-1]) if frames else ""
@@ -272,9 +270,9 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _from_the_base(node: torch.fx.Node) -> tuple[Any, Any] | None:
-    """The arguments of a host's ``as_strided`` over the tensor that the operand is a view of.
+    """Arguments of a host ``as_strided``, applied to the base of the operand's view chain.
 
-    None for other operators, and where the operand is no view.
+    None for other operators, and if the operand is no view.
     """
     if str(node.target) != "aten.as_strided.default":
         return None
@@ -298,13 +296,13 @@ def _shares(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _is_dense(traced: torch.Tensor) -> bool:
-    """Whether a traced tensor is dense, and on the CPU or on the device itself."""
+    """Whether a traced tensor is strided, not quantized, and on the CPU or the device."""
     is_near = traced.device.type in ("cpu", DEVICE_NAME)
     return is_near and traced.layout == torch.strided and not traced.is_quantized
 
 
 def _check_format(traced: torch.Tensor) -> str:
-    """The device's name for a traced tensor's format. Raises NotNative where it could not hold it."""
+    """The device's format name for a traced tensor. Raises NotNative if the device cannot hold it."""
     found = format_of(traced.dtype)
     if found is None:
         raise NotNative(f"the device has no format for {traced.dtype}")

@@ -1,4 +1,4 @@
-"""Views, copies, fills, gathers and scatters of the reference front end: kernels that move elements."""
+"""Rules of the reference front end for data movement: views, copies, fills, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _arange(b: Builder, a: dict[str, Any], out: Any) -> Value:
 
 
 def integers(index: Value) -> Value:
-    """An index operand; masks have sizes that only the data knows."""
+    """Returns an integer index. Raises NotNative for others: a mask's result size is data-dependent."""
     if index.format not in ("int64", "int32"):
         raise NotNative(f"an index of {index.format}")
     return index
@@ -246,7 +246,7 @@ def _gather(b: Builder, a: dict[str, Any], out: Any) -> Value:
 
 
 def _indices(a: dict[str, Any]) -> tuple[list[int], dict[str, Value]]:
-    """The indexed dimensions and the index operands by name."""
+    """(indexed dimensions, index operands by name)."""
     places = [(dim, index) for dim, index in enumerate(a["indices"]) if index is not None]
     dims = [dim for dim, _ in places]
     return dims, {f"index{n}": integers(index) for n, (_, index) in enumerate(places)}

@@ -1,4 +1,4 @@
-"""Elementwise operators of the reference front end: operands to one format, then one kernel."""
+"""Rules of the reference front end for elementwise operators: convert to a common format, then one kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .builder import Builder, Input, NotNative, Value
 from .rules import common_format, format_name, lanes_of, opmath, rule
 
 SAME = ("neg", "abs", "relu", *ROUNDINGS, "sign", "isnan", "isinf", "logical_not", "bitwise_not")
-#: ATen's names of two operands -> the statement's.
+#: Binary operators: ATen's name -> the statement's.
 BINARY = {
     **{name: name for name in ("mul", "fmod", "remainder", "maximum", "minimum", *COMPARISONS)},
     **{f"logical_{name}": f"logical_{name}" for name in ("and", "or", "xor")},
@@ -22,7 +22,7 @@ BINARY = {
 
 
 def same_places(value: Value, size: Sequence[int], format_name_: str) -> bool:
-    """Whether an operand can stand in a kernel of another format: its places are affine in the space."""
+    """Whether a kernel of another format can address the operand with strides."""
     lanes = lanes_of(format_name_)
     return (
         value.layout.lanes == lanes
@@ -42,7 +42,7 @@ def elementwise(
     attributes: dict[str, Any] | None = None,
     common: str | None = None,
 ) -> Value:
-    """One statement on operands that are brought to torch's common format first."""
+    """Emits one statement on operands converted to torch's common format."""
     work = common or common_format(inputs, floating=floating)
     converted = [b.convert(value, work) if isinstance(value, Value) else value for value in inputs]
     wanted = format_name(out.dtype)
@@ -75,7 +75,7 @@ for _name, _op in BINARY.items():
 
 
 def scaled_sum(b: Builder, op: str, one: Input, other: Input, alpha: Any, out: Any) -> Value:
-    """``one + alpha * other`` (or minus); where alpha counts, half formats go through fp32, as eager does."""
+    """Emits ``one + alpha * other`` (or minus); as in eager, halves use fp32 unless alpha is 1."""
     if alpha == 1:
         return elementwise(b, op, (one, other), out)
     work = opmath(common_format((one, other)))
@@ -163,7 +163,7 @@ def _where(b: Builder, a: dict[str, Any], out: Any) -> Value:
 
 
 def choose(b: Builder, condition: Value, one: Input, other: Input, out: Any) -> Value:
-    """``where``: the condition stays bool, so where sticks do not match all is seen as rows of one stick."""
+    """Emits ``where`` with a bool condition; if lane counts differ, all operands become one-stick rows."""
     work = format_name(out.dtype)
     size = tuple(out.shape)
     values = [b.convert(value, work) if isinstance(value, Value) else value for value in (one, other)]
@@ -183,7 +183,7 @@ def choose(b: Builder, condition: Value, one: Input, other: Input, out: Any) -> 
 
 
 def _in_rows(b: Builder, value: Value, size: tuple[int, ...], padded: int, lanes: int) -> Value:
-    """A tensor broadcast to ``size``, as rows of ``lanes`` elements; the last one filled up."""
+    """A tensor broadcast to ``size``, as zero-padded rows of ``lanes`` elements."""
     if value.size != size:
         value = b.move("expand", value, size, {"size": list(size)})
     flat = b.view(value, (value.elements,))
@@ -193,11 +193,11 @@ def _in_rows(b: Builder, value: Value, size: tuple[int, ...], padded: int, lanes
     return b.view(flat, (padded // lanes, lanes))
 
 
-# ---- composites that are left in a graph of core operators ----------------------------------------------
+# ---- composite operators of core ATen --------------------------------------------------------------------
 
 
 def chain(b: Builder, value: Value, *steps: tuple[str, tuple[Input, ...]]) -> Value:
-    """Statements one after the other in one format; each takes the result so far first."""
+    """Emits a chain of statements in one format; the first input of each is the previous result."""
     for op, others in steps:
         value = b.pointwise(op, (value, *others), value.size, value.format)
     return value

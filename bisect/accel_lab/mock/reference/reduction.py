@@ -1,4 +1,4 @@
-"""Reductions, the matrix unit, scans and sorts of the reference front end, and the norms made of them."""
+"""Rules of the reference front end for reductions, matrix products, norms, scans and sorts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rules import format_name, norm_dims, normal, opmath, rule
 
 
 def reduced(b: Builder, op: str, value: Value, dims: Sequence[int], keepdim: bool) -> Value:
-    """A reduction in the operand's own format; a tensor without dimensions or elements needs no reduction."""
+    """Emits a reduction in the operand's format; 0-d and empty tensors need no kernel. Raises NotNative."""
     if not value.size:
         return value
     kept = tuple(1 if d in dims else n for d, n in enumerate(value.size))
@@ -68,7 +68,7 @@ def _mean(b: Builder, a: dict[str, Any], out: Any) -> Value:
 
 
 def average(b: Builder, value: Value, dims: Sequence[int], keepdim: bool) -> Value:
-    """Sum divided by the count."""
+    """Emits the mean; NaN for no elements."""
     total = reduced(b, "sum", value, dims, keepdim)
     count = math.prod(value.size[d] for d in dims) if value.size else 1
     if not count:
@@ -99,7 +99,7 @@ for _op in ("argmax", "argmin"):
 
 
 def permuted(b: Builder, value: Value, dims: Sequence[int]) -> Value:
-    """The tensor with its dimensions in another order."""
+    """Returns the tensor with its dimensions permuted."""
     size = [value.size[d] for d in dims]
     return b.move("permute", value, size, {"dims": list(dims)})
 
@@ -108,7 +108,7 @@ def permuted(b: Builder, value: Value, dims: Sequence[int]) -> Value:
 
 
 def product(b: Builder, left: Value, right: Value, result: str | None = None) -> Value:
-    """A matrix product of floats; zeros where the inner extent is 0. In ``result`` if that is given."""
+    """Emits a floating-point matrix product, in format ``result`` if given; zeros if an operand is empty."""
     if not left.dtype.is_floating_point:
         raise NotNative(f"the matrix unit does not multiply {left.format}")
     if not left.elements or not right.elements:
@@ -145,7 +145,7 @@ def _vector(b: Builder, a: dict[str, Any], out: Any) -> Value:
 
 
 def shifted(b: Builder, value: Value, dim: int) -> tuple[Value, Value]:
-    """``(x - max, exp(x - max))`` along a dimension."""
+    """Emits ``(x - max, exp(x - max))`` along a dimension."""
     top = reduced(b, "amax", value, [dim], True) if value.size else value
     lowered = chain(b, value, ("sub", (top,)))
     return lowered, chain(b, lowered, ("exp", ()))
@@ -170,7 +170,7 @@ def _log_softmax(b: Builder, a: dict[str, Any], out: Any) -> Value:
 
 
 def moments(b: Builder, value: Value, dims: Sequence[int], correction: float) -> tuple[Value, Value, Value]:
-    """``(mean, x - mean, variance)`` with the dimensions kept."""
+    """Emits ``(mean, x - mean, variance)`` with the dimensions kept."""
     middle = average(b, value, dims, True)
     centred = chain(b, value, ("sub", (middle,)))
     total = reduced(b, "sum", chain(b, centred, ("mul", (centred,))), dims, True)

@@ -1,4 +1,4 @@
-"""The table of the reference front end: which function lowers which ATen overload, with its arguments."""
+"""The rule table of the reference front end: maps ATen overloads to lowering functions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from accel_lab.mock.device import FORMATS, format_of
 
 from .builder import Builder, Input, NotNative, Value
 
-#: A rule gets the builder, the arguments by the schema's names (tensors as values), and the traced result.
+#: A rule takes the builder, the arguments by schema name (tensors as values), and the traced result.
 Rule = Callable[[Builder, dict[str, Any], Any], Any]
 
 RULES: dict[str, Rule] = {}
-#: Operators that may have an operand without elements and yet a result with some.
+#: Operators whose result can have elements although an operand is empty.
 EMPTY_OPERANDS: set[str] = set()
 
 
 def rule(*names: str, empty: bool = False) -> Callable[[Rule], Rule]:
-    """Enter a function for overloads such as ``aten.mm.default``."""
+    """Registers a rule for overloads such as ``aten.mm.default``; ``empty`` allows empty operands."""
 
     def enter(function: Rule) -> Rule:
         for name in names:
@@ -34,7 +34,7 @@ def rule(*names: str, empty: bool = False) -> Callable[[Rule], Rule]:
 
 
 def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by the names of the operator's schema, defaults included."""
+    """Returns a call's arguments by schema name, including defaults."""
     found: dict[str, Any] = {}
     for position, argument in enumerate(target._schema.arguments):
         if position < len(args) and not argument.kwarg_only:
@@ -47,7 +47,7 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, 
 
 
 def format_name(dtype: torch.dtype) -> str:
-    """The device's name for a dtype. Raises NotNative where it has none."""
+    """Returns the device's format name for a dtype. Raises NotNative."""
     found = format_of(dtype)
     if found is None:
         raise NotNative(f"the device has no format for {dtype}")
@@ -55,12 +55,12 @@ def format_name(dtype: torch.dtype) -> str:
 
 
 def lanes_of(name: str) -> int:
-    """Lanes of a stick in a format."""
+    """Returns the lanes per stick of a format."""
     return FORMATS[name].lanes
 
 
 def common_format(inputs: Sequence[Input], *, floating: bool = False) -> str:
-    """The format in which torch's promotion would compute; ``floating`` makes integers the default float."""
+    """Returns the format of torch's type promotion; ``floating`` promotes integers to the default float."""
     kinds = ELEMENTWISE_TYPE_PROMOTION_KIND
     samples = [
         torch.empty(value.size, dtype=value.dtype, device="meta") if isinstance(value, Value) else value
@@ -74,7 +74,7 @@ def common_format(inputs: Sequence[Input], *, floating: bool = False) -> str:
 
 
 def norm_dims(dims: Any, rank: int) -> list[int]:
-    """Dimensions as a sorted list of non-negative numbers; all of them where none are named."""
+    """Normalizes dimensions to a sorted list of non-negative ints; None or [] means all."""
     if dims is None or dims == []:
         return list(range(rank))
     listed = [dims] if isinstance(dims, int) else list(dims)
@@ -82,10 +82,10 @@ def norm_dims(dims: Any, rank: int) -> list[int]:
 
 
 def normal(dim: int, rank: int) -> int:
-    """A dimension as a non-negative number."""
+    """Normalizes a dimension to a non-negative int."""
     return dim % rank if rank else 0
 
 
 def opmath(name: str) -> str:
-    """The format in which a composite computes: fp32 for the half formats."""
+    """Returns the compute format of composite operators: fp32 for halves, else the format itself."""
     return "fp32" if name in ("fp16", "bf16") else name

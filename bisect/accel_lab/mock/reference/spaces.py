@@ -1,4 +1,4 @@
-"""Iteration spaces of the reference front end's kernels, and how a row-major tensor is walked over one."""
+"""Iteration spaces of the reference front end's kernels, and strides of row-major tensors over them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from accel_lab.mock.spec.kernel_spec import Dim
 
 
 def logical_space(size: Sequence[int]) -> list[Dim]:
-    """An iteration space over logical extents."""
+    """Returns an iteration space over logical dimensions."""
     return [Dim(name=f"d{d}", extent=extent) for d, extent in enumerate(size)]
 
 
 def device_space(layout: Layout) -> list[Dim]:
-    """The iteration space over a layout's device dimensions."""
+    """Returns the iteration space over a layout's device dimensions."""
     rank = len(layout.device_size)
     sticks = max(rank - 3, 0)
     dims = []
@@ -26,9 +26,9 @@ def device_space(layout: Layout) -> list[Dim]:
 
 
 def broadcast_strides(source: Layout, target: Layout) -> tuple[int, ...]:
-    """Strides of a row-major tensor along the device dimensions of the one that it broadcasts to.
+    """Returns a row-major tensor's strides along the device dimensions of its broadcast target.
 
-    Both have the same number of lanes, or the source has one element along the sticks.
+    Both must have the same number of lanes, or the source has one element along the sticks.
     """
     missing = len(target.size) - len(source.size)
     rank = len(target.device_size)

@@ -1,4 +1,4 @@
-"""What each statement of a fused program means, on whole tensors; written apart from the simulator."""
+"""Reference definitions of kernel statements on whole tensors, independent of the simulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Meaning = Callable[..., Value]
 
 
 def as_tensor(value: Value) -> torch.Tensor:
-    """A value as a tensor; a Python number takes the dtype that torch gives it by default."""
+    """Returns a value as a tensor; a Python number gets torch's default dtype."""
     return value if isinstance(value, torch.Tensor) else torch.tensor(value, device="cpu")
 
 
@@ -22,7 +22,7 @@ def _method(name: str) -> Meaning:
 
 
 def _pair(function: Meaning) -> Meaning:
-    """A function of two tensors where one of them may be a number of the other's kind."""
+    """Wraps a function of two tensors so that one argument may be a number."""
 
     def both(a: Value, b: Value) -> Value:
         if isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
@@ -79,12 +79,12 @@ BINARY: dict[str, Meaning] = {
 
 
 def as_number(value: Value) -> Value:
-    """A number of a spec, where ``inf``, ``-inf`` and ``nan`` are strings."""
+    """Decodes a number of a spec, where ``inf``, ``-inf`` and ``nan`` are strings."""
     return float(value) if isinstance(value, str) else value
 
 
 def evaluate(op: str, inputs: list[Value], attributes: dict[str, Any]) -> Value:
-    """The value of an elementwise statement, before the cast to its output's format. Raises KeyError."""
+    """Evaluates an elementwise statement, without the cast to its output's format. Raises KeyError."""
     if op in ("copy", "cast"):
         return inputs[0]
     if op == "clamp":
@@ -98,7 +98,7 @@ def evaluate(op: str, inputs: list[Value], attributes: dict[str, Any]) -> Value:
 
 
 def reduce(op: str, rows: torch.Tensor) -> torch.Tensor:
-    """A reduction along the last dimension; sums and products of the half formats are made in fp32."""
+    """Reduces the last dimension; sums and products of halves are computed in fp32. Raises KeyError."""
     if rows.dtype in (torch.float16, torch.bfloat16) and op in ("sum", "prod"):
         rows = rows.float()
     return {

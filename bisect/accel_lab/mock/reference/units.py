@@ -1,7 +1,7 @@
-"""What the units that take operands by layout mean, on logical tensors; written apart from the simulator.
+"""Reference definitions of by-layout units on logical tensors, independent of the simulator.
 
-:func:`meaning` gives the function from the input tensors to the tuple of the outputs; it runs on torch's meta
-tensors too, which is how the verifier knows the size of a result.
+:func:`meaning` returns a function from input tensors to a tuple of outputs. It also works on meta tensors,
+from which the verifier gets the result's size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Meaning = Callable[..., Sequence[torch.Tensor]]
 
 
 def meaning(unit: str, op: str, attributes: Attributes, size: tuple[int, ...]) -> Meaning:
-    """The function of a unit's op; ``size`` is that of the first output. Raises KeyError if unknown."""
+    """Returns the function of a unit's op; ``size`` is the first output's. Raises KeyError if unknown."""
     make = MEANINGS[unit][op]
     return lambda *inputs: _tuple(make(attributes, size, *inputs))
 
@@ -30,7 +30,7 @@ def _tuple(value: Any) -> Sequence[torch.Tensor]:
 
 
 def _wide(*inputs: torch.Tensor | None) -> list[Any]:
-    """Half formats in fp32, as the matrix and sliding-window units compute them."""
+    """Converts floating-point inputs to fp32, as the matrix and sliding-window units do."""
     return [x.float() if x is not None and x.is_floating_point() else x for x in inputs]
 
 
@@ -75,7 +75,7 @@ def _weight_grad(a: Attributes, size: tuple[int, ...], grad: torch.Tensor, sourc
 def _gradient(
     function: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor, grad: torch.Tensor
 ) -> torch.Tensor:
-    """The gradient of a function that is linear in its argument, or whose slope at a point is asked for."""
+    """The vector-Jacobian product of ``function`` at ``at`` with ``grad``."""
     with torch.enable_grad():
         leaf = at.detach().clone().requires_grad_()
         (found,) = torch.autograd.grad(function(leaf), leaf, grad)
@@ -99,7 +99,7 @@ def _max_pool(a: Attributes, size: tuple[int, ...], source: torch.Tensor) -> Any
 def _max_pool_backward(
     a: Attributes, size: tuple[int, ...], grad: torch.Tensor, source: torch.Tensor, indices: torch.Tensor
 ) -> Any:
-    """Each gradient goes to the place that its maximum came from."""
+    """Scatters each gradient to the position of its maximum."""
     (wide,) = _wide(grad)
     planes = torch.zeros(source.shape, dtype=wide.dtype, device=grad.device).flatten(-2)
     return planes.scatter_add(-1, indices.flatten(-2).long(), wide.flatten(-2)).view(source.shape)
@@ -167,7 +167,7 @@ def _as_strided(a: Attributes, size: tuple[int, ...], source: torch.Tensor) -> A
 
 
 def _index_key(a: Attributes, source: torch.Tensor, indices: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """The subscript that indexes the dimensions ``dims`` and takes the others whole."""
+    """The subscript with indices for the dimensions ``dims`` and full slices for the others."""
     key: list[Any] = [slice(None)] * source.dim()
     for dim, index in zip(a["dims"], indices, strict=True):
         key[dim] = index if index.dtype == torch.bool else index.long()
@@ -181,7 +181,7 @@ def _index_put(a: Attributes, size: tuple[int, ...], source: torch.Tensor, *rest
     key = _index_key(a, source, rest[:-1])
     if a.get("accumulate"):
         places = [None if isinstance(entry, slice) else entry for entry in key]
-        # The method takes no dimension without an index, the operator does.
+        # Unlike Tensor.index_put_, the operator accepts dimensions without an index.
         return torch.ops.aten.index_put.default(result, places, rest[-1], True)
     result[key] = rest[-1]
     return result
@@ -199,7 +199,7 @@ def _scatter(
 def _embedding_backward(
     a: Attributes, size: tuple[int, ...], grad: torch.Tensor, indices: torch.Tensor
 ) -> Any:
-    """Sum the rows of the gradient by index; the padding row stays zero."""
+    """Sums gradient rows by index; the padding row stays zero."""
     rows = torch.zeros(a["num_weights"], grad.shape[-1], dtype=torch.float32, device=grad.device)
     held = grad.reshape(-1, grad.shape[-1]).float()
     padding = a.get("padding_idx", -1)

@@ -1,4 +1,4 @@
-"""Convolutions and pooling of the reference front end, and their gradients."""
+"""Rules of the reference front end for convolutions, pooling, and their gradients."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _convolution_backward(b: Builder, a: dict[str, Any], out: Any) -> tuple[Valu
 
 
 def _numbers(a: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The named arguments of a two-dimensional window, one number standing for both."""
+    """The named arguments of a 2-d window; one-element lists are doubled."""
     found: dict[str, Any] = {}
     for name in names:
         value = a[name]

@@ -1,6 +1,6 @@
-"""Compiled graphs over tensors that lie on the device in torch: what is there already is not transferred.
+"""Runs compiled graphs on torch tensors of the device; data that is already there is not transferred.
 
-Inside, a graph runs on host copies that are read and written by the memory's definition of a layout.
+The graph works on host copies, which are read and written by the memory's definition of a layout.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from torch.utils._pytree import tree_map_only
 
 #: torch's name for the device.
 NAME = "mock"
-#: Set on a host tensor whose elements lie on the device.
+#: Attribute of a host tensor that represents device data.
 _MARK = "_mock_on_device"
 
 
 def is_on_device(value: Any) -> bool:
-    """Whether a tensor, real or fake, is one of the device in torch."""
+    """Whether a value is a real or fake tensor on the device."""
     return isinstance(value, torch.Tensor) and value.device.type == NAME
 
 
 def is_marked(tensor: torch.Tensor) -> bool:
-    """Whether a host tensor stands for elements that lie on the device."""
+    """Whether a host tensor represents device data."""
     return bool(getattr(tensor, _MARK, False))
 
 
 def marked(tensor: torch.Tensor) -> torch.Tensor:
-    """A host tensor that stands for elements on the device; another one than was given."""
+    """Returns a new alias of a host tensor, marked as representing device data."""
     made = tensor.view_as(tensor)
     setattr(made, _MARK, True)
     return made
 
 
 def host_copies(values: Sequence[Any]) -> list[Any]:
-    """The values with a marked host copy in place of each tensor of the device."""
+    """Returns the values with each device tensor replaced by a marked host copy."""
     from .torch_device import peek
 
     return [marked(peek(value)) if is_on_device(value) else value for value in values]
 
 
 def without_device(graph_module: torch.fx.GraphModule) -> tuple[bool, ...]:
-    """Let a graph make its tensors on the host; for each of its outputs, whether that lay on the device."""
+    """Changes a graph to create its tensors on the host. Returns whether each output was on the device."""
     cpu = torch.device("cpu")
     results: Any = ()
     for node in graph_module.graph.nodes:
@@ -63,7 +63,7 @@ def without_device(graph_module: torch.fx.GraphModule) -> tuple[bool, ...]:
 def device_results(
     values: Sequence[Any], on_device: Sequence[bool], given: Sequence[Any], copies: Sequence[Any]
 ) -> list[Any]:
-    """The results, as tensors of the device where they lie there; an input that is returned stays itself."""
+    """Returns the results, with those of ``on_device`` moved to the device; returned inputs stay."""
     from .torch_device import place
 
     inputs = {id(copy): value for copy, value in zip(copies, given, strict=True) if copy is not value}

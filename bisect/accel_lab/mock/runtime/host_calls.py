@@ -1,4 +1,4 @@
-"""Runs operators on the host, and brings host tensors to the strides that torch promised."""
+"""Runs operators on the host, and converts host tensors to the traced strides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accel_lab.mock.ir.program import HostCall, Ref
 
 
 def run_host_call(step: HostCall, resolve: Callable[[Ref], Any], front_end: str) -> list[Any]:
-    """The results of one call, one for each of its names."""
+    """Runs one host call; returns one result for each of its names."""
     args, kwargs = tree_map(
         lambda leaf: resolve(leaf) if isinstance(leaf, Ref) else leaf,
         (step.args, step.kwargs),
@@ -22,7 +22,7 @@ def run_host_call(step: HostCall, resolve: Callable[[Ref], Any], front_end: str)
     result = step.target(*args, **kwargs)
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     if step.reason and front_end == "main" and active("fallback_zeros"):
-        # The reference front end declares its own fallbacks, and those are right.
+        # Fault; the reference front end's own fallbacks are not affected.
         results = [torch.zeros_like(r) if isinstance(r, torch.Tensor) else r for r in results]
     if step.names and len(step.names) != len(results):
         raise RuntimeError(f"{step.target} gave {len(results)} results for {len(step.names)} names")
@@ -30,26 +30,26 @@ def run_host_call(step: HostCall, resolve: Callable[[Ref], Any], front_end: str)
 
 
 def restrided(tensor: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:
-    """The tensor with these strides: itself where it has them, else a copy in memory of its own."""
+    """Returns the tensor with these strides: itself if it has them, else a copy."""
     if stride is None or has_strides(tensor, stride):
         return tensor
     return filled(strided_like(tensor, stride), tensor)
 
 
 def has_strides(tensor: torch.Tensor, stride: tuple[int, ...]) -> bool:
-    """Whether a tensor's strides are these, where an extent makes them matter."""
+    """Whether a tensor has these strides, ignoring dimensions of extent 1."""
     return 0 in tensor.shape or all(
         n == 1 or have == want for n, have, want in zip(tensor.shape, tensor.stride(), stride, strict=True)
     )
 
 
 def strided_like(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """A new tensor of the same size with other strides, 0 included."""
+    """Returns a new, uninitialized tensor of the same size with other strides, which may be 0."""
     return torch.empty_strided(tuple(tensor.shape), stride, dtype=tensor.dtype, device="cpu")
 
 
 def filled(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """``target`` with the values of ``source``; along a stride of 0 the values are the same."""
+    """Copies ``source`` to ``target``, which it returns; values repeat along strides of 0."""
     once, values = target, source
     for dim, (extent, step) in enumerate(zip(target.shape, target.stride(), strict=True)):
         if step == 0 and extent > 1:

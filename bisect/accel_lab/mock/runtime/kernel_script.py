@@ -1,4 +1,4 @@
-"""One kernel as a script of its own: the spec and the bytes of its operands, run again on both back ends."""
+"""Writes a kernel as a standalone script: its spec and input bytes, to run again and compare."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from accel_lab.mock.spec.kernel_spec import KernelSpec
 
 from .memory import Memory
 
-#: How far two values of a format may lie apart, as a part of the largest: sums are made in another order.
+#: Tolerance by dtype, relative to the largest value; sums may be in another order.
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-#: A difference that has no size: NaN or infinity against a number.
+#: The distance if NaN or infinity is compared with a number.
 NO_SIZE = -1.0
 
 _SCRIPT = '''"""Kernel {name} ({unit} {op}) of the mock accelerator, for {origins}, by itself.
@@ -49,7 +49,7 @@ _AGAINST = "The simulator's output is compared with what the ATen nodes gave on 
 
 
 def taken(memory: Memory, spec: KernelSpec, base: int) -> dict[str, torch.Tensor]:
-    """Copies of the bytes of a kernel's operands in main memory, by name."""
+    """Returns copies of the bytes of a kernel's operands in main memory, by name."""
     return {
         operand.name: memory.typed(base + operand.address, torch.uint8, (operand.layout.bytes,), (1,)).clone()
         for operand in spec.operands
@@ -59,7 +59,10 @@ def taken(memory: Memory, spec: KernelSpec, base: int) -> dict[str, torch.Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """One kernel with the bytes that its operands held before it ran; ``want`` are values it should give."""
+    """One kernel with its operands' bytes before the run; ``want`` are the expected outputs.
+
+    Without ``want`` the reference back end gives the expected outputs.
+    """
 
     spec: KernelSpec
     device: Device
@@ -68,12 +71,12 @@ class Capture:
 
     @property
     def bytes(self) -> int:
-        """What is captured, in bytes."""
+        """The size of the captured data in bytes."""
         wanted = sum(value.numel() * value.element_size() for value in self.want.values())
         return sum(data.numel() for data in self.before.values()) + wanted
 
     def to_json(self) -> dict[str, Any]:
-        """What :func:`replay` takes."""
+        """Returns the argument of :func:`replay`."""
         return {
             "spec": self.spec.to_json(),
             "device": asdict(self.device),
@@ -87,14 +90,14 @@ class Capture:
         return value.to(dtype).contiguous().reshape(-1).view(torch.uint8)
 
     def write(self, folder: str) -> str:
-        """Write the script into a folder; its path."""
+        """Writes the script to a folder; returns its path."""
         path = Path(folder, re.sub(r"[^\w.-]", "_", f"kernel_{self.spec.name}")[:80] + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.script(), "utf-8", "backslashreplace")
         return str(path)
 
     def script(self) -> str:
-        """The script's text."""
+        """Returns the script's text."""
         case = json.dumps(self.to_json(), indent=0)
         return _SCRIPT.format(
             name=self.spec.name,
@@ -107,9 +110,9 @@ class Capture:
 
 
 def distance(got: torch.Tensor, want: torch.Tensor) -> float | None:
-    """How far two tensors are apart beyond rounding: 0 for the same, NO_SIZE where it is no number.
+    """Returns the largest difference if it exceeds rounding, else 0; NO_SIZE for NaN or infinity.
 
-    None where they cannot be compared.
+    For integers it returns the number of differing elements. None if the shapes differ.
     """
     if got.shape != want.shape:
         return None
@@ -130,7 +133,7 @@ def distance(got: torch.Tensor, want: torch.Tensor) -> float | None:
 
 
 def replay(case: dict[str, Any]) -> tuple[int, list[str]]:
-    """Run a captured kernel: 1 where its values differ, 0 where they agree; and a line for each output."""
+    """Runs a captured kernel. Returns 1 if an output differs, else 0, and one line for each output."""
     spec = KernelSpec.from_json(case["spec"])
     device = Device(**case["device"])
     if case["faults"]:
@@ -153,7 +156,7 @@ def _value(spec: KernelSpec, name: str, text: str) -> torch.Tensor:
 
 
 def _run(engine: Any, spec: KernelSpec, device: Device, before: dict[str, str]) -> dict[str, torch.Tensor]:
-    """The outputs of a kernel on a fresh device that holds those bytes."""
+    """The outputs of a kernel on a new device with those bytes."""
     memory = Memory(device)
     if device.poison:
         ends = [o.address + o.layout.bytes for o in spec.operands if o.memory == "hbm"]

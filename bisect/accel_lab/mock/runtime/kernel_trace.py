@@ -1,7 +1,6 @@
-"""Compares kernel by kernel: a kernel's values against those of the ATen nodes that it computes, run by torch
-on the host, and against the reference back end's on the same bytes.
+"""Compares each kernel's outputs with its ATen nodes, run on the host, and with the reference back end.
 
-It stands around the back end of a process (:meth:`KernelTrace.install`); what it does not look at runs on.
+:meth:`KernelTrace.install` wraps the back ends of the process. Kernels that are not compared run as usual.
 """
 
 from __future__ import annotations
@@ -28,11 +27,14 @@ MOST_SCRIPT_BYTES = 4 << 20
 
 
 class KernelTrace:
-    """What was seen of each kernel, in the order in which they ran."""
+    """Compares kernels and records a row for each, in execution order."""
 
     def __init__(self, *, compare: bool = True, by_reference: Collection[str] = (), folder: str = "") -> None:
-        """``compare``: look at every kernel; ``by_reference``: kernels that the reference back end runs;
-        ``folder``: where the scripts of kernels that differ are put, if anywhere."""
+        """Configures the trace; :meth:`install` starts it.
+
+        ``compare``: compare every kernel. ``by_reference``: names of kernels that the reference back end
+        runs. ``folder``: where scripts of differing kernels are written; empty for nowhere.
+        """
         self.compare = compare
         self.by_reference = frozenset(by_reference)
         self.folder = folder
@@ -43,7 +45,7 @@ class KernelTrace:
         self._shown: set[str] = set()
 
     def install(self) -> None:
-        """Stand around the back ends, the loading of programs and the calls of graphs, in this process."""
+        """Wraps the back ends, program loading and graph calls of this process."""
         for name, make in list(runner.BACK_ENDS.items()):
             runner.BACK_ENDS[name] = _around(make, self)
         if not self.compare:
@@ -67,13 +69,13 @@ class KernelTrace:
         CompiledGraph.on_host = calling  # type: ignore[method-assign,assignment]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The kernels, as the parent reads them."""
+        """Returns the rows, one for each kernel."""
         return self.rows
 
-    # -- what the graph says -------------------------------------------------------------------
+    # -- values of the graph -------------------------------------------------------------------
 
     def _note(self, program: Program) -> None:
-        """Remember which kernel is the last for a node: that one holds the node's value."""
+        """Records the last kernel of each node, which holds the node's value."""
         last: dict[str, int] = {}
         for spec in program.kernels:
             for origin in spec.origins:
@@ -83,7 +85,7 @@ class KernelTrace:
             self._programs[id(spec)] = (program, final)
 
     def _evaluate(self, graph: torch.fx.GraphModule, args: Sequence[Any]) -> None:
-        """The value of each node, by torch on the host, from copies of the inputs."""
+        """Computes the value of each node with torch on the host, from copies of the inputs."""
         held: dict[str, torch.Tensor] = {}
         room = [MOST_BYTES]
 
@@ -100,13 +102,13 @@ class KernelTrace:
             try:
                 Keeping(graph).run(*copies)
             except Exception:
-                held.clear()  # a graph that the host cannot run is compared between the back ends alone
+                held.clear()  # the host cannot run the graph: compare with the reference back end only
         self._nodes = held
 
     # -- one kernel ----------------------------------------------------------------------------
 
     def kernel(self, engine: Any, reference: ReferenceBackEnd, spec: KernelSpec, base: int) -> None:
-        """Run a kernel and look at it."""
+        """Runs a kernel and compares its outputs."""
         if spec.name in self.by_reference:
             reference.run(spec, base)
             return
@@ -159,7 +161,7 @@ class KernelTrace:
     def _against_graph(
         self, spec: KernelSpec, final: frozenset[str], got: dict[str, torch.Tensor]
     ) -> tuple[float | None, dict[str, torch.Tensor]]:
-        """How far the outputs are from the nodes' values, and those values by operand."""
+        """(distance of the outputs from the nodes' values, those values by operand)."""
         want: dict[str, torch.Tensor] = {}
         for operand in spec.outputs:
             node = _node_of(operand, spec, final)
@@ -176,7 +178,7 @@ class KernelTrace:
         before: dict[str, torch.Tensor],
         want: dict[str, torch.Tensor],
     ) -> dict[str, str]:
-        """The texts of the first kernel that differs: its spec, its loop IR, a script of its own."""
+        """The texts of the first differing kernel: its spec, loop IR and script."""
         shown = {"spec": spec.to_text(), "loop_ir": _loops(program, spec)}
         capture = Capture(spec=spec, device=device, before=before, want=want)
         if self.folder and capture.bytes <= MOST_SCRIPT_BYTES:
@@ -185,8 +187,6 @@ class KernelTrace:
 
 
 class _Traced:
-    """A back end under observation."""
-
     def __init__(self, engine: Any, memory: Memory, device: Device, trace: KernelTrace) -> None:
         self.engine = engine
         self.reference = ReferenceBackEnd(memory, device)
@@ -201,7 +201,7 @@ def _around(make: Any, trace: KernelTrace) -> Any:
 
 
 def _node_of(operand: Operand, spec: KernelSpec, final: frozenset[str]) -> str:
-    """The node whose value an output holds, or "": a kernel before a node's last has part of it."""
+    """The node whose complete value an output holds; "" for a kernel before the node's last."""
     if operand.name in final:
         return operand.name
     ends = [origin for origin in spec.origins if origin in final]
@@ -231,7 +231,7 @@ def _worst(found: Sequence[float | None]) -> float | None:
 
 
 def _loops(program: Program | None, spec: KernelSpec) -> str:
-    """The paragraphs of the loop IR that are about the kernel's nodes."""
+    """The paragraphs of the loop IR for the kernel's nodes."""
     text = program.texts.get("loop_ir.txt", "") if program is not None else ""
     parts = [part for part in text.split("\n\n") if _heads(part) in spec.origins]
     return "\n\n".join(parts)

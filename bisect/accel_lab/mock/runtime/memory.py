@@ -1,7 +1,7 @@
-"""The device's memory: flat bytes, an allocator, bounds-checked views, and what a layout means in bytes.
+"""The device's memory: flat bytes, an allocator, bounds-checked views, and the definition of layouts.
 
-:meth:`Memory.write` and :meth:`Memory.read` say what a layout means, step by step; the transfer and the
-simulator have fast ways of their own and must agree with them.
+:meth:`Memory.write` and :meth:`Memory.read` define what a layout means. The transfer and the simulator have
+faster implementations, which must agree with them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from accel_lab.mock.device import STICK_BYTES, Device
 from accel_lab.mock.ir.layout import Layout
 from accel_lab.mock.sizes import whole_sticks
 
-# Python names the flag only in some versions; the number is the kernel's.
+# Python defines the flag only in some versions; the fallback is the Linux kernel's value.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 
 
 class OutOfDeviceMemory(MemoryError):
-    """The device has no room for an allocation; the message says what was asked for and what is in use."""
+    """Raised if an allocation does not fit; the message has the requested and the used bytes."""
 
 
 class DeviceAddressError(IndexError):
-    """An address, size or stride that leaves the memory or does not fit the number format."""
+    """Raised for an address, size or stride outside the memory or misaligned for the format."""
 
 
 def anonymous(count: int) -> torch.Tensor:
-    """``count`` zero bytes that cost nothing until they are touched, as a uint8 tensor."""
+    """Returns ``count`` lazily mapped zero bytes as a uint8 tensor. Raises OutOfDeviceMemory."""
     if count == 0:
         return torch.empty(0, dtype=torch.uint8, device="cpu")
     try:
@@ -46,7 +46,7 @@ def anonymous(count: int) -> torch.Tensor:
 
 
 class Region:
-    """A run of device bytes that can be seen as typed, strided tensors."""
+    """A range of device bytes that can be viewed as typed, strided tensors."""
 
     def __init__(self, count: int) -> None:
         self.size = whole_sticks(count)
@@ -57,7 +57,7 @@ class Region:
     def typed(
         self, address: int, dtype: torch.dtype, size: Sequence[int], strides: Sequence[int]
     ) -> torch.Tensor:
-        """A view of the bytes at ``address``; sizes and strides in elements. Raises DeviceAddressError."""
+        """Returns a view at byte ``address``; sizes and strides in elements. Raises DeviceAddressError."""
         if address % dtype.itemsize:
             raise DeviceAddressError(f"address {address} is not aligned for {dtype}")
         if len(size) != len(strides) or min(strides, default=0) < 0 or min(size, default=0) < 0:
@@ -78,13 +78,13 @@ class Region:
             return torch.as_strided(base, tuple(size), tuple(strides), start // dtype.itemsize)
 
     def poison(self, address: int, count: int) -> None:
-        """Fill ``count`` bytes so that floats read as NaN and integers as -1 or their highest."""
+        """Fills ``count`` bytes with 0xff: floats read as NaN, integers as -1 or their maximum."""
         if count:
             self.typed(address, torch.uint8, (count,), (1,)).fill_(255)
 
 
 class Memory(Region):
-    """The device's main memory: :meth:`allocate` and :meth:`free` by best fit, in whole sticks."""
+    """The device's main memory, with a best-fit allocator in whole sticks."""
 
     def __init__(self, device: Device) -> None:
         super().__init__(device.memory_bytes // STICK_BYTES * STICK_BYTES)
@@ -95,7 +95,7 @@ class Memory(Region):
         self._holes: list[tuple[int, int]] = [(0, self.size)] if self.size else []
 
     def allocate(self, count: int) -> int:
-        """The address of ``count`` fresh bytes, a multiple of the stick. Raises OutOfDeviceMemory."""
+        """Allocates ``count`` bytes, aligned to a stick; returns the address. Raises OutOfDeviceMemory."""
         wanted = max(whole_sticks(count), STICK_BYTES)
         fitting = [hole for hole in self._holes if hole[1] >= wanted]
         if not fitting:
@@ -111,7 +111,7 @@ class Memory(Region):
         return address
 
     def free(self, address: int) -> None:
-        """Give an allocation back. Raises KeyError where there is none at this address."""
+        """Frees an allocation. Raises KeyError if there is none at this address."""
         room = self._taken.pop(address)
         self.in_use -= room
         merged: list[tuple[int, int]] = []
@@ -123,10 +123,10 @@ class Memory(Region):
         self._holes = merged
 
     def write(self, layout: Layout, address: int, tensor: torch.Tensor, padding: str = "undefined") -> None:
-        """Store a logical tensor, and in the padding lanes the constant that ``padding`` declares.
+        """Writes a logical tensor, and the constant of state ``padding`` to the padding lanes.
 
-        Undefined padding is poisoned where the device does that, else left as it was. Raises ValueError where
-        tensor and layout differ in size or dtype.
+        Undefined padding is poisoned if the device does so, else left as it is. Raises ValueError if tensor
+        and layout differ in size or dtype.
         """
         check_match(layout, tensor)
         if not layout.elements:
@@ -145,7 +145,7 @@ class Memory(Region):
                 target[..., held.shape[-1] :].fill_(constant)
 
     def read(self, layout: Layout, address: int) -> torch.Tensor:
-        """The logical tensor at an address, contiguous, in memory of its own."""
+        """Returns a contiguous copy of the logical tensor at an address."""
         dtype = layout.number.torch_dtype
         if not layout.elements:
             return torch.empty(layout.size, dtype=dtype, device="cpu")
@@ -159,12 +159,12 @@ class Memory(Region):
 
 
 def outer_size(layout: Layout) -> tuple[int, ...]:
-    """The extents of the dimensions before the stick dimension, in the layout's order."""
+    """Returns the extents of the dimensions before the stick dimension, in the layout's order."""
     return tuple(layout.size[d] for d in layout.order[:-1])
 
 
 def check_match(layout: Layout, tensor: torch.Tensor) -> None:
-    """Raise ValueError where a host tensor is not what a layout holds."""
+    """Raises ValueError if a host tensor has another size or dtype than a layout."""
     if tuple(tensor.shape) != layout.size or tensor.dtype != layout.number.torch_dtype:
         raise ValueError(
             f"a tensor of size {tuple(tensor.shape)} and dtype {tensor.dtype} is not what the layout holds: "
@@ -173,7 +173,7 @@ def check_match(layout: Layout, tensor: torch.Tensor) -> None:
 
 
 def padding_value(padding: str, dtype: torch.dtype, poison: bool) -> float | int | bool | None:
-    """What a declared padding state puts into the padding lanes; None where they stay as they are."""
+    """Returns the constant of a padding state; None to leave the padding. Raises ValueError if unknown."""
     if padding == "zero":
         return 0
     if padding == "one":
@@ -188,7 +188,7 @@ def padding_value(padding: str, dtype: torch.dtype, poison: bool) -> float | int
 
 
 def extreme(dtype: torch.dtype, *, highest: bool) -> float | int | bool:
-    """The number above (or below) all others of a dtype: infinite for floats."""
+    """Returns the highest or lowest number of a dtype; infinite for floats."""
     if dtype.is_floating_point:
         return math.inf if highest else -math.inf
     if dtype == torch.bool:

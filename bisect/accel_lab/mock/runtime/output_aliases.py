@@ -1,4 +1,4 @@
-"""Outputs that share memory in the traced graph share it in what the caller gets too."""
+"""Makes outputs that share a storage in the traced graph share one in the results too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .host_calls import filled
 
 
 def alias_groups(traced: Sequence[Any]) -> list[list[int]]:
-    """The positions of outputs that share a storage, for each storage that several share."""
+    """Returns groups of positions of outputs that share a storage."""
     groups: dict[int, list[int]] = {}
     for position, value in enumerate(traced):
         if isinstance(value, torch.Tensor) and value.layout == torch.strided:
@@ -20,7 +20,7 @@ def alias_groups(traced: Sequence[Any]) -> list[list[int]]:
 
 
 def share(values: list[Any], traced: Sequence[Any], groups: Sequence[Sequence[int]]) -> None:
-    """Give each group's outputs one storage, in place."""
+    """Replaces each group's outputs by views of one storage, in place."""
     for group in groups:
         held = [values[position] for position in group]
         if not all(isinstance(value, torch.Tensor) for value in held):

@@ -1,7 +1,7 @@
-"""Says whether a graph input on the device is still what the host holds: then its transfer can be left out.
+"""Decides whether a resident graph input is unchanged, so that its transfer can be skipped.
 
-Version counters do not see ``tensor.data.add_(1)``, so a tensor that looks unchanged for the second time is
-also known by its contents: the sum of all its words and a sample of them in their places.
+Version counters miss ``tensor.data.add_(1)``. Before a transfer is skipped, the tensor is therefore also
+compared by content: the sum of all words, and a sample of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Print = tuple[int, tuple[int, ...]]
 
 @dataclass
 class Resident:
-    """What is known of the host tensor that was sent last."""
+    """The identity, and maybe fingerprint, of the host tensor that was sent last."""
 
     key: tuple[Any, ...]
     storage: StorageWeakRef
@@ -26,17 +26,17 @@ class Resident:
 
 
 class ResidentInputs:
-    """The inputs of one program that lie on the device."""
+    """The resident inputs of one program."""
 
     def __init__(self) -> None:
         self._held: dict[int, Resident] = {}
 
     def clear(self) -> None:
-        """Nothing lies on the device any more."""
+        """Forgets all inputs."""
         self._held.clear()
 
     def unchanged(self, index: int, tensor: torch.Tensor) -> bool:
-        """Whether the device holds this; where not, what is sent now is remembered."""
+        """Whether the device holds this tensor; if not, it is recorded as sent."""
         key = _key(tensor)
         if key is None:
             self._held.pop(index, None)
@@ -53,7 +53,7 @@ class ResidentInputs:
 
 
 def _key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """What must stay the same of a host tensor; None for one that must be sent every time."""
+    """The properties that identify an unchanged tensor; None if it must always be sent."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_inference() or not _dense(tensor):
         return None
     return (
@@ -67,7 +67,7 @@ def _key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
 
 
 def _dense(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's elements are one run of memory."""
+    """Whether a tensor's elements are contiguous in memory, in any dimension order."""
     step = 1
     for stride, extent in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if extent != 1:
@@ -78,7 +78,7 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 
 def fingerprint(tensor: torch.Tensor) -> Print:
-    """The contents of a dense tensor in short: the wrapping sum of its words, and some of them."""
+    """Returns a fingerprint of a dense tensor: the wrapping sum of its words, and a sample of them."""
     count = tensor.numel() * tensor.element_size()
     line = tensor.detach().as_strided((tensor.numel(),), (1,))
     words = line.view(torch.uint8)

@@ -1,4 +1,4 @@
-"""What the mock did in this process: counts, bytes, fallbacks, violations and seconds, over all graphs."""
+"""Statistics of the mock over all graphs of this process: counts, bytes, fallbacks, violations, seconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 @dataclass
 class Statistics:
-    """Counters that runs add to.
+    """Counters that all runs update.
 
-    ``fallbacks``: operator -> ``{"count", "reason", "source"}``. ``violations``: one for each constraint
-    that a graph broke. ``seconds``: by part of the work (lower, verify, to_device, kernels, host, outputs).
+    ``fallbacks``: operator -> ``{"count", "reason", "source"}``. ``violations``: one for each violated
+    constraint of a graph. ``seconds``: by phase (lower, verify, to_device, kernels, host, outputs).
     """
 
     graphs: int = 0
@@ -35,7 +35,7 @@ class Statistics:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the time of a block to a part."""
+        """Context that adds its duration to ``seconds[part]``."""
         start = time.perf_counter()
         try:
             yield
@@ -43,7 +43,7 @@ class Statistics:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
 
     def fell_back(self, operator: str, reason: str, source: str) -> None:
-        """Count one call of an operator on the host."""
+        """Counts one call of an operator on the host."""
         entry = self.fallbacks.setdefault(operator, {"count": 0, "reason": reason, "source": source})
         entry["count"] += 1
 
@@ -74,12 +74,12 @@ _collected = Statistics()
 
 
 def collected() -> Statistics:
-    """The counters of this process."""
+    """Returns the counters of this process."""
     return _collected
 
 
 def reset() -> Statistics:
-    """Start counting anew; the counters so far."""
+    """Resets the counters; returns the old ones."""
     global _collected
     old, _collected = _collected, Statistics()
     return old

@@ -1,6 +1,6 @@
-"""Runs programs: an arena of device memory for each, transfers in, kernels and host calls, outputs out.
+"""Runs programs: allocates an arena for each, transfers inputs, runs kernels and host calls, returns outputs.
 
-The back end is chosen here; it sees nothing but one spec after the other and the memory.
+The back end is chosen here; it sees only single specs and the memory.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .run_statistics import Statistics, collected
 from .transfer import to_device, to_host
 
 BACK_ENDS: dict[str, Callable[[Memory, Device], Any]] = {"main": Simulator, "reference": ReferenceBackEnd}
-#: Called after each step of a run with the step's number, the step and the program that runs.
+#: Called after each step of a run with the step's number, the step and the running program.
 Observer = Callable[[int, Step, "Loaded"], None]
 
 
 class Runtime:
-    """One device: its memory, its back end, and the programs that have a place in that memory."""
+    """One device: its memory, its back end, and the programs with an arena in the memory."""
 
     def __init__(
         self, device: Device, back_end: str = "main", *, statistics: Statistics | None = None
@@ -50,11 +50,11 @@ class Runtime:
 
     @property
     def statistics(self) -> Statistics:
-        """The counters that runs add to: the process's unless others were given."""
+        """The counters of the runs: by default those of the process."""
         return collected() if self._statistics is None else self._statistics
 
     def load(self, program: Program) -> Loaded:
-        """Check all kernels of a program and make it ready. Raises SpecError naming kernel and rule."""
+        """Verifies all kernels of a program and loads it. Raises SpecError with kernel and rule."""
         with self.statistics.timed("verify"):
             for spec in program.kernels:
                 check(spec, self.device, program.arena_bytes)
@@ -63,7 +63,10 @@ class Runtime:
         return Loaded(self, program)
 
     def place(self, loaded: Loaded) -> int:
-        """An arena for a program; others lose theirs, the longest unused first, where there is no room."""
+        """Allocates a program's arena and returns its address; evicts least recently used programs if needed.
+
+        Raises OutOfDeviceMemory.
+        """
         while True:
             try:
                 address = self.memory.allocate(loaded.program.arena_bytes)
@@ -78,11 +81,11 @@ class Runtime:
         return address
 
     def touch(self, loaded: Loaded) -> None:
-        """A program is used now."""
+        """Marks a program as most recently used."""
         self._placed.move_to_end(id(loaded))
 
     def forget(self, loaded_id: int, address: int) -> None:
-        """Give a program's arena back."""
+        """Frees a program's arena."""
         with self.lock:
             if self._placed.pop(loaded_id, None) is not None:
                 self.memory.free(address)
@@ -97,7 +100,7 @@ class Runtime:
 
 
 class Loaded:
-    """One program on one device."""
+    """A program loaded on a device."""
 
     def __init__(self, runtime: Runtime, program: Program) -> None:
         self.runtime = runtime
@@ -110,7 +113,7 @@ class Loaded:
         self._finalizer: weakref.finalize[Any, Loaded] | None = None
 
     def run(self, inputs: Sequence[Any], on_device: Sequence[bool] = ()) -> list[Any]:
-        """The graph's outputs for these inputs; ``on_device``: which of them are not to be transferred."""
+        """Runs the program; ``on_device`` marks outputs that are not transferred to the host."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.runtime.lock)
             stack.enter_context(torch.no_grad())
@@ -125,14 +128,14 @@ class Loaded:
                     self.release()
 
     def release(self) -> None:
-        """Give the arena back; the next run gets a new one."""
+        """Frees the arena; the next run allocates a new one."""
         if self._finalizer is not None:
             self._finalizer()
         self.base, self._finalizer, self._constants_sent = None, None, False
         self._resident.clear()
 
     def value(self, buffer: str) -> torch.Tensor:
-        """What a buffer holds now, read by the layout's definition and not by the transfer."""
+        """Returns a buffer's current content, read by the layout's definition instead of a transfer."""
         entry = self.program.buffers[buffer]
         return self.runtime.memory.read(entry.layout, self._start() + entry.address)
 
@@ -176,7 +179,7 @@ class Loaded:
             ]
 
     def _enter(self, step: Enter | Constant, inputs: Sequence[Any]) -> None:
-        """Send a graph input or a constant, unless it lies there already."""
+        """Transfers a graph input or a constant, unless it is already on the device."""
         if isinstance(step, Constant):
             if self._constants_sent:
                 return
@@ -204,8 +207,6 @@ class Loaded:
         return to_host(self.runtime.memory, entry.layout, self._start() + entry.address)
 
     def _call(self, step: HostCall, inputs: Sequence[Any], host: dict[str, Any]) -> None:
-        """Run an operator on the host."""
-
         def resolve(reference: Ref) -> Any:
             if reference.host is not None:
                 value = host[reference.host]
@@ -225,7 +226,7 @@ class Loaded:
             self.runtime.statistics.fell_back(str(step.target), step.reason, step.source)
 
     def _output(self, output: Output, stays: bool, inputs: Sequence[Any], host: dict[str, Any]) -> Any:
-        """One output with the dtype and the strides that were promised; one that stays is only looked at."""
+        """Returns one output with the traced dtype and strides; ``stays``: without a transfer."""
         if output.buffer is not None:
             value = self.value(output.buffer) if stays else self._fetch(output.buffer)
         elif output.host is not None:
@@ -246,7 +247,7 @@ _shared: dict[tuple[Device, str], Runtime] = {}
 
 
 def shared_runtime(device: Device, back_end: str) -> Runtime:
-    """This process's device of these sizes: all graphs share its memory."""
+    """Returns the process's runtime for this device; all graphs share its memory."""
     key = (device, back_end)
     if key not in _shared:
         _shared[key] = Runtime(device, back_end)

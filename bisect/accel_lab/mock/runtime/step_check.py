@@ -1,7 +1,7 @@
-"""The mock's transfers and host calls, one by one: by their definition, apart from the runtime, or compared.
+"""Replaces transfers and host calls of the mock by their definition, or compares them with it.
 
-The definitions share nothing with what they stand for: a tensor is moved as the memory defines its layout,
-and an operator is called on the host with its arguments alone.
+The definitions are independent of the runtime: a tensor is moved as the memory defines its layout, and an
+operator is called on the host with its arguments alone.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from accel_lab.mock.ir.program import HostCall, Ref
 from . import runner
 from .memory import Memory
 
-#: Steps that differ are kept up to here; of those that do not only their number.
+#: The greatest number of differing steps that are recorded; others are only counted.
 MOST_ROWS = 60
 
 
 class StepCheck:
-    """What of a run is replaced, and what was seen of each transfer and each call.
+    """Replaces transfers and host calls of a run, or compares each with its definition.
 
-    ``transfers``, ``calls``: "all", or the names of those that go by the definition. ``compare``: hold every
-    one against its definition.
+    ``transfers``, ``calls``: "all", or the names of those to replace. ``compare``: compare the others, except
+    host calls that are no fallbacks.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class StepCheck:
         self._buffer = ""
 
     def install(self) -> None:
-        """Stand around the runtime's transfers and host calls, in this process."""
+        """Wraps the runtime's transfers and host calls in this process."""
         runtime: Any = runner
         real_device, real_host, real_call = runtime.to_device, runtime.to_host, runtime.run_host_call
         loaded = runtime.Loaded
@@ -93,7 +93,7 @@ class StepCheck:
         runtime.run_host_call = run_host_call
 
     def to_json(self) -> dict[str, Any]:
-        """The steps that differ from their definition, in the order in which they ran, and all counts."""
+        """Returns the differing steps, in execution order, and the counts of all."""
         return {"seen": self.seen, "wrong": self.rows}
 
     def _place(self) -> str:
@@ -115,7 +115,7 @@ class StepCheck:
             self.rows.append({**row, **_described(shown), "layout": _layout_words(layout)})
 
     def _call(self, name: str, step: HostCall, resolve: Callable[[Ref], Any], real: Callable[[], Any]) -> Any:
-        """The call as the runtime makes it; the same call apart from it draws the same random numbers."""
+        """Makes a call both ways, with the same random state, and compares the results."""
         self.seen["host_call"] += 1
         state = torch.get_rng_state()
         want = call_apart(step, resolve)
@@ -140,7 +140,7 @@ class StepCheck:
 
 
 def call_apart(step: HostCall, resolve: Callable[[Ref], Any]) -> list[Any]:
-    """Operators on the host are called with their arguments alone, and give what they give."""
+    """Runs a host call by definition, independent of the runtime; returns its results."""
 
     def value(leaf: Any) -> Any:
         return resolve(leaf) if isinstance(leaf, Ref) else leaf
@@ -155,7 +155,7 @@ def _among(name: str, chosen: Collection[str]) -> bool:
 
 
 def _write(memory: Memory, tensor: torch.Tensor, layout: Layout, address: int, padding: str) -> None:
-    """Move a tensor as the memory defines it, not on the transfer's own fast path."""
+    """Writes a tensor by the memory's definition instead of the transfer."""
     with torch.inference_mode(False), torch.no_grad():
         memory.write(layout, address, tensor.detach(), padding)
 
@@ -166,7 +166,7 @@ def _read(memory: Memory, layout: Layout, address: int) -> torch.Tensor:
 
 
 def _differing(got: torch.Tensor, want: torch.Tensor) -> int:
-    """How many elements differ by their bits: a transfer changes none."""
+    """The number of elements that differ in any bit."""
     if tuple(got.shape) != tuple(want.shape) or got.dtype != want.dtype:
         return max(int(want.numel()), 1)
     if not want.numel():
@@ -179,7 +179,6 @@ def _differing(got: torch.Tensor, want: torch.Tensor) -> int:
 
 
 def _described(tensor: torch.Tensor) -> dict[str, Any]:
-    """A tensor in words, without its values."""
     return {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).replace("torch.", ""),
@@ -189,7 +188,7 @@ def _described(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _layout_words(layout: Layout) -> str:
-    """How the tensor lies on the device: the order of its dimensions, the sticks and what the last holds."""
+    """Describes a layout: dimension order, sticks, and elements in the last stick."""
     filled = (layout.valid - 1) % layout.lanes + 1 if layout.valid else 0
     return (
         f"order {list(layout.order)}, sticks of {layout.lanes} along dimension {layout.stick_dim}, "

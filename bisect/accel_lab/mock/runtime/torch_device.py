@@ -1,10 +1,10 @@
-"""A real ``mock`` device in torch: ``x.to("mock")`` moves data into the mock's memory, and logs it.
+"""Registers ``mock`` as a torch device: ``x.to("mock")`` moves data into the mock's memory.
 
-It goes through torch's Python registration of PrivateUse1, so nothing is built. A tensor of the device owns a
-place in device memory, row-major in sticks; a view of it is its parent and the strides over that. The place
-is known by the tensor's storage, because torch itself makes other tensors over a storage (``detach``).
-Operators called on such tensors one by one run on the host and are counted as fallbacks: what runs on the
-device is what ``torch.compile`` makes. Builds of torch without that registration can only compile.
+It uses torch's Python registration of PrivateUse1, so nothing is compiled. A device tensor owns a place in
+device memory, row-major in sticks; a view stores its parent and strides. Places are looked up by storage,
+because torch creates other tensors over a storage (``detach``). Eager operators on such tensors run on the
+host and count as fallbacks; only ``torch.compile`` runs code on the device. Builds of torch without this
+registration can only compile.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _SETUP = getattr(backend_registration, "_setup_privateuseone_for_python_backend"
 
 
 class DeviceUnavailable(RuntimeError):
-    """This process cannot have a mock device; the message says why, and what works all the same."""
+    """Raised if this process cannot register the device; the message says why, and what works instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a tensor's elements lie in device memory."""
+    """The location of a tensor's elements in device memory."""
 
     memory: Memory
     address: int
@@ -49,14 +49,14 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A part of another tensor of the device: strides and offset over its elements in row-major order."""
+    """A view of another device tensor: strides and offset, in elements of its row-major order."""
 
     parent: torch.Tensor
     stride: tuple[int, ...]
     offset: int
 
 
-#: What each live storage of the device stands for, by the storage's address.
+#: The data of each live device storage, by the storage's address.
 _sources: dict[int, tuple[StorageWeakRef, Place | View]] = {}
 _installed: list[torch.library.Library] = []
 _device: list[Device] = []
@@ -68,7 +68,7 @@ def available() -> bool:
 
 
 def install(device: Device | None = None) -> None:
-    """Register the device for this process; a second call changes nothing. Raises DeviceUnavailable."""
+    """Registers the device for this process; repeated calls do nothing. Raises DeviceUnavailable."""
     if _installed:
         return
     if _SETUP is None:
@@ -93,7 +93,7 @@ def install(device: Device | None = None) -> None:
 
 
 def _show_by_host() -> None:
-    """Let a tensor be printed by its host copy: torch formats numbers in float64, which the device lacks."""
+    """Prints device tensors by a host copy: torch formats numbers in float64, which the device lacks."""
     original = torch._tensor_str._str
 
     def shown(tensor: torch.Tensor, *, tensor_contents: str | None = None) -> str:
@@ -109,13 +109,13 @@ install_mock_device = install
 
 
 def memory() -> Memory:
-    """The memory of the device, the one that compiled graphs use as well."""
+    """Returns the device's memory, which compiled graphs use too."""
     _drop_expired()
     return shared_runtime(_device[0], read_settings().back_end).memory
 
 
 def source_of(tensor: torch.Tensor) -> Place | View | None:
-    """What a tensor's elements are on the device; None for a tensor of the host, or one without elements."""
+    """Returns the device data of a tensor; None for a host, fake or unknown tensor."""
     if tensor.device.type != NAME or isinstance(tensor, FakeTensor):
         return None
     held = _sources.get(tensor.untyped_storage()._cdata)
@@ -123,14 +123,14 @@ def source_of(tensor: torch.Tensor) -> Place | View | None:
 
 
 def _drop_expired() -> None:
-    """Forget storages that are gone, which frees their places."""
+    """Removes expired storages, which frees their memory."""
     while gone := [key for key, (storage, _) in _sources.items() if storage.expired()]:
         for key in gone:
             del _sources[key]
 
 
 def _made(size: Sequence[int], dtype: torch.dtype, source: Place | View | None = None) -> torch.Tensor:
-    """A tensor of the device, in a new place where it has no source. Raises TypeError for other dtypes."""
+    """A device tensor, with new memory unless ``source`` is given. Raises TypeError for other dtypes."""
     number = format_of(dtype)
     if number is None:
         held = ", ".join(str(entry.torch_dtype).removeprefix("torch.") for entry in FORMATS.values())
@@ -153,7 +153,7 @@ def _source(tensor: torch.Tensor) -> Place | View:
 
 
 def fetch(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous host copy."""
+    """Transfers a device tensor to a contiguous host copy."""
     source = _source(tensor)
     with torch.no_grad():
         if isinstance(source, View):
@@ -167,7 +167,7 @@ def fetch(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def peek(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous host tensor of what lies on the device, read by the memory's definition: no transfer."""
+    """Returns a contiguous host copy, read by the memory's definition without a transfer."""
     source = _source(tensor)
     with torch.inference_mode(False), torch.no_grad():
         if isinstance(source, View):
@@ -177,7 +177,7 @@ def peek(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def place(value: torch.Tensor, *, transferred: bool) -> torch.Tensor:
-    """A new tensor of the device with these elements; what lies there already is not ``transferred``."""
+    """Returns a new device tensor; unless ``transferred``, it is written by the memory's definition."""
     made = _made(tuple(value.shape), value.dtype)
     if transferred:
         store(made, value)
@@ -196,7 +196,7 @@ def _layout(tensor: torch.Tensor) -> Layout:
 
 
 def store(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Write a host tensor of the same size and dtype into a tensor of the device."""
+    """Writes a host tensor of the same size and dtype to a device tensor."""
     source = _source(tensor)
     with torch.no_grad():
         if isinstance(source, View):
@@ -211,12 +211,12 @@ def store(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def _empty(size: Sequence[int], *_: Any, dtype: torch.dtype | None = None, **__: Any) -> torch.Tensor:
-    """Dense, whatever strides are asked for."""
+    """Creates a dense tensor; requested strides are ignored."""
     return _made(size, dtype or torch.get_default_dtype())
 
 
 def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """A transfer: to the device, from it, or through the host from one place to another."""
+    """Copies to or from the device, or within the device through the host."""
     value = fetch(source) if is_on_device(source) else source.detach()
     if is_on_device(target):
         sent = value.to(target.dtype)
@@ -227,7 +227,7 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
 
 
 def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an operator on the host; views stay views, and what it writes into is written back."""
+    """Runs an operator on the host; keeps views and writes mutated arguments back."""
     schema = operator._schema
     hosts: dict[int, torch.Tensor] = {}
     owners: dict[int, torch.Tensor] = {}
@@ -254,7 +254,7 @@ def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
         value = hosts[id(tensor)]
         if value.shape == tensor.shape:
             store(tensor, value)
-        else:  # the operator resized it, as `abs` does with the empty tensor that it makes for its result
+        else:  # the operator resized it, as `abs` resizes its empty out tensor
             tensor.data = place(value, transferred=True)
     collected().fell_back(str(operator), REASON, "")
     own = {hosts[id(tensor)].untyped_storage()._cdata: tensor for tensor in written}
@@ -275,6 +275,6 @@ def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    """The device's tensors in an argument: itself, or those of a list."""
+    """The device tensors in an argument: itself, or those of a list."""
     entries = value if isinstance(value, (list, tuple)) else [value]
     return [entry for entry in entries if is_on_device(entry)]

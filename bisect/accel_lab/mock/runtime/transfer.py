@@ -1,9 +1,9 @@
-"""Moving tensors between the host and the device's memory, with a log of what was moved.
+"""Transfers tensors between the host and the device's memory, and logs the transfers.
 
-The log (``ACCEL_LAB_DEBUG=1``, or a traced run) has one JSON line a transfer, in the logger
-``accel_lab.mock.transfer`` and in the file ``transfers.jsonl`` of the folder that the variable
-``ACCEL_LAB_MOCK_ARTIFACTS`` names, and of the traced run's. So a graph that needs no kernel, such as a clone,
-still shows what it moves.
+The log (``ACCEL_LAB_DEBUG=1``, or a traced run) has one JSON line for each transfer. It goes to the logger
+``accel_lab.mock.transfer`` and to ``transfers.jsonl`` in the folder of the variable
+``ACCEL_LAB_MOCK_ARTIFACTS`` and in that of the traced run. Even a graph without kernels, such as a clone,
+shows its transfers there.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ DEBUG_VARIABLE = "ACCEL_LAB_DEBUG"
 ARTIFACTS_VARIABLE = "ACCEL_LAB_MOCK_ARTIFACTS"
 LOG_NAME = "transfers.jsonl"
 FIRST_VALUES = 8
-#: Folders that log all transfers of this process.
+#: Folders that get the log of this process's transfers.
 _folders: list[str] = []
 
 _log = logging.getLogger("accel_lab.mock.transfer")
 
 
 def log_transfers(folder: str) -> None:
-    """Write all transfers from now on into the log of a folder; where none is made, the log is empty."""
+    """Logs all later transfers to a folder; creates the log, so that it exists even if there are none."""
     if folder and folder not in _folders:
         _folders.append(folder)
         os.makedirs(folder, exist_ok=True)
@@ -51,7 +51,7 @@ def _is_logged() -> bool:
 def to_device(
     memory: Memory, tensor: torch.Tensor, layout: Layout, address: int, padding: str = "undefined"
 ) -> None:
-    """Copy a host tensor to the device. Raises ValueError where tensor and layout differ in size or dtype."""
+    """Copies a host tensor to the device. Raises ValueError if tensor and layout differ in size or dtype."""
     check_match(layout, tensor)
     with torch.inference_mode(False), torch.no_grad():
         source = _as_sent(tensor.detach())
@@ -66,7 +66,7 @@ def to_device(
 
 
 def to_host(memory: Memory, layout: Layout, address: int) -> torch.Tensor:
-    """A host tensor of its own with what the device holds at an address; contiguous."""
+    """Returns a contiguous host copy of the tensor at a device address."""
     with torch.inference_mode(False), torch.no_grad():
         views = stick_views(memory, layout, address)
         if not active("tail_stick_dropped"):
@@ -82,7 +82,7 @@ def to_host(memory: Memory, layout: Layout, address: int) -> torch.Tensor:
 
 
 def _as_sent(tensor: torch.Tensor) -> torch.Tensor:
-    """What of a host tensor leaves the host; with a fault of this layer, not what it should be."""
+    """The data that is sent; active faults of this layer change it."""
     if active("storage_offset_ignored") and tensor.storage_offset():
         tensor = tensor.as_strided(tensor.shape, tensor.stride(), 0)
     if active("transposed_transfer_overread") and _transposed(tensor):
@@ -94,13 +94,13 @@ def _as_sent(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _transposed(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's dimensions lie in another order than a contiguous one's, without broadcasts."""
+    """Whether a tensor is permuted in memory, without broadcasts."""
     strides = [step for extent, step in zip(tensor.shape, tensor.stride(), strict=True) if extent > 1]
     return bool(tensor.numel()) and 0 not in strides and strides != sorted(strides, reverse=True)
 
 
 def _halved_subnormals(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor; with the fault ``subnormals_halved`` its fp16 subnormals are half of what they were."""
+    """The tensor; with fault subnormals_halved its fp16 subnormals are halved."""
     if tensor.dtype != torch.float16 or not active("subnormals_halved"):
         return tensor
     small = tensor.abs() < torch.finfo(torch.float16).smallest_normal
@@ -108,7 +108,7 @@ def _halved_subnormals(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _whole_only(views: StickViews) -> StickViews:
-    """The views of a tensor cut to its whole sticks."""
+    """The views restricted to full sticks."""
     layout = views.layout
     size = list(layout.size)
     size[layout.order[-1]] = layout.valid // layout.lanes * layout.lanes
@@ -117,20 +117,19 @@ def _whole_only(views: StickViews) -> StickViews:
 
 
 def _whole_part(layout: Layout) -> tuple[slice, ...]:
-    """The index of a logical tensor's part that fills whole sticks."""
+    """The index of the part of a logical tensor that fills full sticks."""
     end = layout.valid // layout.lanes * layout.lanes
     return tuple(slice(0, end if d == layout.stick_dim else None) for d in range(len(layout.size)))
 
 
 def checksum(tensor: torch.Tensor) -> str:
-    """The CRC-32 of a host tensor's elements in row-major order, as eight hexadecimal digits."""
+    """Returns the CRC-32 of a host tensor's elements in row-major order, as eight hex digits."""
     dense = tensor.detach().contiguous()
     data = ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size()) if dense.numel() else b""
     return f"{zlib.crc32(data):08x}"
 
 
 def _record(direction: str, tensor: torch.Tensor, layout: Layout, address: int) -> None:
-    """Write one line of the transfer log."""
     entry: dict[str, Any] = {
         "transfer": direction,
         "shape": list(tensor.shape),
@@ -153,5 +152,5 @@ def _record(direction: str, tensor: torch.Tensor, layout: Layout, address: int) 
 
 
 def _number(value: float | int | bool) -> float | int | bool | str:
-    """A number as JSON can hold it."""
+    """A number for JSON; non-finite ones as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,1 +1,1 @@
-"""The simulator: runs kernel specs on the device's bytes, one module for each unit."""
+"""The simulator: runs kernel specs on the device's bytes, one module per unit."""

@@ -1,14 +1,15 @@
-"""The main back end: runs kernel specs on the device's bytes, from their addresses, strides and divisions.
+"""The main back end: runs kernel specs on the device's bytes, using their addresses, strides and divisions.
 
-A spec is prepared once for each base address into calls over views of memory; a later run makes only those
-calls. The operands of the units that take them by layout are distinguished by their order:
+A spec is prepared once for each base address, as a list of calls on views of the memory; later runs only make
+these calls. The operands of by-layout units are identified by position:
 
 - convolution: input, weight, [bias]; ``input_grad``: grad_output, weight; ``weight_grad``: grad_output, input
 - pool: input; the gradients: grad_output, input, [indices]; ``max_pool2d`` has the outputs output, [indices]
 - movement: input; ``cat``: all parts; ``slice_scatter`` and ``select_scatter``: input, source
-- gather: input (or weight), index operands; scatter: input, index operands, source (``scatter`` may have the
-  attribute ``value`` instead; the source of ``index_put`` may stand anywhere under the name ``values``);
-  ``embedding_backward``: grad_output, indices
+- gather: input (or weight), index operands
+- scatter: input, index operands, source (``scatter`` may have the attribute ``value`` instead; the source of
+  ``index_put`` may be at any position if it is named ``values``); ``embedding_backward``: grad_output,
+  indices
 - sort: input; the outputs are values, indices. scan: input. fill: none.
 """
 
@@ -52,7 +53,7 @@ KEPT_PLANS = 20_000
 
 
 class Simulator:
-    """The device's cores with their scratchpads."""
+    """Simulates the device's cores and their scratchpads."""
 
     def __init__(self, memory: Memory, device: Device) -> None:
         self.memory = memory
@@ -61,10 +62,10 @@ class Simulator:
         self._plans: dict[tuple[int, int, str], tuple[KernelSpec, list[Call]]] = {}
 
     def run(self, spec: KernelSpec, base: int = 0) -> None:
-        """Run one kernel with ``base`` added to its addresses in main memory.
+        """Runs one kernel with ``base`` added to its addresses in main memory.
 
-        Raises SpecError for what the device does not know and DeviceAddressError for what leaves its memory;
-        that a spec is right in itself is the verifier's to say, before it comes here.
+        Raises SpecError for unknown units or ops and DeviceAddressError for addresses outside the memory. It
+        relies on the verifier for the spec's consistency.
         """
         key = (id(spec), base, os.environ.get(VARIABLE, ""))
         held = self._plans.get(key)
@@ -74,7 +75,7 @@ class Simulator:
             call()
 
     def forget(self) -> None:
-        """Drop all prepared kernels."""
+        """Drops all prepared kernels."""
         self._plans.clear()
 
     def _prepare(
@@ -90,5 +91,5 @@ class Simulator:
             held = (spec, plan(context))
         if len(self._plans) >= KEPT_PLANS:
             del self._plans[next(iter(self._plans))]
-        self._plans[key] = held  # the spec is kept with its plan, so that its id is given to no other
+        self._plans[key] = held  # keeps the spec alive, so that its id is not reused
         return held

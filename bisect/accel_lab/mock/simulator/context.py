@@ -1,6 +1,6 @@
-"""What every unit of the simulator is built from: a kernel's place in memory, its division, its operands.
+"""Shared base of the simulator's units: a kernel's memory, work division and operands.
 
-A kernel is prepared once into a list of calls without arguments over views of the device's bytes; running it
+A kernel is prepared once as a list of calls without arguments on views of the device's bytes; running it
 again only makes those calls.
 """
 
@@ -26,18 +26,18 @@ Store = Callable[[torch.Tensor], None]
 
 
 def slice_of(dim: Dim) -> int:
-    """What one core does of a dimension at a time."""
+    """Returns the extent that one core processes in one step."""
     return dim.extent // (dim.cores * dim.steps)
 
 
 def covered(dim: Dim) -> int:
-    """What all slices of a dimension make together; less than the extent where some is left undone."""
+    """Returns the extent that all cores and steps process; less than ``extent`` if that is not divisible."""
     return dim.cores * dim.steps * slice_of(dim)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One kernel on one device at one base address."""
+    """One kernel at one base address of a device."""
 
     memory: Memory
     scratchpads: Region
@@ -46,15 +46,15 @@ class Context:
     spec: KernelSpec
 
     def refuse(self, rule: str, message: str) -> SpecError:
-        """The error that refuses this kernel."""
+        """Returns the error that rejects this kernel."""
         return SpecError([Problem(kernel=self.spec.name, rule=rule, message=message)])
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute of the kernel."""
+        """Returns an attribute of the kernel."""
         return self.spec.attributes.get(name, default)
 
     def load(self, operand: Operand, dtype: torch.dtype | None = None) -> Load:
-        """What gives an operand's logical tensor: a view of the device's bytes where its layout allows."""
+        """Returns a function that loads an operand's logical tensor, as a view of the bytes if possible."""
         wanted = dtype or operand.layout.number.torch_dtype
         address = self.base + operand.address
         view = strided_view(self.memory, operand.layout, address)
@@ -64,7 +64,7 @@ class Context:
         return lambda: views.load(wanted)
 
     def store(self, operand: Operand) -> Store:
-        """What writes a logical tensor to an operand as far as the division goes, and its padding."""
+        """Returns a function that stores a logical tensor, up to the covered extent, and fills padding."""
         layout, address = operand.layout, self.base + operand.address
         views = stick_views(self.memory, layout, address)
         poison = self.device.poison
@@ -84,10 +84,10 @@ class Context:
         return store
 
     def rows(self, operand: Operand, dims: Sequence[int]) -> torch.Tensor | None:
-        """An operand's view of its logical size with the last dimension as (sticks, lanes), padding included.
+        """Returns a view of an operand with its last dimension as (sticks, lanes), including padding.
 
-        For an op that picks along ``dims`` and leaves the last dimension whole, so that only what is picked
-        is copied; None where the sticks lie along another dimension or a dimension is counted from the end.
+        It lets an op that selects along ``dims`` copy only the selected rows. None if the sticks are not
+        along the last dimension, or if ``dims`` has that dimension or a negative one.
         """
         layout = operand.layout
         rank = len(layout.size)
@@ -100,7 +100,7 @@ class Context:
         return self.memory.typed(address, layout.number.torch_dtype, size, strides)
 
     def stick_view(self, operand: Operand) -> torch.Tensor:
-        """An operand's device tensor, padding included."""
+        """Returns an operand's device tensor, including padding."""
         layout = operand.layout
         return self.memory.typed(
             self.base + operand.address, layout.number.torch_dtype, layout.device_size, layout.device_strides
@@ -108,22 +108,22 @@ class Context:
 
 
 def wide(layout: Layout) -> torch.dtype:
-    """The dtype that the matrix and sliding-window units compute in: halves accumulate in fp32."""
+    """Returns the compute dtype of the matrix and sliding-window units: fp32 for halves."""
     return accumulator(layout.number.torch_dtype)
 
 
 def number(value: Any) -> Any:
-    """A number of a spec: infinite ones and NaN are written as strings in JSON."""
+    """Decodes a number of a spec, where infinities and NaN are strings."""
     return float(value) if isinstance(value, str) else value
 
 
 def from_rows(value: torch.Tensor, valid: int) -> torch.Tensor:
-    """The logical tensor of a result whose last dimension is still (sticks, lanes)."""
+    """Returns the logical tensor of a result whose last dimensions are (sticks, lanes)."""
     return value.flatten(-2)[..., :valid]
 
 
 def logical_plan(context: Context, function: Callable[..., Any], loads: Sequence[Load]) -> list[Call]:
-    """The plan of a unit that works on logical tensors: load all inputs, compute, store all outputs."""
+    """Returns the plan of a unit on logical tensors: load all inputs, compute, store all outputs."""
     stores = [context.store(operand) for operand in context.spec.outputs]
 
     def one() -> None:

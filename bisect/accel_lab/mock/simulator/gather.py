@@ -1,4 +1,4 @@
-"""The units that follow indices or an order: gather, scatter, scan, fill and sort, over logical tensors."""
+"""The gather, scatter, scan, fill and sort units, on logical tensors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Attributes = dict[str, Any]
 Compute = Callable[..., Any]
 
 aten = torch.ops.aten
-#: Gathers that take whole rows where the sticks lie along the rows.
+#: Gathers that copy whole rows of sticks if the sticks are along the last dimension.
 ROW_OPS = ("embedding", "index_select", "index")
 
 
 def gather_plan(context: Context) -> list[Call]:
-    """The plan of a gather, scatter, scan or sort kernel."""
+    """Returns the plan of a gather, scatter, scan or sort kernel. Raises SpecError."""
     spec = context.spec
     make = UNITS[spec.unit].get(spec.op)
     if make is None:
@@ -37,12 +37,12 @@ def gather_plan(context: Context) -> list[Call]:
 
 
 def _picked(spec: KernelSpec) -> list[int]:
-    """The dimensions along which a gather picks."""
+    """The dimensions that a gather indexes."""
     return list(spec.attributes["dims"]) if spec.op == "index" else [spec.attributes.get("dim", 0)]
 
 
 def fill_plan(context: Context) -> list[Call]:
-    """The plan of a kernel without inputs."""
+    """Returns the plan of a fill kernel. Raises SpecError."""
     spec = context.spec
     layout = spec.outputs[0].layout
     dtype, attribute = layout.number.torch_dtype, context.attribute
@@ -75,7 +75,7 @@ def _embedding(a: Attributes) -> Compute:
 
 
 def _places(dims: list[int], indices: tuple[torch.Tensor, ...]) -> list[torch.Tensor | None]:
-    """Index operands as ATen wants them: one entry for each dimension up to the last indexed one."""
+    """Index operands in ATen's form: one entry for each dimension up to the last indexed one."""
     places: list[torch.Tensor | None] = [None] * (max(dims) + 1)
     for dim, index in zip(dims, indices, strict=True):
         places[dim] = index
@@ -88,7 +88,7 @@ def _index(a: Attributes) -> Compute:
 
 
 def _scatter(a: Attributes) -> Compute:
-    """Operands: input, index, and the source where the attribute ``value`` does not say what is written."""
+    """Operands: input, index, and source unless there is the attribute ``value``."""
     dim = a["dim"]
     if "value" in a:
         value = number(a["value"])
@@ -112,7 +112,6 @@ def _index_put(a: Attributes) -> Compute:
 
 
 def _embedding_backward(a: Attributes) -> Compute:
-    """Operands: grad_output, indices."""
     weights, padding = a["num_weights"], a.get("padding_idx", -1)
 
     def backward(grad: torch.Tensor, indices: torch.Tensor) -> Any:

@@ -1,7 +1,7 @@
-"""A layout's bytes as views: the whole sticks, the partly filled last one, and the lanes of padding.
+"""Views of a layout's bytes: the full sticks, the partly filled last stick, and the padding lanes.
 
-The transfer and the units that work on logical tensors share this mapping;
-:mod:`accel_lab.mock.runtime.memory` defines it.
+The transfer and the units on logical tensors use this mapping; :mod:`accel_lab.mock.runtime.memory` defines
+it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from accel_lab.mock.runtime.memory import Region, padding_value
 
 @dataclass(frozen=True, kw_only=True)
 class StickViews:
-    """Views of one tensor's bytes, its dimensions in the layout's order; those without elements are None.
+    """Views of one tensor's bytes, with dimensions in the layout's order; None for empty parts.
 
-    ``whole`` is (outer..., sticks, lanes), ``tail`` (outer..., lanes of the last stick that hold elements),
-    ``padding`` (outer..., the other lanes of the last stick).
+    ``whole`` is (outer..., sticks, lanes). ``tail`` is (outer..., valid lanes of the last stick), ``padding``
+    (outer..., other lanes of the last stick).
     """
 
     layout: Layout
@@ -28,16 +28,16 @@ class StickViews:
     padding: torch.Tensor | None
 
     def lined_up(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A logical tensor with its dimensions in the layout's order, at least one."""
+        """Returns a logical tensor permuted to the layout's order; a 0-d one as 1-d."""
         return tensor.permute(self.layout.order) if self.layout.order else tensor.reshape(1)
 
     def logical(self, lined_up: torch.Tensor) -> torch.Tensor:
-        """The opposite of :meth:`lined_up`, without a copy."""
+        """Inverts :meth:`lined_up`, without a copy."""
         order = self.layout.order
         return lined_up.permute([order.index(d) for d in range(len(order))]) if order else lined_up[0]
 
     def store(self, tensor: torch.Tensor) -> None:
-        """Copy a logical tensor of the layout's size into the valid lanes, cast to the format."""
+        """Copies a logical tensor of the layout's size to the valid lanes, cast to the format."""
         lined_up = self.lined_up(tensor)
         if self.whole is not None:
             sticks, lanes = self.whole.shape[-2:]
@@ -48,7 +48,7 @@ class StickViews:
             self.tail.copy_(lined_up[..., lined_up.shape[-1] - rest :])
 
     def load(self, dtype: torch.dtype) -> torch.Tensor:
-        """A copy of the logical tensor in a dtype, dense in the layout's order of dimensions."""
+        """Returns a copy of the logical tensor in a dtype, dense in the layout's dimension order."""
         layout = self.layout
         lined_up = torch.empty([layout.size[d] for d in layout.order] or [1], dtype=dtype, device="cpu")
         if self.whole is not None:
@@ -62,7 +62,7 @@ class StickViews:
 
 
 def stick_views(region: Region, layout: Layout, address: int) -> StickViews:
-    """The views of the tensor at an address; raises DeviceAddressError where it leaves the region."""
+    """Returns the views of the tensor at an address; raises DeviceAddressError if out of bounds."""
     if not layout.elements:
         return StickViews(layout=layout, whole=None, tail=None, padding=None)
     dtype, word = layout.number.torch_dtype, layout.number.word_bytes
@@ -84,7 +84,7 @@ def stick_views(region: Region, layout: Layout, address: int) -> StickViews:
 
 
 def strided_view(region: Region, layout: Layout, address: int) -> torch.Tensor | None:
-    """The logical tensor as one strided view; None where its sticks do not lie one after the other."""
+    """Returns the logical tensor as one strided view; None if its sticks are not adjacent."""
     if not layout.order:
         return region.typed(address, layout.number.torch_dtype, (), ())
     between, _ = layout.stride_of(layout.order[-1])
@@ -95,7 +95,7 @@ def strided_view(region: Region, layout: Layout, address: int) -> torch.Tensor |
 
 
 def fill_padding(views: StickViews, padding: str, poison: bool) -> None:
-    """Put the declared constant, or the poison, into the lanes of padding."""
+    """Fills the padding lanes with the constant of a padding state, or with poison."""
     if views.padding is not None:
         constant = padding_value(padding, views.padding.dtype, poison)
         if constant is not None:

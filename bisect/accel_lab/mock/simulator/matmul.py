@@ -15,7 +15,7 @@ from .layout_views import fill_padding, stick_views
 
 
 def matmul_plan(context: Context) -> list[Call]:
-    """The plan of a matmul kernel."""
+    """Returns the plan of a matmul kernel."""
     left, right = context.spec.inputs
     (output,) = context.spec.outputs
     dtype = wide(output.layout)
@@ -31,7 +31,7 @@ def matmul_plan(context: Context) -> list[Call]:
 
 
 def _by_sticks(context: Context, right: Operand, output: Operand, dtype: torch.dtype) -> bool:
-    """Whether one product for each stick of n, straight between the device's views, is possible."""
+    """Whether the product can be computed per stick of n, directly on the device's views."""
     whole = all(covered(dim) == dim.extent for dim in context.spec.space)
     natural = all(operand.layout.order == (0, 1) for operand in (right, output))
     same = right.layout.number.torch_dtype == output.layout.number.torch_dtype == dtype == torch.float32
@@ -39,7 +39,7 @@ def _by_sticks(context: Context, right: Operand, output: Operand, dtype: torch.d
 
 
 def _stick_plan(context: Context, right: Operand, output: Operand, load_left: Load) -> list[Call]:
-    """A product for each stick of n; the lanes past n are multiplied too and are then filled as declared."""
+    """Computes a product per stick of n, including padding lanes, then fills these as declared."""
     columns, out = context.stick_view(right), context.stick_view(output)
     sticks = columns.shape[0]
     views = stick_views(context.memory, output.layout, context.base + output.address)
@@ -52,7 +52,7 @@ def _stick_plan(context: Context, right: Operand, output: Operand, load_left: Lo
 
 
 def _with_padding(a: torch.Tensor, b: torch.Tensor, lanes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The fault ``matmul_reads_padding``: past k, ``a`` gives its first lane again, ``b`` its last row."""
+    """Fault matmul_reads_padding: beyond k, ``a`` repeats its first lane and ``b`` its last row."""
     extra = -a.shape[-1] % lanes
     stale = a[..., :1].expand(*a.shape[:-1], extra)
     beyond = b[..., -1:, :].expand(*b.shape[:-2], extra, b.shape[-1])

@@ -1,4 +1,4 @@
-"""The movement unit: kernels that put elements elsewhere and compute nothing, over logical tensors."""
+"""The movement unit: kernels that only move elements, on logical tensors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .context import Call, Context, from_rows, logical_plan, number
 
 Attributes = dict[str, Any]
 Move = Callable[..., torch.Tensor]
-#: Movements that take whole rows where the sticks lie along the rows.
+#: Movements that copy whole rows of sticks if the sticks are along the last dimension.
 ROW_OPS = ("slice", "select")
 
 
 def movement_plan(context: Context) -> list[Call]:
-    """The plan of a movement kernel; a cast to the output's format comes with the store."""
+    """Returns the plan of a movement kernel; the store casts to the output's format. Raises SpecError."""
     make = MOVEMENTS.get(context.spec.op)
     if make is None:
         raise context.refuse("vocabulary", f"no movement is called {context.spec.op!r}")
@@ -95,7 +95,7 @@ def _select_scatter(a: Attributes) -> Move:
 
 
 def _own(x: torch.Tensor) -> torch.Tensor:
-    """A copy. torch's own ``slice_scatter`` copies all of the storage: here that is the device's memory."""
+    """A copy of the tensor only: torch's ``slice_scatter`` would copy its storage, all of device memory."""
     return x.clone(memory_format=torch.contiguous_format)
 
 
@@ -123,7 +123,7 @@ def _as_strided(a: Attributes) -> Move:
     size, strides, offset = list(a["size"]), list(a["stride"]), a.get("offset") or 0
 
     def move(x: torch.Tensor) -> torch.Tensor:
-        dense = x.contiguous()  # maybe a view of the device's memory, whose offset counts from its start
+        dense = x.contiguous()  # may be a view of the device's memory with a storage offset
         return dense.as_strided(size, strides, dense.storage_offset() + offset)
 
     return move

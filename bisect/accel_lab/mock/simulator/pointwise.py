@@ -1,8 +1,8 @@
-"""The vector unit: fused statements over strided operands, all cores of a statement in one call.
+"""The vector unit: fused statements on strided operands; one call runs a statement on all cores.
 
-Where every operand lies in main memory the slices of all cores are one strided view. Where some lie in
-scratchpads a dimension is seen as (cores, what one core does), with the distance of two scratchpads as the
-stride between cores.
+If all operands are in main memory, the slices of all cores are one strided view. If some are in scratchpads,
+a dimension is viewed as (cores, slice of one core), and the stride between cores is the distance of their
+scratchpads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Step = tuple[int, ...]
 
 
 class VectorUnit:
-    """The operands of one pointwise or reduction kernel as views, and its statements as calls."""
+    """Provides a pointwise or reduction kernel's operands as views and its statements as calls."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -34,7 +34,7 @@ class VectorUnit:
         self.tiled = any(operand.memory == "scratchpad" for operand in context.spec.operands)
 
     def steps(self) -> Iterator[Step]:
-        """What runs one after the other: the number of the step in each dimension."""
+        """Returns the sequential steps, each as its step number in each dimension."""
         if not all(covered(dim) for dim in self.space):
             return iter(())
         if not self.tiled:
@@ -43,7 +43,7 @@ class VectorUnit:
 
     @cached_property
     def axes(self) -> list[list[int]]:
-        """For each dimension of the space its axes in the views: one, or (cores, slice)."""
+        """The axes of the views for each dimension of the space: one, or (cores, slice)."""
         axes, count = [], 0
         for dim in self.space:
             width = 2 if self.tiled and dim.cores > 1 else 1
@@ -66,7 +66,7 @@ class VectorUnit:
 
     @cached_property
     def core_steps(self) -> list[int]:
-        """The distance in core numbers of neighbouring slices, by dimension; the first varies slowest."""
+        """The core-number stride between adjacent slices, by dimension; the first varies slowest."""
         distances, product = [], 1
         for dim in reversed(self.space):
             distances.append(product)
@@ -74,7 +74,7 @@ class VectorUnit:
         return distances[::-1]
 
     def view(self, operand: Operand, step: Step) -> torch.Tensor:
-        """One operand's elements for all cores in one step."""
+        """Returns the view of an operand for all cores in one step."""
         layout = operand.layout
         word = layout.number.word_bytes
         local = operand.memory == "scratchpad"
@@ -92,7 +92,7 @@ class VectorUnit:
         return region.typed(address, layout.number.torch_dtype, self.shape, strides)
 
     def coordinate(self, number_of_dim: int, step: Step) -> torch.Tensor:
-        """The index along one dimension of the space, as a tensor that broadcasts over the views."""
+        """Returns the index along one dimension of the space, broadcastable over the views."""
         dim = self.space[number_of_dim]
         size = [1] * len(self.shape)
         for axis in self.axes[number_of_dim]:
@@ -104,9 +104,9 @@ class VectorUnit:
         return (cores + step[number_of_dim] * rest + torch.arange(rest, device="cpu")).view(size)
 
     def logical_index(self, number_of_dim: int, step: Step) -> torch.Tensor:
-        """The logical index along the dimension that a dimension of the space is cut from.
+        """Returns the logical index of a dimension of the space.
 
-        For ``sticks`` that is stick x lanes + lane, where several ``lanes`` dimensions count as one.
+        For ``sticks`` it is stick x lanes + lane, with several ``lanes`` dimensions counted as one.
         """
         index = self.coordinate(number_of_dim, step)
         if self.space[number_of_dim].kind == "sticks":
@@ -116,12 +116,12 @@ class VectorUnit:
         return index
 
     def value(self, name: Any, step: Step) -> Value:
-        """A statement's input: a view or a number."""
+        """Returns a statement's input, a view or a number."""
         operand = self.operands.get(name) if isinstance(name, str) else None
         return self.view(operand, step) if operand is not None else number(name)
 
     def calls(self, statement: Statement, step: Step) -> list[Call]:
-        """The calls of one elementwise statement in one step."""
+        """Returns the calls of one elementwise statement in one step. Raises SpecError."""
         out = self.view(self.operands[statement.output], step)
         inputs = [self.value(name, step) for name in statement.inputs]
         still = [axis for axis, n in enumerate(out.shape) if n > 1 and out.stride(axis) == 0]
@@ -145,7 +145,7 @@ class VectorUnit:
         return calls
 
     def last_stick(self, out: torch.Tensor, sticks: int, step: Step) -> torch.Tensor | None:
-        """The part of a view that is the last stick along a dimension; None where another step holds it."""
+        """Returns the last stick of a view along a dimension; None if it is in another step."""
         dim = self.space[sticks]
         if self.tiled and step[sticks] != dim.steps - 1:
             return None
@@ -154,7 +154,7 @@ class VectorUnit:
         return out
 
     def _mask(self, statement: Statement, out: torch.Tensor, step: Step) -> list[Call]:
-        """The calls that put the constant into all lanes past the last element."""
+        """Calls that fill the lanes beyond the last element with the constant."""
         sticks, valid = statement.attributes["dim"], statement.attributes["valid"]
         constant = number(statement.attributes["value"])
         lanes = [position for position, dim in enumerate(self.space) if dim.kind == "lanes"]
@@ -175,7 +175,7 @@ class VectorUnit:
         return [partial(out.masked_fill_, beyond, constant)]
 
     def _wrong_table(self, out: torch.Tensor, step: Step) -> list[Call]:
-        """The fault ``exp_tail_wrong``: the last, partly filled stick is an eighth too large."""
+        """Fault exp_tail_wrong: multiplies a partly filled last stick by 1.125."""
         if not self.context.spec.outputs[0].layout.padding:
             return []
         sticks = [position for position, dim in enumerate(self.space) if dim.kind == "sticks"]
@@ -184,7 +184,7 @@ class VectorUnit:
 
 
 def pointwise_plan(context: Context) -> list[Call]:
-    """The plan of a pointwise kernel."""
+    """Returns the plan of a pointwise kernel."""
     unit = VectorUnit(context)
     return [
         call
@@ -195,12 +195,12 @@ def pointwise_plan(context: Context) -> list[Call]:
 
 
 def reduced_dims(space: tuple[Dim, ...]) -> list[int]:
-    """The positions of the reduced dimensions."""
+    """Returns the positions of the reduced dimensions."""
     return [position for position, dim in enumerate(space) if dim.reduced]
 
 
 def _first(value: Any, axes: list[int]) -> Any:
-    """A view cut to index 0 along some axes, which stay with extent 1; numbers stay as they are."""
+    """A view narrowed to index 0 along some axes; numbers are returned unchanged."""
     if isinstance(value, torch.Tensor):
         for axis in axes:
             value = value.narrow(axis, 0, 1)
@@ -208,7 +208,7 @@ def _first(value: Any, axes: list[int]) -> Any:
 
 
 def _as_bits(inputs: list[Value]) -> list[Value]:
-    """Floats as the integers of the same bits, for the fault ``negative_zero_bits``."""
+    """Fault negative_zero_bits: views floats as integers of the same bits."""
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     dtype = tensors[0].dtype if tensors else torch.bool
     if not dtype.is_floating_point or any(value.dtype != dtype for value in tensors):

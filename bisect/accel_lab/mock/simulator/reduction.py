@@ -1,4 +1,4 @@
-"""The reductions of the vector unit: the last statement of a fused program, over whole sticks."""
+"""Reductions of the vector unit: the last statement of a fused program, over whole sticks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .pointwise import Step, VectorUnit, reduced_dims
 
 Reduce = Callable[[torch.Tensor], torch.Tensor]
 
-#: How two partial results become one, where the reduced extent is done in several steps.
+#: Functions that combine partial results of reductions in several steps.
 COMBINE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "sum": torch.add,
     "prod": torch.mul,
@@ -42,19 +42,19 @@ class Reduction:
         self.row = any(unit.space[position].kind == "lanes" for position in self.dims)
 
     def source(self, step: Step) -> torch.Tensor:
-        """The view that is reduced in one step."""
+        """Returns the view that is reduced in one step."""
         (name,) = self.statement.inputs
         return self.unit.view(self.unit.operands[str(name)], step)
 
     def target(self, step: Step) -> torch.Tensor:
-        """The view that holds the result, the reduced axes with extent 1."""
+        """Returns the view of the result, with the reduced axes of extent 1."""
         out = self.unit.view(self.unit.operands[self.statement.output], step)
         for axis in self.axes:
             out = out.narrow(axis, 0, 1)
         return out
 
     def function(self, sample: torch.Tensor) -> Reduce:
-        """What computes the reduction of a view with its axes kept; sums and products of halves in fp32."""
+        """Returns the keepdim reduction; sums and products of halves in fp32. Raises SpecError."""
         op, axes = self.statement.op, self.axes
         wide: dict[str, Any] = {"dtype": torch.float32} if sample.dtype in HALVES else {}
         if op == "sum":
@@ -69,7 +69,7 @@ class Reduction:
         raise self.unit.context.refuse("vocabulary", f"no reduction is called {op!r}")
 
     def calls(self, step: Step) -> list[Call]:
-        """The calls where one step holds the whole reduced extent."""
+        """Returns the calls if one step covers the whole reduced extent."""
         source, out = self.source(step), self.target(step)
         exact = self.function(source)
         compute = self._with_faults(exact, source, step)
@@ -79,7 +79,7 @@ class Reduction:
         return [lambda: out.copy_(compute(source))]
 
     def partial_calls(self, steps: list[Step], prologue: Callable[[Step], list[Call]]) -> list[Call]:
-        """The calls where the reduced extent is done in several steps, one after the other."""
+        """Returns the calls if the reduced extent is split into sequential steps. Raises SpecError."""
         combine = COMBINE.get(self.statement.op)
         if combine is None:
             raise self.unit.context.refuse("reduced_steps", f"{self.statement.op} is not done in steps")
@@ -100,7 +100,7 @@ class Reduction:
         return [*calls, partial(finish, self.target(steps[0]))]
 
     def _with_faults(self, compute: Reduce, source: torch.Tensor, step: Step) -> Reduce:
-        """The same, or what the faults of this layer make of it."""
+        """Wraps the reduction with the active faults of this layer."""
         if self.row and active("mean_counts_padding"):
             return self._padding_counted(compute, step)
         cores = self.unit.context.device.cores
@@ -122,7 +122,7 @@ class Reduction:
         return compute
 
     def _padding_counted(self, compute: Reduce, step: Step) -> Reduce:
-        """The fault ``mean_counts_padding``: the lanes past the last element hold the row's first one."""
+        """Fault mean_counts_padding: padding lanes of the last stick hold its first element."""
         unit = self.unit
         sticks = [position for position in self.dims if unit.space[position].kind == "sticks"]
         lanes = [position for position in self.dims if unit.space[position].kind == "lanes"]
@@ -152,7 +152,7 @@ class Reduction:
 
 
 def reduction_plan(context: Context) -> list[Call]:
-    """The plan of a reduction kernel with its fused prologue."""
+    """Returns the plan of a reduction kernel with its fused prologue."""
     *prologue, last = context.spec.body
     unit = VectorUnit(context)
     reduction = Reduction(unit, last)
@@ -172,7 +172,7 @@ def reduction_plan(context: Context) -> list[Call]:
 
 
 def _groups(unit: VectorUnit, reduced: list[int]) -> Iterator[list[Step]]:
-    """The steps that make one result, for each part of the output."""
+    """Groups the steps by the part of the output that they contribute to."""
     groups: dict[Step, list[Step]] = {}
     for step in unit.steps():
         key = tuple(0 if position in reduced else at for position, at in enumerate(step))
@@ -181,7 +181,7 @@ def _groups(unit: VectorUnit, reduced: list[int]) -> Iterator[list[Step]]:
 
 
 def _padding_calls(context: Context, unit: VectorUnit, reduction: Reduction) -> list[Call]:
-    """What fills the output's padding where the space does not run over its lanes."""
+    """Calls that fill the output's padding if the space does not cover its lanes."""
     output = unit.operands[reduction.statement.output]
     if not output.layout.padding or not reduction.row:
         return []
@@ -190,7 +190,7 @@ def _padding_calls(context: Context, unit: VectorUnit, reduction: Reduction) -> 
 
 
 def _empty_calls(unit: VectorUnit, reduction: Reduction) -> list[Call]:
-    """A reduction over nothing: the neutral element, where there is one."""
+    """Calls that store the neutral element, if any, for an empty reduction."""
     if reduction.statement.op not in ("sum", "prod", "any", "all"):
         return []
     operand = unit.operands[reduction.statement.output]
@@ -206,7 +206,7 @@ def _product(x: torch.Tensor, axes: list[int], wide: dict[str, Any]) -> torch.Te
 
 
 def _argument(x: torch.Tensor, axes: list[int], op: str) -> torch.Tensor:
-    """The index of an extreme along the reduced axes taken as one, in their order."""
+    """The argmax or argmin along the reduced axes, flattened in their order."""
     others = [axis for axis in range(x.dim()) if axis not in axes]
     line = x.permute(*others, *axes).reshape([x.shape[axis] for axis in others] + [-1])
     found = torch.argmax(line, -1) if op == "argmax" else torch.argmin(line, -1)

@@ -1,4 +1,4 @@
-"""The statements of fused programs as calls of torch that write into views of the device's bytes."""
+"""Implements statements of fused programs as torch calls that write into views of the device's bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BINARY: dict[str, Function] = {
 
 
 def function_of(op: str, attributes: dict[str, Any]) -> Function | None:
-    """The function of an elementwise statement, with its attributes filled in; None for an op without one."""
+    """Returns the function of an elementwise statement, with its attributes bound; None if unknown."""
     if op == "clamp":
         low, high = number(attributes.get("min")), number(attributes.get("max"))
         return partial(torch.clamp, min=low, max=high)
@@ -60,9 +60,9 @@ def function_of(op: str, attributes: dict[str, Any]) -> Function | None:
 
 
 def write_calls(function: Function, inputs: Sequence[Value], out: torch.Tensor) -> list[Call]:
-    """Calls that compute ``out = function(*inputs)`` as eager would, then cast to the dtype of ``out``.
+    """Returns calls that compute ``out = function(*inputs)`` as in eager, cast to the dtype of ``out``.
 
-    The dtypes are tried out on one element: where torch can write straight into ``out`` it does.
+    Dtypes are tried on one element; if torch can write directly to ``out``, it does.
     """
     if function is torch.where:
         inputs = [_condition(inputs[0]), *inputs[1:]]
@@ -93,7 +93,7 @@ def _write_calls(function: Function, inputs: list[Value], out: torch.Tensor) -> 
 
 
 def copy_calls(source: Value, out: torch.Tensor) -> list[Call]:
-    """Calls that copy a tensor or a number into ``out``, cast to its dtype."""
+    """Returns calls that copy a tensor or a number to ``out``, cast to its dtype."""
     if not isinstance(source, torch.Tensor):
         return [partial(out.copy_, torch.tensor(source, device="cpu"))]
     if same_view(source, out):
@@ -104,12 +104,12 @@ def copy_calls(source: Value, out: torch.Tensor) -> list[Call]:
 
 
 def _sample(value: torch.Tensor) -> torch.Tensor:
-    """One element of a value's dtype, with a dimension where the value has some: promotion asks for that."""
+    """One element of a value's dtype, 1-d unless the value is 0-d, since promotion depends on that."""
     return torch.ones((1,) if value.dim() else (), dtype=value.dtype, device="cpu")
 
 
 def _wrapped(value: Value, samples: Sequence[Value]) -> Value:
-    """A Python number as a tensor without dimensions that takes part in promotion as the number would."""
+    """A Python number as a 0-d tensor with the same effect on type promotion."""
     if isinstance(value, torch.Tensor):
         return value
     if isinstance(value, float):
@@ -127,7 +127,7 @@ def _condition(value: Value) -> Value:
 
 
 def same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are the same elements in the same order."""
+    """Whether two tensors have the same elements in the same order in memory."""
     return (
         one.data_ptr() == other.data_ptr()
         and one.dtype == other.dtype
@@ -137,7 +137,7 @@ def same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def clashes(source: torch.Tensor, out: torch.Tensor) -> bool:
-    """Whether writing ``out`` element by element may change what is still to be read of ``source``."""
+    """Whether writing ``out`` element by element can overwrite unread elements of ``source``."""
     if not source.numel() or not out.numel() or same_view(source, out):
         return False
     one, other = _axes(source), _axes(out)
@@ -150,7 +150,7 @@ def clashes(source: torch.Tensor, out: torch.Tensor) -> bool:
 
 
 def _interleaved(source: torch.Tensor, out: torch.Tensor, period: int) -> bool:
-    """Whether both tensors repeat with a period in bytes and keep to different parts of it."""
+    """Whether both tensors repeat with a period, in bytes, and use disjoint parts of it."""
     one, other = _axes(source), _axes(out)
     if any(step > period and step % period for _, step in one + other):
         return False
@@ -161,11 +161,11 @@ def _interleaved(source: torch.Tensor, out: torch.Tensor, period: int) -> bool:
 
 
 def _axes(value: torch.Tensor) -> list[tuple[int, int]]:
-    """The extents and the strides in bytes of the axes along which a tensor moves."""
+    """(extent, stride in bytes) of the axes with extent above 1 and nonzero stride."""
     word = value.element_size()
     return [(n, step * word) for n, step in zip(value.shape, value.stride(), strict=True) if n > 1 and step]
 
 
 def _reach(value: torch.Tensor, axes: list[tuple[int, int]]) -> int:
-    """The bytes from the first element to the end of the last one along some axes."""
+    """The bytes from the first to the end of the last element along some axes."""
     return value.element_size() + sum((n - 1) * step for n, step in axes)

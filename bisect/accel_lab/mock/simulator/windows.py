@@ -1,4 +1,4 @@
-"""The sliding-window unit: convolutions, their gradients, and pooling, over logical tensors."""
+"""The sliding-window unit: convolutions, their gradients, and pooling, on logical tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 
 def convolution_plan(context: Context) -> list[Call]:
-    """The plan of a convolution or of one of its gradients."""
+    """Returns the plan of a convolution or one of its gradients. Raises SpecError."""
     spec = context.spec
     dtype = wide(spec.outputs[0].layout)
     loads = [context.load(operand, dtype) for operand in spec.inputs]
@@ -55,7 +55,7 @@ def convolution_plan(context: Context) -> list[Call]:
 
 
 def pool_plan(context: Context) -> list[Call]:
-    """The plan of a pooling kernel; of max pooling the second output is the indices."""
+    """Returns the plan of a pooling kernel; max pooling's second output is the indices. Raises SpecError."""
     spec = context.spec
     loads = [context.load(operand, wide(operand.layout)) for operand in spec.inputs]
     make = POOLS.get(spec.op)
@@ -97,7 +97,6 @@ def _max_pool(attribute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _max_pool_backward(attribute: Callable[..., Any]) -> Callable[..., Any]:
-    """Operands as in ATen: grad_output, input, indices."""
     window = _max_window(attribute)
 
     def backward(grad: torch.Tensor, source: torch.Tensor, indices: torch.Tensor) -> Any:

@@ -1,1 +1,1 @@
-"""The kernel spec, its cache, and the verifier that checks it before it runs."""
+"""The kernel spec, its cache, and its verifier."""

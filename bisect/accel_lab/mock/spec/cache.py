@@ -1,5 +1,4 @@
-"""The cache of kernel specs: a kernel like one that was made before takes its spec, under other names and
-addresses."""
+"""A cache of kernel specs; an equivalent kernel reuses a spec with other names and addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from .kernel_spec import KernelSpec, Operand, Statement
 
 
 def key_of(spec: KernelSpec) -> str:
-    """What makes two kernels the same: everything but their names, origins and addresses in main memory."""
+    """Returns the key of equivalent kernels: everything but names, origins and main-memory addresses."""
     numbers = {operand.name: number for number, operand in enumerate(spec.operands)}
     with_layouts = not faults.active("cache_key_misses_layout")
     operands = [
@@ -46,7 +45,7 @@ def key_of(spec: KernelSpec) -> str:
 
 
 def _space(spec: KernelSpec, with_layouts: bool) -> Any:
-    """The space; without the layouts only how much there is to do."""
+    """The space; with the fault, only its extents."""
     if with_layouts or not spec.body:
         return spec.space
     return sorted((dim.kind, dim.extent) for dim in spec.space if dim.kind != "outer" or dim.extent != 1)
@@ -54,14 +53,14 @@ def _space(spec: KernelSpec, with_layouts: bool) -> Any:
 
 @dataclass
 class SpecCache:
-    """Specs by key, over all graphs of a process."""
+    """Specs by key, shared by all graphs of a process."""
 
     held: dict[str, KernelSpec]
     hits: int = 0
     most: int = 10_000
 
     def of(self, spec: KernelSpec) -> KernelSpec:
-        """The spec that was made first for such a kernel, with the names and addresses of this one."""
+        """Returns the first equivalent spec with the names and addresses of this one."""
         key = key_of(spec)
         first = self.held.get(key)
         if first is None:

@@ -1,39 +1,36 @@
-"""The kernel spec: one JSON document that says all of one kernel, written by the front end, run by the back
-end.
+"""The kernel spec: a JSON document that describes one kernel; the front end emits it, the back end runs it.
 
-Units, and what a spec of each must say:
+Units, and the required content of a spec:
 
-- ``pointwise``: ``space`` runs over the device dimensions of the output (all but the last two are
-  ``outer``, then ``sticks``/``outer``/``lanes`` as in :attr:`Layout.device_size`); every operand has one
-  stride per dimension of the space, 0 where it is broadcast. ``body`` is the fused program, statement by
-  statement, over operand names.
-- ``reduction``: as ``pointwise``, and the output's stride is 0 along each ``reduced`` dimension; the last
-  statement of the body is the reduction, those before it are its fused prologue. Lanes of padding take
-  part, so the reduced operand's ``padding`` must be the neutral element: a ``mask_tail`` statement or the
-  operand's declared state sees to it.
-- ``matmul``: (batch..., m, k) x (batch..., k, n): ``left`` is sticked on k, ``right`` and ``output`` on n;
-  both operands' k padding must be zero. ``space`` is batch..., m, n, k (logical extents; k is ``reduced``
-  and never divided).
+- ``pointwise``: ``space`` has the device dimensions of the output (as in :attr:`Layout.device_size`: all but
+  the last three are ``outer``, then ``sticks``, ``outer``, ``lanes``). Every operand has one stride per
+  dimension of the space, 0 for a broadcast. ``body`` is the fused program, a list of statements over operand
+  names.
+- ``reduction``: as ``pointwise``, with output stride 0 along each ``reduced`` dimension. The last statement
+  of the body is the reduction; those before it are its fused prologue. Padding lanes take part, so the
+  reduced operand's ``padding`` must be the neutral element, by a ``mask_tail`` statement or by the
+  operand's declared state.
+- ``matmul``: (batch..., m, k) x (batch..., k, n). The stick dimension of ``left`` is k, that of ``right`` and
+  ``output`` is n. The k padding of ``left`` must be zero. ``space`` is batch..., m, n, k (logical
+  extents; k is ``reduced`` and never divided).
 - ``convolution`` (forward, ``input_grad``, ``weight_grad``), ``pool``, ``movement``, ``gather``,
-  ``scatter``, ``scan``, ``fill``, ``sort``: operands by layout, the rest in ``attributes``; ``space`` is
-  the logical size of the output, used for the division over cores; no strides.
+  ``scatter``, ``scan``, ``fill``, ``sort``: operands are read by layout, without strides; all else is in
+  ``attributes``. ``space`` is the logical size of the output, used for the division over cores.
 
-What strides may say (pointwise and reduction):
+Rules for strides (pointwise and reduction):
 
-- A reduction's space is that of the operand which is reduced; the output is laid out as the reduced size
-  (the reduced dimensions of extent 1, or left out), and may be sticked on a dimension of extent 1: one
-  valid lane a stick.
-- Tensors whose formats have other numbers of lanes meet in one kernel only where their places are an affine
-  function of the space (one stick, a broadcast, nothing between the sticks). Where they are not, a
-  ``movement`` kernel ``copy`` from layout to layout stands before or after: it converts the number format
-  too (input and output formats may differ).
-- A scratchpad operand's strides count within one tile, the share of one core in one step: the index along a
-  dimension is taken modulo extent / (cores * steps). Its size is what those strides reach, in its own
-  format; its layout gives the format and the logical size of the whole, nothing else.
-- ``mask_tail`` may stand in any pointwise or reduction body; ``index`` yields the logical index.
+- A reduction's space is that of the reduced operand. The output has the reduced size (reduced dimensions of
+  extent 1, or removed). Its stick dimension may have extent 1: one valid lane per stick.
+- Formats with different lane counts can be in one kernel only if their element positions are affine
+  functions of the space (one stick, a broadcast, adjacent sticks). Otherwise a ``movement`` kernel ``copy``
+  before or after it changes the layout; it also converts the format.
+- A scratchpad operand's strides index one tile, the share of one core in one step: the index along a
+  dimension is taken modulo extent / (cores * steps). Its size follows from the strides; of its layout only
+  the format and the logical size of the whole are used.
+- ``mask_tail`` is allowed in any pointwise or reduction body; ``index`` yields the logical index.
 
-Addresses are bytes: from the start of device memory for ``hbm``, from the start of each core's own
-scratchpad for ``scratchpad`` (where every core holds its own slice of the operand).
+Addresses are in bytes: from the start of device memory for ``hbm``, from the start of each core's own
+scratchpad for ``scratchpad`` (every core holds its own slice of the operand).
 """
 
 from __future__ import annotations
@@ -61,16 +58,15 @@ UNITS = (
 KINDS = ("outer", "sticks", "lanes")
 ROLES = ("input", "output", "scratch")
 MEMORIES = ("hbm", "scratchpad")
-#: What the lanes after the last element hold: nothing known, or a constant that a consumer may rely on.
+#: States of padding lanes: undefined, or a constant that consumers may rely on.
 PADDINGS = ("undefined", "zero", "one", "lowest", "highest")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dim:
-    """One dimension of the iteration space: ``extent`` = ``cores`` x ``steps`` x (what one core does at a
-    time).
+    """One dimension of the iteration space: ``extent`` = ``cores`` x ``steps`` x (slice of one core).
 
-    ``cores`` slices run side by side, ``steps`` one after the other; both divide the extent.
+    ``cores`` slices run in parallel, ``steps`` sequentially; their product divides the extent.
     """
 
     name: str
@@ -83,8 +79,7 @@ class Dim:
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """One tensor of a kernel. ``strides`` are elements per dimension of the space; ``address`` is in
-    bytes."""
+    """One tensor of a kernel. ``strides`` (elements) are per dimension of the space; ``address`` in bytes."""
 
     name: str
     role: str
@@ -97,8 +92,7 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One step of a fused program: ``output = op(inputs)``; an input is an operand's name or a Python
-    number."""
+    """One statement of a fused program, ``output = op(inputs)``; inputs are operand names or numbers."""
 
     op: str
     inputs: tuple[str | float | int | bool, ...]
@@ -108,8 +102,11 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
-    """One kernel. ``origins`` are the names of the ATen graph's nodes that it computes, in order;
-    ``source`` is the line of the user's program that the last of them comes from, where known."""
+    """One kernel.
+
+    ``origins`` are the names of the ATen nodes that it computes, in order. ``source`` is the user's line of
+    the last of them, empty if unknown.
+    """
 
     name: str
     unit: str
@@ -123,31 +120,31 @@ class KernelSpec:
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
-        """The operands that are read only."""
+        """The input operands."""
         return tuple(operand for operand in self.operands if operand.role == "input")
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        """The operands that are written for others to read."""
+        """The output operands."""
         return tuple(operand for operand in self.operands if operand.role == "output")
 
     @property
     def cores(self) -> int:
-        """Cores that this kernel runs on: the product of the divisions."""
+        """The number of cores that the kernel runs on: the product over all dimensions."""
         product = 1
         for dim in self.space:
             product *= dim.cores
         return product
 
     def operand(self, name: str) -> Operand:
-        """The operand of that name. Raises KeyError."""
+        """Returns the operand of that name. Raises KeyError."""
         for operand in self.operands:
             if operand.name == name:
                 return operand
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
-        """The document; ``json.dumps`` of it is the text form, and its hash the key of the kernel cache."""
+        """Returns the JSON document of the spec."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -174,12 +171,12 @@ class KernelSpec:
         }
 
     def to_text(self) -> str:
-        """The document as indented JSON."""
+        """Returns the document as indented JSON text."""
         return json.dumps(self.to_json(), indent=1)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> KernelSpec:
-        """The spec that :meth:`to_json` wrote. Raises KeyError or ValueError where it is not one."""
+        """Reads what :meth:`to_json` wrote. Raises KeyError or ValueError for other data."""
         if data.get("schema") != SCHEMA:
             raise ValueError(f"not a kernel spec: its schema is {data.get('schema')!r}, not {SCHEMA!r}")
         return cls(

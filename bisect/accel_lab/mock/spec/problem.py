@@ -1,4 +1,4 @@
-"""What is wrong with a kernel spec: one problem, and the error that refuses the kernel."""
+"""The problems of a kernel spec, and the error that rejects the kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One broken rule of one kernel."""
+    """One violation of a rule by one kernel."""
 
     kernel: str
     rule: str
@@ -18,7 +18,7 @@ class Problem:
 
 
 class SpecError(ValueError):
-    """A kernel spec that the device refuses; ``problems`` are its broken rules, at least one."""
+    """Raised for an invalid kernel spec; ``problems`` has at least one violation."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))

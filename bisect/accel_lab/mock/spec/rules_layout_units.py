@@ -1,4 +1,4 @@
-"""The verifier's rules for the units that take their operands by layout: matmul, movement and so on."""
+"""Verifier rules for by-layout units: matmul, convolution, pool, movement and so on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INDEXED = {
 
 
 def layout_unit_problems(spec: KernelSpec, device: Device) -> Found:
-    """The broken rules of one kernel."""
+    """Yields the violations of one kernel as (rule, message)."""
     for operand in spec.operands:
         if operand.strides:
             yield "strides", f"operand {operand.name}: the unit {spec.unit} takes operands by layout"
@@ -47,7 +47,7 @@ def layout_unit_problems(spec: KernelSpec, device: Device) -> Found:
 
 
 def _space(spec: KernelSpec) -> Found:
-    """The space is the output's size; a matmul has its k besides."""
+    """The space must equal the output's size, plus k for a matmul."""
     wanted = spec.outputs[0].layout.size
     if spec.unit == "matmul":
         wanted = (*wanted, spec.inputs[0].layout.size[-1] if spec.inputs[0].layout.size else 1)
@@ -61,7 +61,7 @@ def _space(spec: KernelSpec) -> Found:
 
 
 def _overlaps(spec: KernelSpec) -> Found:
-    """What is written lies apart from all else."""
+    """An output must not overlap any other operand."""
     for position, one in enumerate(spec.operands):
         for other in spec.operands[position + 1 :]:
             if one.role == other.role == "input":
@@ -93,7 +93,7 @@ def _formats(spec: KernelSpec) -> Found:
 
 
 def _matmul(spec: KernelSpec) -> Found:
-    """The sticks lie along what the matrix unit streams, and the padding of k is zero."""
+    """A matmul's sticks must be along k (left) and n (right, output), and the padding of k must be zero."""
     left, right = spec.inputs
     for operand, what in ((left, "k"), (right, "n"), (spec.outputs[0], "n")):
         rank = len(operand.layout.size)
@@ -106,7 +106,7 @@ def _matmul(spec: KernelSpec) -> Found:
 
 
 def _shapes(spec: KernelSpec) -> Found:
-    """The op makes results of the outputs' sizes out of the inputs."""
+    """The op's results must have the outputs' sizes."""
     try:
         results = meaning(spec.unit, spec.op, spec.attributes, spec.outputs[0].layout.size)(
             *(_ghost(operand) for operand in in_order(spec))
@@ -127,6 +127,6 @@ def _shapes(spec: KernelSpec) -> Found:
 
 
 def _ghost(operand: Operand) -> torch.Tensor:
-    """A tensor of an operand's size and dtype without elements."""
+    """A meta tensor of an operand's size and dtype."""
     layout: Layout = operand.layout
     return torch.empty(layout.size, dtype=layout.number.torch_dtype, device="meta")

@@ -1,4 +1,4 @@
-"""The verifier's rules on padding: what the lanes past the last element hold, statement by statement."""
+"""Verifier rules for padding, by tracking the padding lanes' content through the statements."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .kernel_spec import KernelSpec, Operand, Statement
 from .vocabulary import REDUCTIONS
 
 Found = Iterator[tuple[str, str]]
-#: What the padding lanes of an operand hold: one number, or None where nothing is known.
+#: The content of an operand's padding lanes: one number, or None if unknown.
 State = float | int | bool | None
 
 
 def padding_problems(spec: KernelSpec) -> Found:
-    """A reduction over sticks reads neutral padding; the padding that an output declares is what it has."""
+    """Yields violations: reductions over non-neutral padding, and outputs whose declared padding is wrong."""
     lanes = [dim for dim in spec.space if dim.kind == "lanes"]
     width = math.prod(dim.extent for dim in spec.space if dim.kind in ("sticks", "lanes"))
     if not lanes or not any(_padded(spec, operand, width) for operand in spec.operands):
@@ -55,7 +55,7 @@ def padding_problems(spec: KernelSpec) -> Found:
 
 
 def _padded(spec: KernelSpec, operand: Operand, width: int) -> bool:
-    """Whether a kernel walks over lanes of an operand that hold no element."""
+    """Whether a kernel accesses padding lanes of an operand."""
     along = any(
         dim.kind == "lanes" and stride == 1 for dim, stride in zip(spec.space, operand.strides, strict=True)
     )
@@ -69,7 +69,7 @@ def _given(spec: KernelSpec, operand: Operand, width: int) -> State:
 
 
 def _after(spec: KernelSpec, statement: Statement, states: dict[str, State]) -> State:
-    """The state of a statement's output: the statement is run on the numbers that the padding holds."""
+    """The padding state of a statement's output, computed by running the statement on the padding."""
     dtype = spec.operand(statement.output).layout.number.torch_dtype
     if statement.op == "mask_tail":
         return _cast(as_number(statement.attributes["value"]), dtype)
@@ -100,7 +100,7 @@ def _cast(value: Any, dtype: torch.dtype) -> State:
 
 
 def _reduced(op: str, held: State, source: Operand) -> State:
-    """What a reduction over other dimensions makes of a padding: known where it stays the same number."""
+    """The padding state after a reduction over other dimensions; None unless it stays the same number."""
     row = torch.tensor([held, held], dtype=source.layout.number.torch_dtype, device="cpu")
     again: State = reduce(op, row).item()
     return again if _equal(again, held) else None
@@ -111,7 +111,7 @@ def _equal(one: State, other: State) -> bool:
 
 
 def _neutral(op: str, held: State, source: Operand) -> bool:
-    """Whether a number in the padding leaves a reduction as it is."""
+    """Whether a number in the padding is neutral for a reduction."""
     if held is None:
         return False
     if op == "all":

@@ -1,4 +1,4 @@
-"""The verifier's rules for kernels whose operands are walked by strides: pointwise and reduction."""
+"""Verifier rules for strided kernels: pointwise and reduction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def strided_problems(spec: KernelSpec, device: Device) -> Found:
-    """The broken rules; whether padding is read that must not be is asked elsewhere."""
+    """Yields the violations of one kernel as (rule, message), except those of padding."""
     malformed = [operand for operand in spec.operands if len(operand.strides) != len(spec.space)]
     for operand in malformed:
         yield (
@@ -40,9 +40,9 @@ def strided_problems(spec: KernelSpec, device: Device) -> Found:
 
 
 def reach(spec: KernelSpec, operand: Operand) -> int:
-    """Bytes from an operand's address to the end of the last element that the kernel touches.
+    """Returns the bytes from an operand's address to the end of the last element accessed.
 
-    In a scratchpad one core touches its own slice of one step.
+    In a scratchpad this is one core's slice of one step.
     """
     local = operand.memory == "scratchpad"
     last = 0
@@ -84,7 +84,7 @@ def _bounds(spec: KernelSpec, device: Device) -> Found:
 
 
 def _coverage(spec: KernelSpec) -> Found:
-    """The space writes every element of every output: sticks, rows and all."""
+    """Every element of every output must be written."""
     for operand in spec.outputs:
         layout = operand.layout
         moving = [
@@ -103,7 +103,7 @@ def _coverage(spec: KernelSpec) -> Found:
 
 
 def _distinct(moving: list[tuple[int, int]]) -> bool:
-    """Whether no two points of a walk meet, for sure."""
+    """Whether all points certainly have distinct addresses."""
     filled = 0
     for extent, stride in sorted(moving, key=lambda entry: entry[1]):
         if stride <= filled:
@@ -113,7 +113,7 @@ def _distinct(moving: list[tuple[int, int]]) -> bool:
 
 
 def _missing(layout: Layout, moving: list[tuple[int, int]]) -> int:
-    """How many valid elements a walk leaves out, by marking them."""
+    """The number of valid elements that are not written, by marking all written ones."""
     count = max(layout.elements, 1 + sum((extent - 1) * stride for extent, stride in moving))
     marks = torch.zeros(count, dtype=torch.uint8, device="cpu")
     marks.as_strided([extent for extent, _ in moving], [stride for _, stride in moving]).fill_(1)
@@ -125,7 +125,7 @@ def _missing(layout: Layout, moving: list[tuple[int, int]]) -> int:
 
 
 def _masks(spec: KernelSpec) -> Found:
-    """A mask stands on the sticks and keeps the valid elements, all of them in the space."""
+    """A mask must be on the stick dimension, and its valid extent must end in the last stick."""
     lanes = math.prod(dim.extent for dim in spec.space if dim.kind == "lanes")
     for number, statement in enumerate(spec.body):
         if statement.op != "mask_tail":
@@ -142,7 +142,7 @@ def _masks(spec: KernelSpec) -> Found:
 
 
 def _reduced(spec: KernelSpec) -> Found:
-    """The reduced dimensions are those along which the result stands still."""
+    """Only reductions may have reduced dimensions, and their output must have stride 0 along these."""
     reduced = [dim for dim in spec.space if dim.reduced]
     if spec.unit == "pointwise":
         if reduced:
@@ -162,7 +162,7 @@ def _reduced(spec: KernelSpec) -> Found:
 
 
 def _races(spec: KernelSpec) -> Found:
-    """What stands still along a dimension is computed from what stands still there, or is reduced."""
+    """If a target has stride 0 along a dimension, its inputs must too, unless it is reduced."""
     for number, statement in enumerate(spec.body):
         if spec.unit == "reduction" and number == len(spec.body) - 1:
             continue
@@ -179,13 +179,12 @@ def _races(spec: KernelSpec) -> Found:
 
 
 def _read(spec: KernelSpec, statement: Statement) -> list[Operand]:
-    """The operands that a statement reads."""
     return [operand for operand in spec.operands if operand.name in statement.inputs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Life:
-    """From the statement that first writes an operand to the last that reads it; -1 before the first."""
+    """An operand's lifetime, from its first write to its last read, as statement numbers; -1: before all."""
 
     operand: Operand
     start: int
@@ -205,7 +204,7 @@ def _lives(spec: KernelSpec) -> list[_Life]:
 
 
 def _overlaps(spec: KernelSpec) -> Found:
-    """No operand is written where another still lives, and none is read before it is written."""
+    """Operands that are live at the same time must not overlap, and none may be read before it is written."""
     for number, statement in enumerate(spec.body):
         for operand in _read(spec, statement):
             written = any(earlier.output == operand.name for earlier in spec.body[:number])

@@ -1,8 +1,8 @@
-"""The spec verifier: what must hold of a kernel spec before the device runs it, rule by rule.
+"""The spec verifier: rules that a kernel spec must satisfy before it runs.
 
-A spec is checked once, when its program is made. The rules, by the names that the problems carry:
-``document``, ``vocabulary``, ``operands``, ``division``, ``cores``, ``alignment``, ``bounds``, ``strides``,
-``coverage``, ``stick_count``, ``race``, ``lifetime``, ``overlap``, ``capacity``, ``span``, ``padding``,
+A spec is checked once, when its program is loaded. The rules, as named in problems: ``document``,
+``vocabulary``, ``operands``, ``division``, ``cores``, ``alignment``, ``bounds``, ``strides``, ``coverage``,
+``stick_count``, ``race``, ``lifetime``, ``overlap``, ``capacity``, ``span``, ``padding``,
 ``padding_declared``, ``dtype``, ``space``, ``sticks``, ``shape``.
 """
 
@@ -34,7 +34,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def verify(spec: KernelSpec, device: Device, arena_bytes: int) -> list[Problem]:
-    """The broken rules of a spec over an arena of so many bytes, of the first group that has some."""
+    """Returns the violations of the first group of rules that has any, for an arena of ``arena_bytes``."""
     stages: tuple[Callable[[], Found], ...] = (
         lambda: _document(spec),
         lambda: _words(spec),
@@ -58,13 +58,13 @@ def verify(spec: KernelSpec, device: Device, arena_bytes: int) -> list[Problem]:
 
 
 def check(spec: KernelSpec, device: Device, arena_bytes: int) -> None:
-    """Raise SpecError where a spec breaks a rule."""
+    """Raises SpecError if a spec violates a rule."""
     if problems := verify(spec, device, arena_bytes):
         raise SpecError(problems)
 
 
 def _document(spec: KernelSpec) -> Found:
-    """The spec can be written as JSON."""
+    """The spec must be serializable as JSON."""
     try:
         json.dumps(spec.to_json(), allow_nan=False)
     except (TypeError, ValueError, KeyError) as error:
@@ -72,7 +72,7 @@ def _document(spec: KernelSpec) -> Found:
 
 
 def _words(spec: KernelSpec) -> Found:
-    """Only names that the device knows, each with what it needs."""
+    """All names must be known, and ops must have their inputs and attributes."""
     if spec.unit not in UNITS:
         yield "vocabulary", f"the device has no unit called {spec.unit!r}"
         return
@@ -113,7 +113,7 @@ def _words(spec: KernelSpec) -> Found:
 
 
 def _body_words(spec: KernelSpec) -> Found:
-    """The statements of a fused program."""
+    """Statements must be known, have the right inputs, and write all outputs."""
     names = {operand.name for operand in spec.operands}
     if not spec.body:
         yield "vocabulary", f"a {spec.unit} kernel has at least one statement"
@@ -156,7 +156,7 @@ def _body_words(spec: KernelSpec) -> Found:
 
 
 def _division(spec: KernelSpec, device: Device) -> Found:
-    """Every extent is cores x steps x a whole number, and there are that many cores."""
+    """Every extent must be divisible by cores x steps, and the device must have enough cores."""
     for dim in spec.space:
         if min(dim.cores, dim.steps) < 1 or dim.extent < 0:
             yield (
@@ -180,7 +180,7 @@ def _division(spec: KernelSpec, device: Device) -> Found:
 
 
 def _places(spec: KernelSpec, device: Device, arena_bytes: int) -> Found:
-    """Every operand starts at a stick and lies in its memory."""
+    """Every operand must be stick-aligned and within its memory."""
     for operand in spec.operands:
         if operand.address % STICK_BYTES:
             yield "alignment", f"operand {operand.name}: address {operand.address} is not that of a stick"
@@ -198,7 +198,7 @@ def _places(spec: KernelSpec, device: Device, arena_bytes: int) -> Found:
 
 
 def _statement_formats(spec: KernelSpec) -> Found:
-    """The formats that some statements ask for."""
+    """Statements that require certain formats must have them."""
     formats = {operand.name: operand.layout.format for operand in spec.operands}
     for number, statement in enumerate(spec.body):
         taken = [formats.get(entry) for entry in statement.inputs if isinstance(entry, str)]

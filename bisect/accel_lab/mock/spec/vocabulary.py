@@ -1,4 +1,4 @@
-"""The words of a kernel spec: which units have which ops, and what the statements of a fused program take."""
+"""The vocabulary of kernel specs: the ops of each unit, and the arguments of statements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from accel_lab.mock.ir.neutral import NEUTRAL
 
 from .kernel_spec import KernelSpec, Operand
 
-#: Functions that yield a float for any input.
+#: Functions that return a float for any input dtype.
 FLOAT_FUNCTIONS = (
     *("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan"),
     *("tanh", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc"),
@@ -23,7 +23,7 @@ BINARY_OPS = (
     *("logical_and", "logical_or", "logical_xor"),
     *("bitwise_and", "bitwise_or", "bitwise_xor"),
 )
-#: Inputs of each elementwise statement.
+#: The number of inputs of each elementwise statement.
 ARITY: dict[str, int] = {
     **dict.fromkeys(UNARY_OPS, 1),
     **dict.fromkeys(BINARY_OPS, 2),
@@ -36,7 +36,7 @@ STATEMENT_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "mask_tail": ("dim", "valid", "value"),
     "index": ("dim",),
 }
-#: For each reduction the padding state that leaves its result as it is.
+#: The neutral padding state of each reduction.
 REDUCTIONS = NEUTRAL
 ARGUMENTS = ("argmax", "argmin")
 INTEGER_ONLY = ("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
@@ -44,8 +44,7 @@ STRIDED_UNITS = ("pointwise", "reduction")
 
 _POOL_WINDOW = ("kernel_size", "stride", "padding")
 _CONVOLUTION = ("stride", "padding", "dilation")
-#: For the units that take operands by layout: each op's least and most inputs, and the attributes that it
-#: must have.
+#: Ops of by-layout units: least and most inputs, and required attributes.
 LAYOUT_OPS: dict[str, dict[str, tuple[int, int, tuple[str, ...]]]] = {
     "matmul": {"matmul": (2, 2, ())},
     "convolution": {
@@ -102,7 +101,7 @@ LAYOUT_OPS: dict[str, dict[str, tuple[int, int, tuple[str, ...]]]] = {
 
 
 def in_order(spec: KernelSpec) -> tuple[Operand, ...]:
-    """A layout unit's inputs in the order that its op takes them: ``values`` of ``index_put`` come last."""
+    """Returns a by-layout unit's inputs in the op's argument order: ``values`` of ``index_put`` last."""
     if spec.op == "index_put":
         return tuple(sorted(spec.inputs, key=lambda operand: operand.name == "values"))
     return spec.inputs
