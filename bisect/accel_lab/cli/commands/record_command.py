@@ -1,4 +1,4 @@
-"""``accel-lab record``: run a job once, as it is, and keep the first compiled graph that fails."""
+"""``accel-lab record``: runs a job once, unmodified, and keeps the first compiled graph that fails."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def command(
 
 
 def _run(request: Request, folder: Path, sampling: dict[str, Any], to_stderr: bool) -> int | None:
-    """The job, with this terminal as its own; its exit code, None where a signal ended it."""
+    """Runs the job on this terminal; returns its exit code, or None if a signal ended it."""
     workspace = Workspace(folder, Path.cwd())
     options = folder / "record-request.json"
     job = {"program": request.program.to_json(), "folder": str(folder / "capsules"), "sampling": sampling}
@@ -134,7 +134,7 @@ def _capsules(folder: Path) -> list[Path]:
 
 
 def _counts(folder: Path) -> dict[str, Any]:
-    """What the job said of its recording; empty where it did not come to its end, or compiled nothing."""
+    """Reads the job's summary of its recording; empty if the job did not finish or compiled nothing."""
     try:
         said = ChildFiles(folder / "capsules").json(RECORDED, _COUNTS)
     except (Refused, OSError):
