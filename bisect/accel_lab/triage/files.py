@@ -16,8 +16,7 @@ from accel_lab.execution.programs import CAPSULE
 from accel_lab.reporting.bundle.kinds_of_files import is_environment, is_secret
 from accel_lab.reporting.bundle.local_imports import MAX_MODULES, imported_names, module_files
 
-#: Limits for one script: total bytes, files of a folder that it names, and entries of such a folder that are
-#: examined.
+#: Limits for one script: total bytes, files of a named folder, and entries of it that are examined.
 MOST_BYTES, MOST_OF_FOLDER, _MOST_LOOKED = 512 << 20, 500, 20_000
 _MOST_TEXT = 4 << 20
 _MOST_NAME = 255

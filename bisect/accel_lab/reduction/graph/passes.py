@@ -38,7 +38,7 @@ def _with_calls(program: Program, kept: Sequence[int]) -> Program | None:
 
 
 def simplify_backward(state: State) -> None:
-    """Removes the backward, or replaces its gradients by ones, because later cuts need a simple one."""
+    """Simplifies the backward to none, a sum, or gradients of ones, because later cuts need a simple one."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -72,7 +72,7 @@ def without_grad(program: Program) -> Program:
 
 
 def fewer_results(state: State) -> None:
-    """Returns one value if that suffices, else as few as possible."""
+    """Makes each function return one value if that suffices, else as few as possible."""
     for index in range(len(state.program.functions)):
 
         def single(index: int = index) -> Iterator[Program | None]:

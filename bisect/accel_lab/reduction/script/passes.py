@@ -83,7 +83,8 @@ def _guards(tree: ast.Module) -> Iterator[Edit]:
 def unwrapped_main(tree: ast.Module) -> list[Edit]:
     """Inlines functions like ``def main(): ...`` that are called once, as a statement without arguments.
 
-    Functions with parameters, decorators, ``return`` or names that the module binds too are skipped.
+    Functions with parameters, decorators, ``return``, ``yield`` or names that the module binds too are
+    skipped.
     """
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     calls = [node for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
