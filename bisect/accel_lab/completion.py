@@ -24,7 +24,7 @@ from accel_lab.versions.line import ReleaseLine
 
 #: File in the run's folder with the output of torch's ``collect_env``.
 COLLECTED = "collect_env.json"
-#: Folder, within the run's folder, of files from an accelerator run; below it the limits of what is copied.
+#: Subfolder for the files of an accelerator run, and the most files and bytes that are copied to it.
 ACCELERATOR = "accelerator"
 _MOST_FILES, _MOST_BYTES = 1_000, 32 * 1024 * 1024
 
@@ -104,7 +104,10 @@ def note_own_build(own: Findings, findings: Findings) -> None:
 
 
 def nothing_fails(program: Program, line: ReleaseLine) -> Findings:
-    """Returns the findings for a script that fails on no release: ``passes``, else ``inconclusive``."""
+    """Returns the findings for a script that fails on no release.
+
+    The verdict is ``passes`` if a release passed, else ``inconclusive``.
+    """
     rows = line.tried.tested if line.tried is not None else ()
     passing = any(row.verdict is Verdict.GOOD for row in rows)
     findings = Findings(program=program, verdict="passes" if passing else "inconclusive")

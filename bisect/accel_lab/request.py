@@ -70,7 +70,10 @@ def new_run_folder(request: Request, command: str = "bisect") -> Path:
 
 
 def opened(request: Request, command: str = "bisect") -> tuple[Request, Path]:
-    """Makes the run's folder and returns both; a notebook is converted to a script in that folder."""
+    """Makes the run's folder, and converts a notebook to a script in it.
+
+    Returns the new request and the folder.
+    """
     folder = new_run_folder(request, command)
     program = as_script(request.program, folder)
     if program.path is not None and program.origin:

@@ -14,7 +14,7 @@ from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 #: The mock's fault that is switched on for the whole tour.
 FAULT = "exp_tail_wrong"
 SHIPPED = Path(accel_lab.__file__).parent / "workloads" / "attention_demo.py"
-#: Name of the script's copy in the tour's folder; there it cannot import the lab's modules by accident.
+#: Name of the script's copy in the tour's folder, where none of the lab's modules is next to it.
 SCRIPT = "attention.py"
 _LINES = 24
 

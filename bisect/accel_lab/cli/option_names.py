@@ -8,7 +8,7 @@ from functools import cache
 
 import click
 
-#: Commands that run a program or a model; the others read, remove or trust files, so no file sets them.
+#: Commands that run a program or a model; the others read, remove or trust files, so no settings apply.
 SETTABLE = ("bisect", "minimize", "run", "bench", "matrix", "diff", "guards", "capture", "check")
 #: Options that concern a single call, replace a confirmation, or send the user's files to another machine.
 _NEVER = frozenset(

@@ -31,7 +31,7 @@ from accel_lab.versions.remote_release import RemoteLost, RemoteRuns, SentFailur
 
 #: Files in a run's folder: its cluster, for --resume; the failure by which releases are judged.
 ENGINE, FAILURE = "engine.json", "failure.json"
-#: File of a worker's command with the releases that it judged by a failure.
+#: File in which a worker's command leaves the releases that it judged by a failure.
 JUDGED = "judged.json"
 _FETCHED = "fetched"
 #: Most releases of one run that are submitted at a time.

@@ -149,7 +149,6 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether a bisection is running."""
         return any(job.state in (State.RUNNING, State.STOPPING) for job in self.all())
 
     def close(self) -> None:

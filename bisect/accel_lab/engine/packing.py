@@ -12,7 +12,7 @@ from accel_lab.core.errors import LabError
 
 #: Most bytes and files that are unpacked.
 MOST_BYTES, MOST_FILES = 8 << 30, 200_000
-#: Copies of the lab's own code in a run's folder and its releases' folders, which are not packed.
+#: In a run's folder: the unpacked copy of the lab's code is skipped, also in each release's folder.
 _LIBRARY, _RELEASES = "lib", "versions"
 _LOCK = "lock.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)

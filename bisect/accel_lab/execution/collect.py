@@ -60,7 +60,7 @@ _LIMITS = {
 def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
     """Returns the Outcome of a run whose files are in ``folder``.
 
-    ``refused`` if the files are not plausible.
+    Its status is ``REFUSED`` if the files are not what the lab's child writes.
     """
     try:
         return _collect(ChildFiles(folder), ended, warm=warm, bare=bare)
@@ -89,9 +89,9 @@ def _size(mb: float) -> str:
 
 
 def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:
-    """Returns the Outcome of a run with files that the lab does not read.
+    """Returns the Outcome of a run whose files the lab does not read.
 
-    A limit that ended it has precedence.
+    Its status is the limit that ended the run, if there was one, else ``REFUSED``.
     """
     return Outcome(
         status=Status.REFUSED if ended.limit is None else _LIMITS[ended.limit],

@@ -45,7 +45,7 @@ class Journal:
     ``unasked`` are the probes that were not started because the time budget was used up.
 
     Each answer follows the number of the lab-child protocol that it was given under. Answers of another
-    protocol are ignored, except in a ``replay``; ``outdated`` is then that number.
+    protocol are ignored, and ``outdated`` is then its number; a ``replay`` uses them anyway.
     """
 
     def __init__(self, path: Path, *, replay: bool = False) -> None:

@@ -94,7 +94,7 @@ class ReproWriter:
         passing = repro.nearest_passing(product.problem.passing, product.candidate)
         if passing is None:
             return None
-        if product.problem.target.early:  # it never reached the native compiler: does it really pass?
+        if product.problem.target.early:  # it was stopped at the native compiler: does it pass?
             passes = replace(product.target, good=None)
             answer, _ = ask(self.lab, product.problem.probe_of(passing), passes)
             if answer.bad is not Verdict.GOOD:

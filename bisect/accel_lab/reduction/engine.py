@@ -103,9 +103,9 @@ def _without_chunks(
 def _shorter(
     current: Sequence[T], end: int, size: int, build: Callable[[Sequence[T]], Candidate | None]
 ) -> Iterator[tuple[tuple[list[T], int], Candidate]]:
-    """Yields each sublist without one chunk and where to continue.
+    """Yields each sublist without one chunk, with the place to continue at.
 
-    From ``end`` to the front, then the back.
+    Chunks are dropped from ``end`` to the front, then from the back.
     """
     ends = list(range(end, 0, -size))
     if size == 1:

@@ -175,10 +175,7 @@ def _origin(folder: Path) -> str:
 
 
 def _signature(signature: Mapping[str, Any]) -> str:
-    """Returns kind, type and message.
-
-    For wrong values without the message, which has the script's own names.
-    """
+    """Returns kind, type and message; no message for wrong values, since it has the script's own names."""
     parts = [signature.get("kind"), signature.get("type")]
     parts += [] if signature.get("kind") == "values" else [signature.get("message")]
     return " ".join(str(part) for part in parts if part)

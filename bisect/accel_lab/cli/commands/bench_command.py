@@ -162,8 +162,8 @@ def command(
 ) -> int:
     """Measure models (BERT, ResNet-18, a decoder, a UNet, ...) under the backends of torch.compile.
 
-    Exit codes: 0 all that was measured gives eager's results, 1 a backend failed or gives others, or is
-    slower than in the benchmark of --compare, 2 wrong usage, 3 nothing could be measured, 130 interrupted.
+    Exit codes: 0 all results agree with eager's, 1 a backend failed, differs from eager or is slower than in
+    the benchmark of --compare, 2 wrong usage, 3 nothing could be measured, 130 interrupted.
     """
     if listed:
         show_list(as_json=as_json)

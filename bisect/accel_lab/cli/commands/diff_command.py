@@ -70,10 +70,10 @@ def command(
     as_json: bool,
     **words: Any,
 ) -> int:
-    """Run SCRIPT twice and compare what its compiled regions return, change and leave.
+    """Run SCRIPT twice and compare the values of its compiled regions.
 
-    Outputs, gradients, buffers and parameters of every region are compared, of the unmodified script. With
-    eager or fp64 as the reference a float64 run of the same operators decides what counts as a difference.
+    The outputs, gradients, buffers and parameters of every region of the unmodified script are compared. With
+    eager or fp64 as the reference, a float64 run of the same operators decides what counts as a difference.
 
     Exit codes: 0 all values agree, 1 some differ, 2 wrong usage, 3 the lab could not do it.
     """

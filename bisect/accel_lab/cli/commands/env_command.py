@@ -31,7 +31,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @click.group(name="env")
 def command() -> None:
-    """The environments that hold a release of torch each: list, build, prune, verify."""
+    """List, build, prune and verify environments, each with a release of torch."""
 
 
 def store_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -53,7 +53,7 @@ def json_option(function: Callable[..., int]) -> Callable[..., int]:
 @store_options
 @json_option
 def list_command(store: str | None, provider: str | None, config: str | None, as_json: bool) -> int:
-    """List the environments, the one used last first."""
+    """List the environments, most recently used first."""
     kept = KeptEnvironments(store, provider, config)
     rows = kept.rows()
     if as_json:
@@ -145,9 +145,9 @@ def prune_command(
     config: str | None,
     as_json: bool,
 ) -> int:
-    """Remove environments by KEYS, age or size, and the downloads that none needs. One in use stays.
+    """Remove environments by KEYS, age or size, and downloads that none needs. Those in use stay.
 
-    Of images only those that the lab has built are removed.
+    Only images that the lab has built are removed.
     """
     kept = KeptEnvironments(store, provider, config)
     named = kept.keys if everything else [_key(key, kept.keys) for key in keys]

@@ -77,12 +77,13 @@ def command(
     as_json: bool,
     **sampling: Any,
 ) -> int:
-    """Run SCRIPT once, as it is, and keep the first call of a compiled graph that is wrong, raises or hangs.
+    """Run SCRIPT once, unmodified, and keep the first call of a compiled graph that is wrong, raises or
+    hangs.
 
     A sample of each compiled graph's calls is compared with the same graph run eagerly and, in doubt, in
-    float64. What is kept is a capsule: a folder with the graph as a script and its inputs, which `accel-lab
-    bisect`, `minimize` and `diff` take like a script. Under torchrun each rank records itself:
-    `torchrun ... -m accel_lab.record SCRIPT`.
+    float64. The result is a capsule: a folder with the graph as a script and its inputs, which `accel-lab
+    bisect`, `minimize` and `diff` take like a script. Under torchrun each rank records itself: `torchrun ...
+    -m accel_lab.record SCRIPT`.
 
     Exit codes: 0 nothing was wrong, 1 a capsule was kept, 2 wrong usage, 3 the lab could not do it.
     """

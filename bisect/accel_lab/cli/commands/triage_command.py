@@ -114,10 +114,10 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Bisect every script of PLACE, and group what fails into distinct faults.
+    """Bisect every script of PLACE, and group the failures into distinct faults.
 
-    PLACE is a folder of scripts (or of capsules), or a file that names one a line. A script whose content was
-    bisected before, in the last triage of the same place with the same options, is not run again.
+    PLACE is a folder of scripts (or of capsules), or a file with one script a line. A script whose content
+    was bisected before, in the last triage of the same place with the same options, is not run again.
 
     With --engine dask:ADDRESS the workers of a Dask cluster bisect (docs/cluster.md).
 

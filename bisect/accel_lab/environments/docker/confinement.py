@@ -62,7 +62,7 @@ def creation(
         "memswap_limit": memory,  # no swap on top
         "nano_cpus": int(cpus * 1e9),
         "shm_size": min(SHM_BYTES, memory),
-        # Only lowered limits: the container would not start if the daemon's own limits were lower than ours.
+        # Only limits that we lower: a container that asks for more than the daemon has does not start.
         "ulimits": [
             Ulimit(name="fsize", soft=file_bytes, hard=file_bytes),
             Ulimit(name="core", soft=0, hard=0),

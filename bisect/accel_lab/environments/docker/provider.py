@@ -155,7 +155,7 @@ class DockerProvider:
             self._make_image(spec.torch, base, row)
             cached = False
         if extra and self._image(image) is None:
-            # A few wheels upon an existing image are built without permission.
+            # Adding a few wheels to an existing image needs no permission.
             if row is None or self._builder is None:
                 raise EnvironmentUnavailable(
                     f"no image {image}: the lab can put {extra.text} only upon builds of docker/builds.toml"
@@ -240,7 +240,6 @@ class DockerProvider:
                 yield match[1]
 
     def _image(self, name: str) -> Any:
-        """Returns the image of that name, or None."""
         with closing(self._connect()) as client, daemon_errors(f"cannot look at {name}"):
             try:
                 return client.images.get(name)

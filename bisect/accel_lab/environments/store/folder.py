@@ -188,7 +188,10 @@ class Store:
 
 
 def new_bytes(folder: Path) -> int:
-    """Returns the bytes that an environment added to the disk, without files that others share."""
+    """Returns the bytes that an environment added to the disk.
+
+    Files with more than two links are shared with other environments; the second link is in the cache.
+    """
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

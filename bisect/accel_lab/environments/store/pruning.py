@@ -221,10 +221,7 @@ def _remove_downloads(store: Store, folders: Collection[Path]) -> bool:
 
 
 def _forget(store: Store, names: Collection[bytes]) -> None:
-    """Removes uv's cache entries that point to these downloads.
-
-    Uv would fail on them instead of downloading.
-    """
+    """Removes uv's cache entries for these downloads, because uv would fail on them."""
     for note in store.cache.glob("uv/wheels-v*/**/*"):
         try:
             if note.is_symlink():

@@ -20,7 +20,7 @@ from accel_lab.environments.commands import Commands, plain_environment
 
 from .shared_objects import NotElf, SharedObject, Symbol, read_shared_object
 
-#: Packages that CPU runs do not need; triton is installed if the script names it.
+#: Packages that CPU runs do not need. torch itself requires triton; a script that names triton gets it.
 _LEFT_OUT = re.compile(r"(nvidia|cuda)(-.*)?|(pytorch-)?triton(-.*)?")
 _LIBRARY = re.compile(r"lib(cu|nv|nccl)")
 #: Names of CUDA functions. Unversioned symbols are stubbed only under these names, because stubs would shadow

@@ -1,7 +1,8 @@
 """Decides when a server that was started earlier may serve a run: environment and process state must match.
 
 All environment variables count, except those that only describe the shell's session. State that a process
-inherits counts too: limits, priority, namespaces, groups, signals. A run that differs needs another server.
+inherits counts too: stack limit, priority, namespaces, groups, signals. A run that differs needs another
+server.
 """
 
 from __future__ import annotations

@@ -43,7 +43,6 @@ class CompilerChecks:
 
     @property
     def kept(self) -> bool:
-        """Whether any are kept."""
         return bool(_files(self.folder))
 
     def lend(self, cache: Path) -> None:

@@ -138,7 +138,7 @@ class Surroundings:
     def _folders(self, probe: Probe) -> tuple[Path, ...]:
         """Returns the folders to show, none inside another.
 
-        Earlier scripts' folders are kept for candidates.
+        Folders of earlier scripts are included, because candidates of a reduction link to their files.
         """
         path = probe.program.path
         if path is not None:

@@ -75,7 +75,7 @@ def resized(program: Program, sizes: Mapping[int, int]) -> Program | None:
 def reshaped(call: Call, position: int, size: tuple[int, ...]) -> Call | None:
     """Changes the size of an input, by slicing its values or by a constructor.
 
-    None if that is not possible.
+    Returns None if that is not possible.
     """
     value = call.inputs[position]
     assert isinstance(value, TensorInput)

@@ -118,9 +118,9 @@ class _Reducer:
                 return
 
     def _lay_out(self) -> bool:
-        """Rewrites the script in the form in which candidates are rendered.
+        """Rewrites the script in the form of the candidates.
 
-        False if that removes the failure.
+        Returns False if that removes the failure.
         """
         tree = parse(self._start)
         edits = ornaments(tree)
