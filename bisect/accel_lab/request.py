@@ -60,20 +60,14 @@ class Request(Record):
 
 
 def new_run_folder(request: Request, command: str = "bisect") -> Path:
-    """Makes a run folder for a command, under ``--out`` or the state folder.
-
-    Raises :class:`LabError` if it cannot be made.
-    """
+    """Makes a run folder under ``--out`` or the state folder; raises :class:`LabError` if it cannot."""
     base = request.out if request.out is not None else state_folder() / "runs"
     name = re.sub(r"[^\w.-]+", "-", request.program.name).strip("-.") or "run"
     return new_folder(base, name, "run folder", command)
 
 
 def opened(request: Request, command: str = "bisect") -> tuple[Request, Path]:
-    """Makes the run's folder, and converts a notebook to a script in it.
-
-    Returns the new request and the folder.
-    """
+    """Makes the run's folder, with a notebook as a script in it; returns the new request and the folder."""
     folder = new_run_folder(request, command)
     program = as_script(request.program, folder)
     if program.path is not None and program.origin:
@@ -104,10 +98,7 @@ def current_folder() -> Path | None:
 
 
 def load_request(folder: Path) -> Request:
-    """Loads the request of an earlier run, to resume it.
-
-    Raises :class:`UsageError` if it is missing or damaged.
-    """
+    """Loads the request of an earlier run; raises :class:`UsageError` if it is missing or damaged."""
     _current.append(folder)
     try:
         data = json.loads((folder / "request.json").read_text(encoding="utf-8"))

@@ -124,7 +124,6 @@ class Session:
     # -- the three plans -----------------------------------------------------------------------
 
     def _diagnose_own_build(self) -> None:
-        """Bisects on the user's own build and shrinks the script there."""
         started = time.monotonic()
         with self._own_build() as target, Interruptible([target.prober.interrupt]), self._described(started):
             self._finish(target, self._diagnose(target))

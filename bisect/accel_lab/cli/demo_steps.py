@@ -39,7 +39,7 @@ class Step:
 
 
 def newest(folder: Path, name: str) -> Path:
-    """Returns the newest file that matches a pattern in the runs below a folder.
+    """Returns the newest file that matches a pattern in the runs of a folder.
 
     Raises LabError if none does.
     """

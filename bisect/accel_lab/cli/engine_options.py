@@ -68,10 +68,7 @@ def release_engine_option(command: F) -> F:
 
 @contextmanager
 def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[Dispatch]:
-    """Opens the dispatch of jobs to a cluster's workers.
-
-    ``listener`` is called with a line for each fault.
-    """
+    """Opens the dispatch of jobs to a cluster's workers. ``listener`` gets a line for each fault."""
     store = Store(cluster.store, listener=listener)
     engine = DaskEngine(cluster.address)
     try:

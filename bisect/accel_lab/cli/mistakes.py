@@ -59,10 +59,7 @@ def _links(error: BaseException) -> list[BaseException]:
 
 
 def _written(text: str, number: str) -> Path | None:
-    """Writes the text to a new file and returns its path, or None if that fails.
-
-    The name is new because scripts write into the run's folder too.
-    """
+    """Writes the text to a new file (a script writes to the folder too); returns its path, or None."""
     for folder in (_run_folder(), None):
         try:
             handle, name = tempfile.mkstemp(prefix=f"mistake-{number}-", suffix=".txt", dir=folder)

@@ -105,7 +105,6 @@ class Progress:
             sys.stderr.flush()
 
     def _remains(self) -> str:
-        """Returns the current phase with its remaining time limit."""
         if not self._phase:
             return ""
         left = "" if self._until is None else f", at most {_minutes(self._until - time.monotonic())} more"

@@ -200,10 +200,7 @@ def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal
 
 
 def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
-    """Returns the project's folders to hide.
-
-    Broad folders and those that hold the interpreter, the temporary files or the lab are left out.
-    """
+    """Returns the project's folders to hide: not broad ones, nor those of the interpreter or the lab."""
     path = findings.program.origin or findings.program.path
     project = project_of(findings, run_dir)
     folders = [Path(path).parent] if path is not None else []
@@ -219,7 +216,6 @@ def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
 
 
 def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
-    """Returns the result of the verification in one sentence."""
     lines = [line for line in done.said.splitlines() if line.strip()]
     placed = ", ".join(name for name, _ in made.missing)
     more = f", with {placed} put in place" if placed else ""

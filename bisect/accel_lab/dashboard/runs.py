@@ -36,9 +36,9 @@ Describe = Callable[[Path], "dict[str, Any] | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One run in the list. ``time`` is in seconds since the epoch; ``key`` identifies it in URLs.
+    """One run in the list.
 
-    ``busy`` means that a process uses its folder.
+    ``time`` is in seconds since the epoch, ``key`` is for URLs, ``busy`` if in use.
     """
 
     key: str

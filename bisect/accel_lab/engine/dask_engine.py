@@ -52,10 +52,7 @@ class DaskEngine:
 
 
 def _quiet() -> None:
-    """Silences Dask's loggers, each of which has its own level.
-
-    The lab reports the engine's faults itself.
-    """
+    """Silences Dask's loggers, each of which has its own level; the lab itself reports faults."""
     names = [name for name in logging.root.manager.loggerDict if name.startswith(("distributed", "tornado"))]
     for name in ("distributed", *names):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

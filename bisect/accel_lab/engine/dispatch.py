@@ -157,7 +157,6 @@ class Dispatch:
         raise NotRun(f"no worker could run it: {said}")
 
     def _answer(self, job: PackedJob) -> Answer:
-        """Submits the job once and returns the worker's answer."""
         with self._lock:
             if self._stop.is_set():
                 raise Stopped(INTERRUPTED)

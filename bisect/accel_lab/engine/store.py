@@ -132,7 +132,6 @@ def _line(error: BaseException) -> str:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Returns the file system of an address and the path in it."""
     try:
         import fsspec
     except ImportError:

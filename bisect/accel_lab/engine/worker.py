@@ -196,10 +196,7 @@ def starts(store: Store, key: str) -> list[str]:
 
 @contextmanager
 def _alone(place: Path, done: Callable[[], bool]) -> Iterator[bool]:
-    """Holds the lock of a job's folder, waiting for another worker.
-
-    Yields False if that worker did the job.
-    """
+    """Holds the lock of a job's folder, or waits until another worker did the job and yields False."""
     while True:
         try:
             with held(place):

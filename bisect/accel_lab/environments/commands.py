@@ -37,10 +37,7 @@ class Commands:
     def __call__(
         self, command: Sequence[str], env: Mapping[str, str], *, timeout_s: float | None = None
     ) -> Said:
-        """Runs a command.
-
-        ``why`` names the limit that stopped it; Ctrl-C raises :class:`EnvironmentUnavailable`.
-        """
+        """Runs a command; ``why`` names the limit that stopped it. Ctrl-C raises EnvironmentUnavailable."""
         # Installing unpacks gigabytes, so these are limits for a tool, not for a probe.
         limits = Limits(
             timeout_s=timeout_s or self._timeout_s, memory_mb=1 << 20, file_mb=1 << 20, processes=4096

@@ -96,9 +96,9 @@ class Journal:
 
 
 def _finished(data: bytes) -> tuple[int, dict[str, Outcome], set[str]]:
-    """Parses a journal: the last protocol number (0 if none), its answers, and the unasked probes.
+    """Returns the last protocol number (0 if none), its answers and the unasked probes.
 
-    Malformed rows are skipped.
+    Skips malformed rows.
     """
     protocol, found, unasked = 0, dict[str, Outcome](), set[str]()
     for line in data.decode("utf-8", "replace").split("\n"):

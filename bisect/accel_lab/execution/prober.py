@@ -295,10 +295,7 @@ class Prober:
         return outcome
 
     def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
-        """Runs the probe; returns how it ended and whether it was warm.
-
-        Raises :class:`Interrupted` after a stop.
-        """
+        """Runs the probe; returns how it ended and whether it was warm. Raises Interrupted after a stop."""
         ended, warm = self._end(probe, place, warm)
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")

@@ -118,10 +118,7 @@ def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | 
 
 
 def _frame(text: str) -> tuple[str, str, int]:
-    """Splits a stack frame into function, file and line.
-
-    File and line are empty for a library without lines.
-    """
+    """Splits a stack frame into function, file and line; the last two may be empty."""
     head, _, last = text.rpartition(" ")
     place = _PLACE.fullmatch(last) if head else None
     if place is not None:

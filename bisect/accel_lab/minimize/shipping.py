@@ -58,10 +58,7 @@ def everything(candidate: Candidate) -> dict[str, Path]:
 
 
 def lay_out(candidate: Candidate, files: Mapping[str, Path], folder: Path) -> Path:
-    """Writes the candidate's script and copies of ``files`` into an emptied folder.
-
-    Returns the script's path.
-    """
+    """Writes the script and copies of ``files`` into an emptied folder; returns the script's path."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, path in files.items():

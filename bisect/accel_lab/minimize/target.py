@@ -55,10 +55,7 @@ class Target:
 def target_of(
     base: Baseline, ladder: Sequence[Step], culprit: Culprit | None, pair: Pair | None = None
 ) -> tuple[Target | None, str]:
-    """Returns the target, or None and why nothing can be reduced.
-
-    ``pair`` are the isolating runs, if known.
-    """
+    """Returns the target, or None and why there is none; ``pair`` are the isolating runs, if known."""
     if base.target is None:
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:

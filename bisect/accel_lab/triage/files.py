@@ -31,9 +31,9 @@ class Needed:
     size: int = 0
 
     def take(self, path: Path) -> bool:
-        """Adds a regular file that really is inside the folder, unless its name looks like a secret.
+        """Adds a regular file inside the folder, unless its name looks like a secret.
 
-        Returns whether it was added.
+        Returns whether it did.
         """
         path = Path(os.path.normpath(path))
         try:

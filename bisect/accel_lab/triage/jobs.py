@@ -150,10 +150,7 @@ def read_result(job: Job, run: Path) -> Result:
 
 
 def _fault(report: Mapping[str, Any], run: Path, graph: str) -> Fault | None:
-    """Returns the fault of a report that names a stage, else None.
-
-    ``graph`` is the path of its smallest graph.
-    """
+    """Returns the fault of a report that names a stage, or None; ``graph`` is its smallest graph's path."""
     culprit = _table(report.get("culprit"))
     if report["verdict"] != "fails" or not culprit.get("stage"):
         return None

@@ -71,7 +71,6 @@ def files_of(script: Path, cwd: Path) -> tuple[dict[str, Path], str]:
 
 
 def _parted(options: Sequence[str]) -> tuple[str, list[str]]:
-    """Splits ``--python PATH`` from the other options."""
     left = list(options)
     if "--python" not in left:
         return "", left

@@ -24,7 +24,7 @@ MOST_SCRIPTS = 100_000
 class Script(Record):
     """One script to bisect.
 
-    ``name`` is its relative path; ``sha256`` covers it and the files that it needs.
+    ``name`` is its relative path, ``sha256`` covers it and the files that it needs.
     """
 
     path: str

@@ -151,10 +151,7 @@ def _keep(stream: Any, result: Result) -> None:
 
 
 def kept_results(folder: Path) -> dict[str, Result]:
-    """Returns the results in a triage's folder, by key; a torn last line is dropped.
-
-    A result whose run was removed is dropped too.
-    """
+    """Returns the results in a triage's folder by key; skips a torn last line and results without a run."""
     try:
         data = ChildFiles(folder).data(RESULTS, _MOST_BYTES) or b""
     except (Refused, OSError):

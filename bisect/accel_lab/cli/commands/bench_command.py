@@ -330,7 +330,6 @@ def _tell(row: Measurement, quiet: bool) -> None:
 
 
 def _write_files(benchmark: Benchmark, folder: Path, backends: list[tuple[str, str]]) -> None:
-    """Writes ``bench.json``, ``bench.html`` and the plots."""
     from accel_lab.reporting.page.bench import render
     from accel_lab.reporting.page.bench_plots import plots
     from accel_lab.reporting.schema import json_text

@@ -77,9 +77,9 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
 
 
 def _captured(once: Once, backend: str, page: str, notes: tuple[str, ...]) -> Captured:
-    """Copies the layers and texts of the run into the run's folder and lists them.
+    """Copies what the run left into the run's folder.
 
-    Raises LabError or UsageError if the run compiled nothing.
+    Raises LabError or UsageError if nothing was compiled.
     """
     outcome, folder = once.outcome, once.workspace.root
     require_run(outcome)

@@ -147,7 +147,6 @@ def command(
 
 
 def _words(rungs: str | None, accelerators: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns as command-line options."""
     named = [word for name in accelerators for word in ("--accelerator", name)]
     return (*(("--rungs", rungs) if rungs else ()), *named)
 
@@ -247,7 +246,6 @@ def _judged(
 
 
 def _write(grid: dict[str, Any], folder: Path) -> None:
-    """Writes ``matrix.json``, ``matrix.png`` and ``matrix.html`` into the run's folder."""
     from accel_lab.reporting.page import matrix, matrix_plot
     from accel_lab.reporting.schema import json_text
 

@@ -38,10 +38,7 @@ FORMATS = ("html", "json", "md")
 
 
 def find_run(name: str) -> Path:
-    """Returns the folder of a bisection, by path or by name among the kept ones.
-
-    Raises :class:`UsageError`.
-    """
+    """Returns the folder of a bisection, by path or by kept name. Raises :class:`UsageError`."""
     for folder in (Path(name), state_folder() / "runs" / name):
         if (folder / "request.json").is_file():
             return folder.resolve()

@@ -71,7 +71,6 @@ def is_benchmark(folder: Path) -> bool:
 
 
 def _size(path: Path) -> int:
-    """Returns the bytes of a regular file, 0 for anything else."""
     try:
         state = path.lstat()
     except OSError:

@@ -152,7 +152,6 @@ def command(
 def _options(
     python: str, versions: str | None, timeout: float, budget_s: float | None, minimize_for: float
 ) -> list[str]:
-    """Returns the options of ``accel-lab bisect`` for each script."""
     options = ["--python", python, "--timeout", f"{timeout:g}", "--jobs", "1", "--no-verify", "--quiet"]
     options += ["--versions", versions] if versions else []
     options += ["--budget", f"{budget_s:g}"] if budget_s is not None else []

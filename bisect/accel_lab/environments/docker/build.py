@@ -142,10 +142,7 @@ class ImageBuilder:
 
     @contextmanager
     def _alone(self, image: str) -> Iterator[None]:
-        """Holds the lock for builds of this name.
-
-        Raises EnvironmentUnavailable if another lab takes too long.
-        """
+        """Holds the lock for builds of this name; raises EnvironmentUnavailable if that takes too long."""
         name = "".join(letter if letter.isalnum() else "-" for letter in image)
         with Lock(self.store / "locks" / f"image-{name}.lock") as lock:
             if not lock.take(wait_s=BUILD_TIMEOUT_S):

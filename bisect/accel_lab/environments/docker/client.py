@@ -55,10 +55,7 @@ def _no_daemon(address: str, error: BaseException) -> str:
 
 @contextmanager
 def daemon_errors(doing: str) -> Iterator[None]:
-    """Turns errors of the daemon and the connection into EnvironmentUnavailable.
-
-    ``doing`` starts the message.
-    """
+    """Turns errors of docker into EnvironmentUnavailable; ``doing`` starts the message."""
     try:
         yield
     except docker.errors.ImageNotFound as error:

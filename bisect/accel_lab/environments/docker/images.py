@@ -168,10 +168,7 @@ class ImageShelf:
     # -- removing ------------------------------------------------------------------------------
 
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
-        """Removes an image unless a container or a lab uses it.
-
-        Returns whether it was (or would be) removed.
-        """
+        """Removes an image unless it is in use; returns whether it was (or would be) removed."""
         entry = next(entry for entry in self._entries if entry.key == key)
         with use_lock(self._store, entry.id) as lock:
             try:

@@ -209,8 +209,6 @@ class DockerRunner:
 
 
 class _Watch:
-    """Watches one container until it has ended or must be ended."""
-
     def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs, write: Path) -> None:
         self.peak_mb = 0.0
         self._client = client

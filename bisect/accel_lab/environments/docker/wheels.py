@@ -61,10 +61,7 @@ class WheelShelf:
         self._commands = commands
 
     def gather(self, build: Build, target: Path) -> list[PinnedWheel]:
-        """Puts the wheels of a build into ``target`` and returns them.
-
-        Of torch the first that is available.
-        """
+        """Puts the wheels of a build (the first available torch) into ``target`` and returns them."""
         reasons = []
         for torch in build.torch:
             try:
@@ -195,10 +192,7 @@ def place(source: Path, target: Path) -> None:
 
 
 def make_stubs(torch: Path, target: Path, commands: Commands) -> tuple[str, ...]:
-    """Writes stubs for the CUDA libraries that a wheel of torch needs into ``target``.
-
-    Returns their names.
-    """
+    """Writes stubs for a torch wheel's CUDA libraries into ``target``; returns their names."""
     if not is_slim(PinnedWheel(name=torch.name, sha256="")):
         return ()
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:

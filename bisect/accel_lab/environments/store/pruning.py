@@ -97,7 +97,7 @@ class Shelf(Protocol):
 class Kept(Protocol):
     """One environment of a shelf.
 
-    ``used`` is None if no use is known; ``moment`` is its last use or its making.
+    ``used`` is None if no use is known, ``moment`` is the last use or creation.
     """
 
     @property
@@ -156,8 +156,6 @@ def prune(
 
 
 class _Keeper:
-    """A shelf during pruning."""
-
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
         self.staying = {entry.key for entry in shelf.entries()}

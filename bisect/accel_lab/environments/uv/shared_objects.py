@@ -44,10 +44,7 @@ class SharedObject:
 
 
 def read_shared_object(path: Path) -> SharedObject:
-    """Reads what a shared object needs, without weak symbols, which may stay undefined.
-
-    Raises :class:`NotElf`.
-    """
+    """Reads what a shared object needs, without weak symbols. Raises :class:`NotElf`."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(data)

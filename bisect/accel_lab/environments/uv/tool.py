@@ -44,7 +44,7 @@ class Locked:
 class Resolution:
     """The contents of an environment.
 
-    ``dated`` is false if the index gives no dates, so that the era was ignored.
+    ``dated`` is false if the index has no dates, so the era was ignored.
     """
 
     lines: tuple[Locked, ...]
@@ -60,10 +60,7 @@ _FINDING = threading.Lock()
 
 
 def find_uv() -> str:
-    """Returns the uv program of the lab's dependency, else the one on PATH.
-
-    Raises EnvironmentUnavailable without one.
-    """
+    """Returns the uv of the lab's dependency, else of ``PATH``; raises EnvironmentUnavailable without one."""
     with _FINDING:
         found = _uv_of_the_package() or shutil.which("uv")
     if found is None:

@@ -21,10 +21,7 @@ _GIVEN = 3
 
 
 def own_folder(folder: Path, *, make: bool = False) -> int:
-    """Opens a folder that only this user can access.
-
-    Raises :class:`LabError` if it is not private or missing.
-    """
+    """Opens a private folder; raises :class:`LabError` if it is missing or others can access it."""
     try:
         if make:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -206,10 +206,7 @@ class Register:
         self._adopts: tuple[int, bool] = (0, False)
 
     def adopt_orphans(self) -> bool:
-        """Becomes the parent of every descendant that loses its own.
-
-        Returns False if the system cannot do that.
-        """
+        """Becomes the parent of every descendant that loses its own; False if the system cannot do that."""
         with self.lock:
             if self._adopts[0] != os.getpid():  # the setting belongs to one process and is not inherited
                 done = False

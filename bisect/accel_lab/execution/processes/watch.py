@@ -108,7 +108,6 @@ class Watch:
         return not self._has_rivals(process.start)
 
     def _has_rivals(self, start: float) -> bool:
-        """Whether another run was active at that time."""
         others = [w for w in _active() if w is not self]
         return any(w._root is not None and w._root[1] <= start for w in others)
 

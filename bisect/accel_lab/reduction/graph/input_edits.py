@@ -73,10 +73,7 @@ def resized(program: Program, sizes: Mapping[int, int]) -> Program | None:
 
 
 def reshaped(call: Call, position: int, size: tuple[int, ...]) -> Call | None:
-    """Changes the size of an input, by slicing its values or by a constructor.
-
-    Returns None if that is not possible.
-    """
+    """Changes the size of an input, by slicing or by a constructor; None if that is not possible."""
     value = call.inputs[position]
     assert isinstance(value, TensorInput)
     if size == value.size:

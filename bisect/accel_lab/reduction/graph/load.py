@@ -68,10 +68,7 @@ def load_captures(folder: Path) -> list[Capture]:
 
 
 def load_capture(path: Path) -> Capture:
-    """Loads one captured graph, whose values are in files next to it.
-
-    Raises :class:`Refused` if malformed.
-    """
+    """Loads one captured graph; its values are in files next to it. Raises :class:`Refused` if malformed."""
     data = ChildFiles(path.parent).json(path.name, _GRAPH, most=MOST_BYTES)
     if data is None:
         raise Refused(f"there is no {path.name}")
@@ -311,7 +308,6 @@ def read_entry(path: Path, key: str) -> bytes:
 
 
 def _header(path: Path) -> tuple[int, dict[str, Any]]:
-    """Returns the offset of the values, and the entries."""
     files = ChildFiles(path.parent)
     size = int.from_bytes(files.part(path.name, 0, 8, most=8) or b"", "little")
     text = files.part(path.name, 8, size, most=MOST_HEADER_BYTES) or b""

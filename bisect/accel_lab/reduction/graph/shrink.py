@@ -111,10 +111,7 @@ LITERAL = 24
 
 
 def simplify_values(state: State, literals: bool = False) -> None:
-    """Makes inputs with short constructors, first all alike.
-
-    ``literals`` writes out the small remaining ones.
-    """
+    """Makes inputs with short constructors; ``literals`` writes out the small remaining ones."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program

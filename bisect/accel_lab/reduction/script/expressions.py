@@ -281,7 +281,6 @@ def _defaults(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _all_become(uses: Sequence[ast.Name], value: ast.expr) -> dict[ast.AST, Change]:
-    """Maps each use to a change into ``value``."""
     return dict.fromkeys(uses, lambda rebuild: value)
 
 

@@ -118,10 +118,7 @@ class _Reducer:
                 return
 
     def _lay_out(self) -> bool:
-        """Rewrites the script in the form of the candidates.
-
-        Returns False if that removes the failure.
-        """
+        """Rewrites the script in the form of the candidates; returns False if that removes the failure."""
         tree = parse(self._start)
         edits = ornaments(tree)
         plain = render(tree)

@@ -93,7 +93,6 @@ def _as_list(result: Result) -> list[ast.AST]:
 
 
 def _fill_blocks(node: ast.AST, fields: dict[str, object]) -> None:
-    """Puts ``pass`` into a block that became empty."""
     body = fields.get("body")
     if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)) and body == []:
         fields["body"] = [ast.Pass()]
