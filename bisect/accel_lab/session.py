@@ -86,8 +86,8 @@ class Session:
 
         ``release_listener(event, release, words)`` is called for every step on a line of releases. ``replay``
         rereads the answers of a finished run and starts no program. ``collect`` also records ``collect_env``
-        if the script fails. ``on_phase(words, seconds)`` is called when a phase of the search begins, with
-        the most seconds that it takes. ``servers`` keeps clean warm servers between runs. ``remote`` runs the
+        if the script fails. ``on_phase(words, seconds)`` is called when a phase of the search begins;
+        ``seconds`` is its limit. ``servers`` keeps clean warm servers between runs. ``remote`` runs the
         releases of a line on a cluster.
         """
         self.time_budget = TimeBudget(limit_s=None if replay else request.options.time_s, on_phase=on_phase)

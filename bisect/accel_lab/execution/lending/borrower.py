@@ -63,7 +63,7 @@ class Servers:
 def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | None:
     """Returns the servers that this process may use: its caller's, else those that the user's own runs left.
 
-    None if the caller wants none, or if this process runs inside a probe: the outer lab could not watch the
+    None if the caller wants none, or if another lab started this process: that lab could not watch the
     server.
     """
     if not HAVE_PROC:
