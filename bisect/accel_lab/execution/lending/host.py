@@ -161,6 +161,7 @@ class Host:
         return waited and not self._servers
 
     def close(self) -> None:
+        """Ends all clean servers."""
         for key in list(self._servers):
             self._drop(key)
 
